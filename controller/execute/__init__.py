@@ -1,1 +1,1 @@
-"""A plan's way through its phases: review, commands and answers, verification."""
+"""Take a plan through its phases: review, commands and answers, verification."""

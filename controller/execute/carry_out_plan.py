@@ -26,25 +26,25 @@ from regraft.controller.state.plan_log import PlanLog
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Refusal
 from regraft.schemas.plan import Plan, PlanPhase
 
-# No site has had this many leaders. The next term is above any that is believed, so one answer must not use the numbers
-# up.
+# No site has had this many leaders. The next term is above any accepted one, so a single answer must not exhaust the
+# numbers.
 TERM_LEAP_MAX = 1_000_000
-ABORTS_AGAIN_MAX = 10  # How many plans from one epoch are sent once more to a joining broker, the newest ones.
+ABORTS_AGAIN_MAX = 10  # Aborted plans, the newest from an epoch, that are sent to a joining broker once more.
 INSTALLS_MAX = 10_000  # Answers of brokers that were made outsiders, until they are collected.
-LOST_PEERS_MAX = 1_000  # Neighbours that one answer says are dead.
+LOST_PEERS_MAX = 1_000  # Neighbours that one answer may report dead.
 
 
 class PlanRunner:
-    """Runs one plan at a time; ``on_command`` is called with each command sent, and when.
+    """Executes one plan at a time; ``on_command`` is called with each command sent, and when.
 
-    ``term`` is that of this leader and stands in every command and every stored plan; ``instance`` names this
-    controller in the plans that it begins. ``on_foreign`` is called with what was foreign about each ignored answer.
-    A leader that hears of a higher term is deposed: ``deposed_by_term`` is that term, and nothing is stored or sent any
-    more. A term further ahead than TERM_LEAP_MAX is not a leader's: an answer that names it is foreign.
+    ``term`` is that of this leader and part of every command and every stored plan; ``instance`` names this controller
+    in the plans that it begins. ``on_foreign`` is called with what was foreign about each ignored answer. A leader that
+    hears of a higher term is deposed: ``deposed_by_term`` is that term, and nothing is stored or sent any more. A term
+    more than TERM_LEAP_MAX ahead is not a leader's: an answer that names it is foreign.
 
-    When a plan cannot be stored nothing further happens: the effects behind it and the answers read so far wait, and
-    the next :meth:`advance` tries to store it again. So both queues here are bounded by one step, and by one record for
-    each change of a member that was seen meanwhile.
+    While a plan cannot be stored nothing further happens: the effects behind it and the answers read so far wait, and
+    the next :meth:`advance` tries to store it again. So both queues are bounded by one step, plus one record for each
+    change of a member in the meantime.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class PlanRunner:
 
     @property
     def queue_lengths(self) -> dict[str, int]:
-        """How many effects and answers of brokers wait, by what they are."""
+        """The number of waiting effects and answers of brokers, by kind."""
         return {"effects": len(self._effects), "results": len(self._results)}
 
     def begin(self, plan: Plan, now_ms: int, reason: str = "chosen") -> None:
-        """Take up a new plan; nothing is stored or sent before the next :meth:`advance`."""
+        """Begin a new plan; nothing is stored or sent before the next :meth:`advance`. Raises RuntimeError if busy."""
         if self.is_busy:
             raise RuntimeError(f"{plan.plan} cannot start: another plan is running, and only one may run at a time")
         self._transition = self._transition_of(msgspec.structs.replace(plan, begun_by=self._instance))
@@ -103,22 +103,22 @@ class PlanRunner:
             self._effects.extend(self._transition.cancel(reason, now_ms))
 
     def lose(self, dead: Collection[str]) -> None:
-        """Note which brokers are dead: from the next :meth:`advance` on, the plan under way continues without them."""
+        """Set the dead brokers: from the next :meth:`advance` on, the plan under way continues without them."""
         self._dead = frozenset(dead)
 
     def take_installs(self) -> list[CommandResult]:
-        """Hand out, once, what brokers have answered that were to become outsiders of the overlay in force."""
+        """Return, once, the answers of brokers that were to become outsiders of the overlay in force."""
         found = list(self._installs)
         self._installs.clear()
         return found
 
     def take_lost_peers(self) -> dict[str, tuple[int, str]]:
-        """Hand out, once, which brokers neighbours have found dead, when one said so last, and which."""
+        """Return, once, the brokers that neighbours report dead, each with the time and sender of the last report."""
         found, self._lost_peers = self._lost_peers, {}
         return found
 
     def take_outside(self) -> dict[str, int]:
-        """Hand out, once, which brokers say that they are outside the overlay, and the epoch that they refused."""
+        """Return, once, the brokers that report being outside the overlay, with the epoch that they refused."""
         found, self._outside = self._outside, {}
         return found
 
@@ -127,12 +127,12 @@ class PlanRunner:
         self._effects.extend(effects)
 
     def advance(self, now_ms: int) -> None:
-        """Run what waits, take answers, let time pass; take up an unfinished plan when there is one."""
+        """Run waiting effects, process answers and time-outs; resume an unfinished plan if there is one."""
         was_blocked = self._is_blocked
         if self._is_deposed() or not self._run_effects(now_ms):
             return
         if was_blocked and self._transition is not None:
-            # The brokers could not be asked while the store was away, so the phase gets its whole time from now.
+            # The brokers could not be asked while the store was unavailable, so the phase gets its full time from now.
             self._effects.extend(self._transition.resume(now_ms))
         if self._transition is None:
             unfinished = self._log.moving
@@ -154,7 +154,8 @@ class PlanRunner:
     def _aborts_again(self, plan: Plan) -> list[TransitionEffect]:
         """Notify joining brokers that earlier plans for their join are aborted.
 
-        Who was considered dead then was not waited for, and may have prepared one; it holds that until it hears so.
+        A broker considered dead at the time was not waited for, but may have prepared one; it holds that until it is
+        notified.
         """
         joined = self._log.change_of(plan).joined
         earlier = [
@@ -176,7 +177,7 @@ class PlanRunner:
                 reported = (result.time_ms, result.broker)
                 self._lost_peers |= dict.fromkeys(result.lost_peers[:LOST_PEERS_MAX], reported)
                 if result.phase is CommandPhase.REPORT:
-                    continue  # A broker that has lost a neighbour reports it unasked.
+                    continue  # Sent unasked by a broker that has lost a neighbour.
                 if result.refusal is Refusal.OUTSIDE and result.term == self._term:
                     self._outside[result.broker] = result.epoch_to
                 if result.phase is CommandPhase.INSTALL and result.term == self._term:
@@ -189,7 +190,7 @@ class PlanRunner:
         return self.deposed_by_term > 0
 
     def _take_results(self, transition: Transition, now_ms: int) -> bool:
-        """Feed the answers one by one; return False when one of them led to a plan that could not be stored."""
+        """Process the answers one by one; return False if one of them led to a plan that could not be stored."""
         while self._run_effects(now_ms):
             if not self._results:
                 return True
@@ -200,7 +201,7 @@ class PlanRunner:
         return False
 
     def _run_effects(self, now_ms: int) -> bool:
-        """Run effects in order; return False when they could not be stored, which leaves them first in the queue."""
+        """Run effects in order; return False if some could not be stored, and so stay first in the queue."""
         while self._effects:
             together = self._stored_together()
             plans = [effect.plan for effect in together if isinstance(effect, PersistPlan)]
@@ -219,11 +220,11 @@ class PlanRunner:
             for command in commands:
                 self._on_command(command, now_ms)
             for effect in together:
-                if isinstance(effect, EmitEvent):  # After the record, so that nothing is reported that did not happen.
+                if isinstance(effect, EmitEvent):  # Only after storing, so that no event reports what did not happen.
                     self._ports.events.emit(effect.event)
         return True
 
     def _stored_together(self) -> list[TransitionEffect]:
-        """Return the effects in front that are stored whole or not at all: a plan's phase with its commands."""
+        """Return the effects at the front that are stored atomically: a plan's phase with its commands."""
         effects = iter(self._effects)
         return [next(effects), *takewhile(lambda effect: not isinstance(effect, PersistPlan), effects)]

@@ -1,6 +1,6 @@
-"""Refuse to lead by plans that are behind the brokers: somebody has lost some, and their epochs would be used again.
+"""Refuse to lead with plans that are behind the brokers: some were lost, and their epochs would be used again.
 
-In: the loop's state. Out: nothing, or a sentence that says what to do. Rebuilding the plans belongs to
+In: the loop's state. Out: nothing, or an error that says what to do. Rebuilding the plans belongs to
 :mod:`controller.recover_plans`.
 """
 
@@ -12,13 +12,13 @@ from regraft.infra.stack_error import StackError
 
 
 class PlanLogBehindError(StackError):
-    """Reports up to which epoch there are plans, at which the brokers are, and the way out."""
+    """The stored plans are behind the brokers; the message names both epochs and the way out."""
 
 
 def check_plan_log(state: LoopState, now_ms: int, window_age_ms_max: int) -> None:
-    """Raise PlanLogBehindError when most brokers are at an epoch that no stored plan leads to.
+    """Raise PlanLogBehindError if most brokers are at an epoch that no stored plan leads to.
 
-    Only a current window counts: older ones may describe an earlier life. Less than half of the brokers stop nothing:
+    Only a current window counts: older ones may describe an earlier life. Half of the brokers or fewer stop nothing:
     they may be faulty, and are reported as an epoch mismatch.
     """
     window = state.newest

@@ -1,6 +1,6 @@
-"""Which brokers of an overlay are lost: the life that they had in it is over. Pure.
+"""Find the lost brokers of an overlay: those whose life in it is over. Pure.
 
-In: the plans so far and the fleet. Out: names of brokers. Whether a broker is dead is seen elsewhere.
+In: the plans so far and the fleet. Out: names of brokers. Whether a broker is dead is detected elsewhere.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from regraft.schemas.plan import Plan
 
 
 def lost_brokers(plan_log: PlanLog, fleet: FleetView) -> frozenset[str]:
-    """Return the brokers of the overlay in force that are dead, or have restarted and have not rejoined yet."""
+    """Return the brokers of the overlay in force that do not serve: dead, or restarted and not yet rejoined."""
     return frozenset(broker for broker in plan_log.present.brokers if not fleet.members[broker].state.is_serving)
 
 
@@ -31,7 +31,7 @@ def lost_to(plan: Plan, plan_log: PlanLog, fleet: FleetView) -> frozenset[str]:
 
 
 def taken_in_by(member: Member, plan_log: PlanLog) -> Plan | None:
-    """Return the plan in force by which a member joined since it is in its state, None when there is none."""
+    """Return the plan in force by which a member joined since it entered its state, or None."""
     for plan in reversed(plan_log.in_force):
         if not plan.history or plan.history[0].time_ms < member.since_ms:
             return None

@@ -1,6 +1,7 @@
 """Make brokers outsiders of the overlay in force, so that a plan can let them join: command and answers.
 
-In: brokers that are to join. Out: commands, and who holds the overlay in force. Who may join is seen elsewhere.
+In: brokers that are to join. Out: commands, and which brokers hold the overlay in force. Who may join is decided
+elsewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from regraft.overlay.plan_digest import plan_digest
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import OFF_RING, IdMove, Plan, PlanPhase
 
-FIRST = "bootstrap"  # In place of a plan's name: none led to the overlay of epoch 0.
+FIRST = "bootstrap"  # Instead of a plan's name: none led to the overlay of epoch 0.
 
 
 class BrokerInstaller:
@@ -28,7 +29,7 @@ class BrokerInstaller:
         self._term = term
         self._first_asked_ms: dict[str, int] = {}
         self._asked_ms: dict[str, int] = {}
-        self._installed: dict[str, tuple[int, int]] = {}  # Epoch, and when the broker said so.
+        self._installed: dict[str, tuple[int, int]] = {}  # Epoch, and the time of the answer.
 
     def note_answers(self, now_ms: int) -> None:
         """Note which brokers have been installed; those that refuse are asked again."""
@@ -37,22 +38,22 @@ class BrokerInstaller:
                 self._installed[result.broker] = (result.epoch_to, now_ms)
 
     def is_ready(self, broker: str, epoch: int, since_ms: int) -> bool:
-        """Return True if the broker has been made an outsider of an epoch since a time."""
+        """Return True if the broker has become an outsider of an epoch, no earlier than at a time."""
         installed, at_ms = self._installed.get(broker, (-1, 0))
         return installed == epoch and at_ms >= since_ms
 
     def forget(self, brokers: Iterable[str]) -> None:
-        """Count on these brokers no more: a plan that takes them in has begun, and is their next overlay, or none."""
+        """No longer count these brokers as ready: a plan that adds them has begun, which changes what they hold."""
         for broker in brokers:
             self._installed.pop(broker, None)
 
     def is_new(self, broker: str, now_ms: int) -> bool:
-        """Return True if the broker was asked for the first time so lately that its answer is worth waiting for."""
+        """Return True if the broker has not been asked yet, or so recently that its answer is worth waiting for."""
         first_ms = self._first_asked_ms.get(broker)
         return first_ms is None or now_ms - first_ms < self._resend_ms
 
     def ask(self, brokers: Iterable[str], plan_log: PlanLog, now_ms: int) -> None:
-        """Send these brokers the overlay in force unless that was just done; forget all others."""
+        """Send these brokers the overlay in force, unless it was sent recently; forget all others."""
         wanted = set(brokers)
         for known in (self._first_asked_ms, self._asked_ms, self._installed):
             for broker in known.keys() - wanted:
@@ -67,7 +68,7 @@ class BrokerInstaller:
 
 
 def install_command(plan_log: PlanLog, term: int) -> Command:
-    """Return the command that makes the broker named FIRST, in place of any, an outsider of the overlay in force."""
+    """Return the command, to the placeholder broker FIRST, that makes a broker an outsider of the overlay in force."""
     present = plan_log.present
     led_here = next((plan for plan in plan_log.in_force if plan.epoch_to == present.epoch), None)
     bare = Plan(FIRST, 0, present.epoch, 0, (), (), (), (), 0.0, 0.0, PlanPhase.PREPARING, ())

@@ -1,8 +1,8 @@
-"""Plans that wait for a person: approved and executed exactly as shown, refused, or out of date.
+"""Review plans that wait for a person: approved and executed exactly as shown, refused, or out of date.
 
 In: standing orders, the plan that waits, the situation at the newest window. Out: effects for the plan runner. Which
-orders stand belongs to :mod:`controller.execute.take_orders`, what is chosen for a plan to
-:mod:`controller.decide.choose_proposals`, which controllers act without approval to the settings.
+orders stand belongs to :mod:`controller.execute.take_orders`, choosing proposals for a plan to
+:mod:`controller.decide.choose_proposals`, whether plans need approval to the settings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOT_KNOWN = "the orders in force are not known yet: check that the topic of orde
 
 
 class PlanReviewer:
-    """Looks after the one plan that waits for a person."""
+    """Reviews the one plan that waits for a person."""
 
     def __init__(self, settings: ControllerSettings, orders: OrderTaker, runner: PlanRunner) -> None:
         self._settings = settings
@@ -36,25 +36,25 @@ class PlanReviewer:
         self._runner = runner
 
     def paused(self, now_ms: int) -> str:
-        """Return why nothing may be decided, empty when something may."""
+        """Return why no decision may be made now; empty if decisions may be made."""
         if not self._orders.is_known:
             return NOT_KNOWN
         order = self._orders.book.paused(now_ms)
         return "" if order is None else f"paused by {order.by}: {order.reason}"
 
     def maintained(self, now_ms: int) -> dict[str, str]:
-        """Return the brokers in maintenance, and by whom and why each is."""
+        """Return the brokers in maintenance, each with who ordered it and why."""
         return {
             broker: f"in maintenance, by {order.by}: {order.reason}"
             for broker, order in self._orders.book.maintained(now_ms).items()
         }
 
     def evacuated(self, now_ms: int) -> frozenset[str]:
-        """Return the brokers in maintenance that clients are to leave."""
+        """Return the brokers in maintenance whose clients are to move away."""
         return frozenset(broker for broker, order in self._orders.book.maintained(now_ms).items() if order.evacuate)
 
     def muted_until_ms(self, plan_log: PlanLog) -> dict[str, int]:
-        """Return until when each planner is muted whose plan a person has refused: it would propose it again."""
+        """Return until when each planner is muted whose plan a person has refused: it would propose the same again."""
         muted: dict[str, int] = {}
         for plan in plan_log.plans:
             order = self._orders.book.about_plan(plan.plan) if plan.phase is PlanPhase.REFUSED else None
@@ -65,7 +65,7 @@ class PlanReviewer:
         return muted
 
     def begin(self, plan: Plan, now_ms: int, note: str = "") -> None:
-        """Begin a plan or, in a dry run, store it for a person to look at first; ``note`` is to be known of it."""
+        """Begin a plan or, in a dry run, store it for review; ``note`` is added to its reason."""
         note = f"; {note}" if note else ""
         if not self._settings.dry_run:
             self._runner.begin(plan, now_ms, f"chosen{note}")
@@ -75,7 +75,7 @@ class PlanReviewer:
         self._runner.add([PersistPlan(proposed), _event(plan, EventKind.PLAN_PROPOSED, Severity.INFO, now_ms, text)])
 
     def cancel(self, state: LoopState, now_ms: int) -> None:
-        """Abort the plan that is being prepared when a person wants it so."""
+        """Abort the plan that is being prepared if a person has ordered that."""
         plan = state.plan_log.moving
         if plan is None or OrderKind.CANCEL not in LIFE[plan.phase].orders:
             return
@@ -84,9 +84,9 @@ class PlanReviewer:
             self._runner.cancel(f"cancelled by {order.by}: {order.reason}", now_ms)
 
     def look_after(self, state: LoopState, situation_of: Callable[[], Situation | None], now_ms: int) -> bool:
-        """Refuse the plan that waits when it is refused or out of date, carry it out when it is approved.
+        """Refuse the waiting plan if a person refuses it or it is out of date, execute it if it is approved.
 
-        Return whether a plan has begun. ``situation_of`` is asked only for a plan that is approved.
+        Return True if a plan has begun. ``situation_of`` is called only for an approved plan.
         """
         plan = state.plan_log.proposed
         if plan is None or self._runner.is_busy or not self._orders.is_known:
@@ -102,7 +102,7 @@ class PlanReviewer:
         if situation is None or order is None:
             return False
         if self._is_unfit(plan, situation):
-            return False  # It waits for a state that is fit to act on, until its review ends.
+            return False  # It waits for a state fit to act on, until its review ends.
         stale = self.objection(plan, situation)
         if stale:
             self._refuse(plan, f"approved by {order.by}, but it has changed since it was shown: {stale}", now_ms)
@@ -111,7 +111,7 @@ class PlanReviewer:
         return True
 
     def revalidate(self, state: LoopState, situation: Situation, now_ms: int) -> None:
-        """Refuse the plan that waits, if any, when it is not worth its price any more on the newest window."""
+        """Refuse the waiting plan, if any, if it is no longer worth its price on the newest window."""
         plan = state.plan_log.proposed
         if plan is None or self._runner.is_busy:
             return
@@ -121,7 +121,7 @@ class PlanReviewer:
             self._refuse(plan, f"no longer as shown: {stale}", now_ms)
 
     def objection(self, plan: Plan, situation: Situation) -> str:
-        """Return why the plan cannot be executed as shown in the situation, empty when it can.
+        """Return why the plan cannot be executed as shown in the situation; empty if it can.
 
         A rollback was not made for a gain on these windows, so only its epoch counts.
         """
@@ -131,7 +131,7 @@ class PlanReviewer:
         return "" if against is None else f"{against[0]}, {against[1]}"
 
     def _is_unfit(self, plan: Plan, situation: Situation) -> bool:
-        """Return True if nobody can say now what the plan is worth: neither that it is as shown, nor that it is not."""
+        """Return True if the plan's worth is unknown at present, so that it can be neither executed nor refused."""
         if judge_state(situation, self._settings.decision) is not None:
             return True
         is_to_save = not (plan.undoes or needs_no_gain(plan.proposals))

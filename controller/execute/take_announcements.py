@@ -1,7 +1,7 @@
-"""Take in which brokers ask to be members: who of them is let in at once, and who waits for a person.
+"""Process announcements of brokers that ask to be members: admit some at once, and let others wait for a person.
 
-In: announcements, the fleet. Out: those to be let in, the list of those who wait, events. Making them members belongs
-to :mod:`controller.loop_steps.follow_members`.
+In: announcements, the fleet. Out: those to admit, the list of those that wait, events. Making them members belongs to
+:mod:`controller.loop_steps.follow_members`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from regraft.schemas.shown_fleet import ShownAnnounced
 
 ADMITTED = "it has announced itself (members.admit_announced)"
 NEVER_CAME = "it was admitted after announcing itself, but sent nothing for members.come_ms_max"
-# Members that have left this way, each a record forever; beyond this, none joins without an order.
+# Members that have left this way, each a permanent record; beyond this, none joins without an order.
 NEVER_CAME_MAX = 1_000
 
 
@@ -41,7 +41,7 @@ class _Waiting:
 
 
 class AnnouncementTaker:
-    """Keeps who asks, a bounded number of each agent, so that none crowds out another's.
+    """Keeps the brokers that ask, a bounded number for each agent, so that none displaces another's.
 
     A broker that stops asking is forgotten. A member does not count as asking, whatever its state, unless it has left.
     """
@@ -54,7 +54,7 @@ class AnnouncementTaker:
         self._events = events
         self._metrics = metrics
         self._waiting: dict[str, _Waiting] = {}
-        self._crowded: set[str] = set()  # Agents that announce too many, already reported.
+        self._crowded: set[str] = set()  # Agents that announce too many brokers, already reported.
 
     def read(self, state: LoopState, now_ms: int) -> list[Announcement]:
         """Process new announcements, and return the brokers to admit without an order."""

@@ -1,7 +1,7 @@
-"""Process orders: which of them hold, what is reported, and what the audit keeps.
+"""Process orders: which of them stand, what is reported, and what the audit keeps.
 
-In: orders as their topic gives them, the plans so far. Out: the book of standing orders, events, the audit. Doing what
-is ordered about plans belongs to :mod:`controller.execute.review_plans`.
+In: orders as their topic delivers them, the plans so far. Out: the book of standing orders, events, the audit.
+Executing orders about plans belongs to :mod:`controller.execute.review_plans`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OrderTaker:
         self._source = source
         self._events = events
         self._audit = audit
-        self.members: Mapping[str, Member] = {}  # Whom orders may be about; its keeper puts it here.
+        self.members: Mapping[str, Member] = {}  # Members that orders may be about; set by the owner of the fleet.
         self._about_members: list[Order] = []
         self._begin()
 
@@ -75,7 +75,7 @@ class OrderTaker:
         return outcome is not None
 
     def _take(self, given: GivenOrder, plan_log: PlanLog) -> tuple[str, AuditOutcome]:
-        """Let the order hold if it may; return what speaks against it and its outcome for now."""
+        """Accept the order if it is allowed; return why not (empty if it is) and its outcome so far."""
         order = given.order
         if given.refusal or order is None:
             return given.refusal, AuditOutcome.REFUSED
@@ -94,12 +94,12 @@ class OrderTaker:
             against = (
                 against or f"{MEMBER_ORDERS_MAX} orders about members are already waiting: give it again in a moment"
             )
-        if given.is_new and not against:  # An order reported before was followed, or refused for good.
+        if given.is_new and not against:  # One reported before has been executed, or refused for good.
             self._about_members.append(order)
         return against, AuditOutcome.REFUSED if against else AuditOutcome.ACCEPTED
 
     def take_about_members(self) -> list[Order]:
-        """Hand out, once, the orders about members that were accepted, oldest first."""
+        """Return, once, the accepted orders about members, oldest first."""
         found, self._about_members = self._about_members, []
         return found
 
@@ -128,7 +128,7 @@ class OrderTaker:
 
 
 def outcome_of(kind: OrderKind, phase: PlanPhase) -> AuditOutcome | None:
-    """Return the outcome of an order about a plan that is now in this phase, None while it is open."""
+    """Return the outcome of an order about a plan that is now in this phase, or None while it is open."""
     if kind in LIFE[phase].orders:
         return None
     is_given_up = phase is PlanPhase.REFUSED or LIFE[phase].is_aborted
@@ -140,7 +140,7 @@ def _named(plan_log: PlanLog, name: str) -> Plan | None:
 
 
 def _against_meant(order: Order, plan: Plan) -> str:
-    """Return why an order cannot mean this plan, though it names it; empty when it does."""
+    """Return why an order that names this plan cannot mean it; empty if it can."""
     made_ms = plan.history[0].time_ms if plan.history else 0
     if not order.plan_digest:
         return f"it does not name the version of {plan.plan}: give it by `regraft plans` or the dashboard"

@@ -1,18 +1,18 @@
 """The controller's side of one transition as a pure state machine: plan and answers in, commands and records out.
 
-Nothing here sends or stores: every step returns effects that the control loop executes in order. A plan and its
-phase are persisted before any command of that phase is sent, so that a controller that restarts resumes from the
-persisted phase by asking again; brokers answer a repeated command as they answered the first. What each phase leads
-to, its command, answer and limit stand in :mod:`schemas.plan_life`.
+Nothing here sends or stores: every step returns effects that the control loop executes in order. A plan and its phase
+are persisted before any command of that phase is sent, so that a restarted controller resumes from the persisted phase
+by asking again; brokers answer a repeated command as they answered the first. :mod:`schemas.plan_life` defines the
+command, answer, limit and next phases of each phase.
 
-Persisting ACTIVATING is the point of no return: before it a plan can be aborted without trace, after it only a new
-plan can undo.
+Persisting ACTIVATING is the point of no return: before it a plan can be aborted without trace, after it only a new plan
+can undo it.
 
 Only answers of the own term count. So a new leader continues once each broker has heard of the new term and no longer
 obeys its predecessor.
 
-Who is dead, by its neighbours or by :meth:`Transition.lose`, is waited for by nobody. Before the point of no return a
-death ends the plan; after it the plan continues without the dead, whom the commands name.
+A plan does not wait for brokers that are dead, according to their neighbours or :meth:`Transition.lose`. Before the
+point of no return a death ends the plan; after it the plan continues without the dead, which the commands name.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from regraft.schemas.member import Member
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, PhaseFacts, entered
 
-NAMED_BROKERS_MAX = 5  # Brokers named in a message before the rest is only counted.
+NAMED_BROKERS_MAX = 5  # Brokers named in a message; the others are only counted.
 ELSEWHERE = (Refusal.PLAN, Refusal.EPOCH)  # The broker does not hold our plan in that epoch, and never will.
 
 
 @dataclass(frozen=True)
 class PersistPlan:
-    """Store the plan in the plans topic and wait for the acknowledgement before going on."""
+    """Store the plan in the plans topic and wait for the acknowledgement before continuing."""
 
     plan: Plan
 
@@ -59,7 +59,7 @@ class EmitEvent:
 
 @dataclass(frozen=True)
 class PersistMember:
-    """Store where a member stands now."""
+    """Store a member's present record."""
 
     member: Member
 
@@ -70,8 +70,8 @@ TransitionEffect = PersistPlan | PersistMember | SendCommand | EmitEvent
 class Transition:
     """One plan on its way from PREPARING to VERIFYING or ABORTED; ``target`` is the overlay that it leads to.
 
-    ``term`` is that of the leader who carries it on. ``change`` says which brokers the plan takes in and which go: all
-    of the earlier overlay that live and all that join take part.
+    ``term`` is that of the leader who executes it. ``change`` holds the brokers that the plan adds and removes: all
+    living brokers of the earlier overlay and all that join take part.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class Transition:
         self._target = target
         self._digest = plan_digest(plan, target)
         self._change = change
-        # Until they prepare this plan neighbours report lives that are over: here only the controller's word counts.
+        # Until they prepare this plan, neighbours report lives that are over: here only the controller's word counts.
         self._changed_before = change.joined | change.lost
         self._brokers = tuple(sorted({*target.brokers, *change.left}))
         self._answered: dict[Outcome, set[str]] = {outcome: set() for outcome in Outcome}
         self._lost: set[str] = set()  # Brokers found dead since the plan began, by a neighbour or the controller.
-        self._declared: set[str] = set()  # Those of them that the controller has declared dead: nobody asks them.
+        self._declared: set[str] = set()  # Those among them that the controller has declared dead: they are not asked.
         self._control_messages: dict[str, int] = {}
         self._asked_ms = 0
         self._asked_all_ms = 0
@@ -107,7 +107,7 @@ class Transition:
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
-        """The brokers whose answer the present phase still needs, sorted; a dead one is needed by none."""
+        """The brokers whose answer the present phase still needs, sorted; dead ones are not needed."""
         answer = self._facts.answer
         if answer is None:
             return ()
@@ -119,7 +119,7 @@ class Transition:
         return LIFE[self.plan.phase]
 
     def start(self, now_ms: int, reason: str = "chosen") -> list[TransitionEffect]:
-        """Begin a plan that no broker has heard of yet."""
+        """Begin a plan that has not been sent to any broker."""
         changes = changes_text(self.plan, self._target.CLIENTS, has_places=self._target.HAS_PLACES)
         text = f"{self.plan.plan}: epoch {self.plan.epoch_from} -> {self.plan.epoch_to}, {changes}"
         effects = self._enter(PlanPhase.PREPARING, now_ms, reason)
@@ -132,13 +132,13 @@ class Transition:
         return self._ask(now_ms)
 
     def cancel(self, reason: str, now_ms: int) -> list[TransitionEffect]:
-        """Abort a plan that is being prepared; later it is too late, and nothing happens."""
+        """Abort a plan that is being prepared; return no effects in later phases, when it is too late."""
         return self._enter(PlanPhase.ABORTING, now_ms, reason) if PlanPhase.ABORTING in self._facts.next else []
 
     def lose(self, brokers: Collection[str], now_ms: int) -> list[TransitionEffect]:
         """Continue without brokers that are declared dead, or abort while that is possible; idempotent.
 
-        Participants are notified at once, as they wait for what the dead would have sent.
+        Participants are notified at once, because they wait for what the dead would have sent.
         """
         found = set(brokers).intersection(self._brokers) - self._declared
         if self.is_done or not found:
@@ -155,7 +155,7 @@ class Transition:
         return tuple(broker for broker in self._brokers if broker not in self._declared)
 
     def on_result(self, result: CommandResult, now_ms: int) -> list[TransitionEffect]:
-        """Take a broker's answer; late, repeated and foreign answers change nothing."""
+        """Process a broker's answer; late, repeated and foreign answers change nothing."""
         if self.is_done or self.foreign_part(result):
             return []
         sent = self._control_messages.get(result.broker, 0)
@@ -172,14 +172,14 @@ class Transition:
         return effects + self._enter_answered(now_ms)
 
     def _enter_answered(self, now_ms: int) -> list[TransitionEffect]:
-        """Enter all phases that wait for nobody."""
+        """Enter all phases for which no answer is missing."""
         effects: list[TransitionEffect] = []
         while not self.is_done and not self.waiting_for:
             effects += self._enter(self._facts.next[0], now_ms, "all brokers answered")
         return effects
 
     def foreign_part(self, result: CommandResult) -> str:
-        """Describe what in an answer does not belong to this plan and leader, empty if nothing."""
+        """Describe what in an answer does not belong to this plan and leader; empty if nothing."""
         if result.plan != self.plan.plan:
             return "plan"
         if result.digest != self._digest:
@@ -189,7 +189,7 @@ class Transition:
         return "" if result.broker in self._brokers else "broker"
 
     def on_tick(self, now_ms: int) -> list[TransitionEffect]:
-        """Let time pass: repeat what is unanswered, abort a prepare that takes too long, report a stall once."""
+        """Process time-outs: repeat unanswered commands, abort a prepare that takes too long, report a stall once."""
         if self.is_done:
             return []
         late_ms = now_ms - self._phase_since_ms
@@ -202,7 +202,7 @@ class Transition:
                 return self._enter(PlanPhase.RETIRING, now_ms, f"{dead} dead: what they were to send is lost")
             effects: list[TransitionEffect] = [] if self._is_stall_reported else [self._stalled(late_ms, now_ms)]
             if now_ms - self._asked_all_ms >= self.limits.of(self.plan.phase):
-                effects += self._ask(now_ms, self._living)  # Who has answered may have found a neighbour dead since.
+                effects += self._ask(now_ms, self._living)  # Any may have found a neighbour dead since.
             if effects:
                 return effects
         if now_ms - self._asked_ms >= self.limits.resend_ms:
@@ -213,7 +213,7 @@ class Transition:
         if self.plan.phase is PlanPhase.PREPARING and result.phase is CommandPhase.PREPARE:
             return self._enter(PlanPhase.ABORTING, now_ms, f"{result.broker} refused to prepare: {result.reason}")
         if result.phase is not self._facts.command:
-            return []  # The answer to a command of an earlier phase that was under way.
+            return []  # The answer to an earlier phase's command.
         if self._is_stall_reported:
             return []
         self._is_stall_reported = True
@@ -239,9 +239,9 @@ class Transition:
             text = f"{self.plan.plan} executed: epoch {self.plan.epoch_to} everywhere"
             return [*effects, self._event(EventKind.PLAN_PHASE, Severity.INFO, now_ms, text)]
         if phase is PlanPhase.DRAINING:
-            self._asked_ms = now_ms  # Who is active says by itself when it is drained.
+            self._asked_ms = now_ms  # Active brokers report by themselves when they are drained.
             return effects
-        # Who is dead by a neighbour's word alone may live, and hold what is given up.
+        # A broker that only a neighbour reports dead may live, and hold what is given up.
         return effects + self._ask(now_ms, self._living if phase is PlanPhase.ABORTING else None)
 
     def _abort_reason(self) -> str:
@@ -249,7 +249,7 @@ class Transition:
         return reasons[0] if reasons else "unknown"
 
     def _ask(self, now_ms: int, brokers: Sequence[str] | None = None) -> list[TransitionEffect]:
-        """Send the phase's command, to those that have not answered unless ``brokers`` says otherwise."""
+        """Send the phase's command to ``brokers``, by default to those that have not answered."""
         self._asked_ms = now_ms
         if brokers is not None:
             self._asked_all_ms = now_ms
@@ -286,10 +286,10 @@ class Transition:
         )
 
     def _lost_in(self, phase: CommandPhase) -> tuple[str, ...]:
-        """Return which brokers a command names as lost.
+        """Return the brokers that a command names as lost.
 
         A broker that comes back by the plan is named in later phases only if its new life is over, too. A neighbour's
-        word alone counts when all else has drained.
+        report alone counts only in RETIRE, when all else has drained.
         """
         before = self.plan.brokers_lost
         if phase in (CommandPhase.ACTIVATE, CommandPhase.RETIRE):

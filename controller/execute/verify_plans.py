@@ -1,7 +1,7 @@
-"""Close plans that are executed: verified on the windows after them, rolled back if they made things worse.
+"""Close executed plans: verified on the windows after them, rolled back if they made things worse.
 
-In: the plans to verify and the windows since. Out: effects for the plan runner, and events. What a plan
-saves is found by :mod:`controller.decide.verify_gain`; when to look belongs to the control loop.
+In: the plans to verify and the windows since. Out: effects for the plan runner, and events. Computing what a plan saves
+belongs to :mod:`controller.decide.verify_gain`, calling this in time to the control loop.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from regraft.schemas.plan_life import LIFE, entered
 
 
 class PlanVerifier:
-    """Looks at the plans that are executed and not yet checked, also while the next one is executed.
+    """Verifies the executed plans, also while the next one is executed.
 
     A plan that made things worse is rolled back only while it is the newest in force; once others have followed, this
-    is reported and left to the planners. A plan decided before traffic changed is closed: it was made for other
-    traffic. Windows that congestion delayed are passed over. ``begin`` starts a rollback, or has it reviewed first.
+    is reported and left to the planners. A plan decided before traffic changed is closed without verification: it was
+    made for other traffic. Windows delayed by congestion are skipped. ``begin`` starts a rollback, or has it reviewed
+    first.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class PlanVerifier:
         self._verified: dict[str, Verification] = {}
 
     def verify(self, state: LoopState, now_ms: int) -> None:
-        """Check each executed plan and close it; start its rollback if it made things worse."""
+        """Verify each executed plan and close it; start its rollback if it made things worse."""
         if self._runner.is_storing:
             return
         for plan in state.plan_log.verifying:
@@ -83,7 +84,7 @@ class PlanVerifier:
         follower = follower_of(plan, plan_log.in_force)
         epochs = range(plan.epoch_to, plan_log.epoch_next if follower is None else follower.epoch_to)
         closed, wait_ms_max = self._windows.verifying(epochs), self._settings.decision.queue_wait_ms_max
-        # What is delivered behind a long queue comes too late, and with it what the plan saves there.
+        # Deliveries behind a long queue come too late to count, and with them what the plan saves there.
         windows = [window.over(after.brokers) for window in closed if not window.is_delayed(wait_ms_max)]
         lacking, unmeasured = "", [f"{a}-{b}" for a, b in plan.links_added if state.fleet.is_estimate((a, b))]
         if len(windows) < self._settings.verify_windows:
@@ -105,7 +106,7 @@ class PlanVerifier:
         kind = self._kind.over(state.fleet.inventory_over(after.brokers))
         moved = MovedSubscribers.of(plan, self._clients.came_from)
         found = verify_gain(plan, before, after, windows, kind, self._windows.lifetime_s, moved)
-        # If brokers do not report the moved subscribers' deliveries, the saving is taken as predicted.
+        # If brokers do not report the moved subscribers' deliveries, the saving is assumed as predicted.
         is_whole = moved.are_reported(windows)
         is_to_save = is_whole and not (plan.undoes or needs_no_gain(plan.proposals))
         is_worse, followed_by = is_to_save and found.made_worse(self._settings.decision), plan_log.in_force[-1]

@@ -1,1 +1,1 @@
-"""What the loop needs of the world: Kafka, the live view, and both in memory."""
+"""The ports of the loop: Kafka, the live view, and both in memory."""

@@ -1,7 +1,7 @@
-"""What brokers that are not members announce of themselves, in the topics of all agents, known or not.
+"""Read what brokers that are not members announce about themselves, from the topics of all agents, known or not.
 
-In: Kafka, and the plan store, which knows who speaks for whom. Out: announcements. What one agent says in another's
-name is a dead letter.
+In: Kafka, and the plan store, which knows which agent speaks for which broker. Out: announcements. One in the name of
+another agent becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from regraft.schemas.announcement import Announcement, announcement_fault
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.topics import ANNOUNCEMENTS
 
-LOOK_S = 10.0  # Between two looks for topics of agents that have come: each asks Kafka for all its topics.
+LOOK_S = 10.0  # Between two searches for topics of new agents: each asks Kafka for all its topics.
 
 
 class AnnouncementReader(TopicReader[Announcement]):
-    """A reader of announcements that finds the topics itself, as new agents are not configured."""
+    """A reader of announcements that finds the topics itself, because new agents are not configured."""
 
     def __init__(
         self, kafka: KafkaAccess, plans: KafkaPlanStore, since_ms: int, bury: Callable[[DeadLetter], None]
@@ -33,14 +33,14 @@ class AnnouncementReader(TopicReader[Announcement]):
         self._look_at_s = 0.0
 
     def poll(self) -> list[Announcement]:
-        """Return what has come since; an agent's topic is read as soon as it is there."""
+        """Return new announcements; an agent's topic is read as soon as it exists."""
         if time.monotonic() >= self._look_at_s:
             self._look_at_s = time.monotonic() + LOOK_S
             self.read_also(dict.fromkeys(self._names(), Announcement))
         return super().poll()
 
     def begin_again(self) -> None:
-        """Look for the topics again: that of a removed agent must not block reading the others."""
+        """Search for the topics again: that of a removed agent must not block reading the others."""
         super().begin_again()
         self.record_types, self._look_at_s = {}, 0.0
 

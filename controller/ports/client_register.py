@@ -1,7 +1,7 @@
 """Read the register of clients, the compacted topic, and keep it up to date.
 
 In: Client records and their tombstones. Out: the answers of :class:`RegisteredClients`, once the register has been read
-to its end. What is made of clients does not belong here.
+to its end. Using them does not belong here.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from regraft.schemas.topics import CLIENTS, topic_name
 
 log = structlog.get_logger(__name__)
 
-MESSAGES_PER_COUNT_MAX = 2000  # Some tens of milliseconds: a register of a million clients must not stop the loop.
+MESSAGES_PER_COUNT_MAX = 2000  # Some tens of milliseconds: a register of a million clients must not block the loop.
 SUBSCRIPTIONS_MAX = 1_000_000  # Subscriptions and publishers kept, some 100 MB.
 
 
 class KafkaClientRegister:
-    """Reads the register of clients from its beginning on, a bounded number of records a call.
+    """Reads the register of clients from its beginning, a bounded number of records per call.
 
-    What it says is known from when the register has once been read to its end. Beyond SUBSCRIPTIONS_MAX the register is
-    dropped, and everything stays unknown.
+    Its answers are known once the register has been read to its end. Beyond SUBSCRIPTIONS_MAX the register is dropped,
+    and everything stays unknown.
     """
 
     def __init__(self, kafka: KafkaAccess, namespace: str, bury: Callable[[DeadLetter], None]) -> None:
@@ -41,23 +41,23 @@ class KafkaClientRegister:
 
     @property
     def undecodable(self) -> Counter[str]:
-        """How many records did not decode, by topic."""
+        """The number of records that did not decode, by topic."""
         return self._reader.undecodable
 
     @property
     def fault(self) -> str:
-        """Why nothing is known, empty when it is."""
+        """Why nothing is known; empty if it is."""
         if self._is_too_large:
             return f"the register of clients has more than {SUBSCRIPTIONS_MAX} subscriptions"
         return "" if self._is_read else "the register of clients is not yet read to its end"
 
     @property
     def is_waited_for(self) -> bool:
-        """Return True if more may be known soon."""
+        """Return True if answers may be known soon."""
         return not (self._is_read or self._is_too_large)
 
     def count(self) -> int | None:
-        """Take in what has come since, and return how many subscriptions there are; None while that is not known."""
+        """Read new records, and return the number of subscriptions; None while unknown."""
         if self._is_too_large:
             return None
         for message in self._reader.messages(MESSAGES_PER_COUNT_MAX):
@@ -69,21 +69,21 @@ class KafkaClientRegister:
         return self._clients.subscription_count if self._is_read else None
 
     def interests(self, brokers: tuple[str, ...]) -> UserInterests | None:
-        """Return what users want where, as of the last :meth:`count`; None while that is not known."""
+        """Return what users want and where, as of the last :meth:`count`; None while unknown."""
         return None if self.fault else self._clients.interests(brokers)
 
     @property
     def topic_of(self) -> Mapping[str, str]:
-        """What each publisher publishes on, as of the last :meth:`count`."""
+        """The topic of each publisher, as of the last :meth:`count`."""
         return self._clients.topic_of
 
     @property
     def subscribers_at(self) -> Mapping[str, int] | None:
-        """How many subscribers without topics each broker has, as of the last :meth:`count`; None while not known."""
+        """The number of subscribers without topics at each broker, as of the last :meth:`count`; None while unknown."""
         return None if self.fault else self._clients.subscribers_at
 
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
-        """Return the subscribers without topics at a broker that were at another one before; none while not known."""
+        """Return the subscribers without topics at a broker that were at another one before; empty while unknown."""
         return () if self.fault else self._clients.came_from(home_from, home_to)
 
     def named(self, parts: Iterable[tuple[str, int]]) -> Mapping[str, tuple[str, int]]:
@@ -92,12 +92,12 @@ class KafkaClientRegister:
 
     @property
     def ended_count(self) -> int:
-        """How many subscriptions to topics have ever ended, as of the last :meth:`count`."""
+        """The number of subscriptions to topics that have ever ended, as of the last :meth:`count`."""
         return self._clients.ended_count
 
     @property
     def unplaced(self) -> int:
-        """How many users the last answer left out, as their home is not a broker of the overlay."""
+        """The number of users that the last answer left out because their home is not a broker of the overlay."""
         return self._clients.unplaced
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""The controller's readers on Kafka, and the way out for what they cannot use.
+"""The controller's readers on Kafka, and the sender of dead letters for records that they cannot use.
 
-Nothing here decides anything. While Kafka is unavailable, readers return nothing and dead letters wait in a bounded
+Nothing here makes decisions. While Kafka is unavailable, readers return nothing and dead letters wait in a bounded
 buffer; both resume by themselves. What the controller writes belongs to :mod:`controller.ports.plan_store`.
 """
 
@@ -24,11 +24,11 @@ from regraft.schemas.dead_letter import DeadLetter
 
 log = structlog.get_logger(__name__)
 
-CALL_S = 1.0  # Longest wait for one answer of Kafka, so that the loop stays alive while it is away.
+CALL_S = 1.0  # Longest wait for one answer of Kafka, so that the loop stays alive while Kafka is unavailable.
 RETRY_S = 1.0  # Pause between attempts to find a topic.
 RECORDS_PER_POLL_MAX = 5000
-OUT_BUFFER_MAX = 20_000  # Dead letters that wait while Kafka is away.
-OUT_WAIT_S = 120.0  # One that could not be sent for this long is given up.
+OUT_BUFFER_MAX = 20_000  # Dead letters that wait while Kafka is unavailable.
+OUT_WAIT_S = 120.0  # A letter that could not be sent for this long is dropped.
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -42,21 +42,21 @@ class LetterSender:
 
     @property
     def lost(self) -> Counter[str]:
-        """How many records could not be sent, by topic."""
+        """The number of records that could not be sent, by topic."""
         return self._writer.lost
 
     @property
     def waiting_count(self) -> int:
-        """How many records Kafka has not acknowledged yet."""
+        """The number of records that Kafka has not acknowledged yet."""
         return self._writer.waiting_count
 
     def bury(self, letter: DeadLetter) -> None:
-        """Keep a record that could not be used, with the reason."""
+        """Send a record that could not be used to the dead letters, with the reason."""
         self._writer.write(*addressed(letter, self._namespace))
         self._writer.serve()
 
     def close(self) -> None:
-        """Wait a bounded time for what is still to be sent."""
+        """Wait a bounded time for unsent letters."""
         self._writer.close(CALL_S)
 
 
@@ -64,9 +64,9 @@ class LetterSender:
 class TopicReader(Generic[Record]):
     """Reads topics from a point in time on, without group and commits: a restarted reader starts there again.
 
-    ``record_types`` is by topic name; ``since_ms`` is wall-clock time; ``assigned_count`` counts how often it
-    has begun. A record that does not decode becomes a dead letter, is counted in ``undecodable`` by topic and is
-    skipped, and so does one that ``fault`` (topic, record) rejects with a reason.
+    ``record_types`` is by topic name; ``since_ms`` is wall-clock time; ``assigned_count`` counts how often it has
+    begun. A record that does not decode becomes a dead letter, is counted in ``undecodable`` by topic and is skipped,
+    and so is one that ``fault`` (topic, record) rejects with a reason.
     """
 
     kafka: KafkaAccess
@@ -87,7 +87,7 @@ class TopicReader(Generic[Record]):
 
     @property
     def undecodable(self) -> Counter[str]:
-        """How many records did not decode, by topic."""
+        """The number of records that did not decode, by topic."""
         return self._decoder.undecodable
 
     @property
@@ -97,22 +97,22 @@ class TopicReader(Generic[Record]):
 
     @property
     def fault_count(self) -> int:
-        """How often reading failed since the start."""
+        """The number of read faults since the start."""
         return self._faults
 
     def poll(self) -> list[Record]:
-        """Return what has come since, at most RECORDS_PER_POLL_MAX records; does not wait."""
+        """Return new records, at most RECORDS_PER_POLL_MAX; does not wait."""
         records = [self.decoded(message) for message in self.messages(RECORDS_PER_POLL_MAX)]
         return [record for record in records if record is not None]
 
     def read_also(self, record_types: Mapping[str, type[Record]]) -> None:
-        """Read these topics, too, from the same time on, each as soon as it is there; the others do not wait for it."""
+        """Read these topics, too, from the same time on, each as soon as it exists; the others do not wait for it."""
         self._awaited = {
             name: record_type for name, record_type in record_types.items() if name not in self.record_types
         }
 
     def messages(self, count_max: int) -> list[Message]:
-        """Return the messages that have come since, tombstones too, at most ``count_max``; does not wait."""
+        """Return new messages, including tombstones, at most ``count_max``; does not wait."""
         if not self._assigned and not self._try_assign():
             return []
         if self._awaited:
@@ -128,23 +128,23 @@ class TopicReader(Generic[Record]):
         return [message for message in found if message.error() is None]
 
     def decoded(self, message: Message) -> Record | None:
-        """Return a message's record; None for a tombstone, and for what does not decode and so became a dead letter."""
+        """Return a message's record; None for a tombstone, and for a record that became a dead letter."""
         return self._decoder.decode(message, self.record_types[message.topic() or ""])
 
     def has_read_all(self) -> bool:
-        """Return True if the end of each topic has once been reached since the start.
+        """Return True if the end of each topic has been reached once since the start.
 
-        The end is found by the reader's position: marks of transactions take offsets, too, and are not messages.
+        The end is compared with the reader's position: transaction markers take offsets, too, and are not messages.
         """
         return self._assigned and not self._unread
 
     def begin_again(self) -> None:
-        """Read from the beginning once more, as after a restart."""
+        """Read from the beginning again, as after a restart."""
         self._consumer.unassign()
         self._assigned = False
 
     def committed(self, topic: str) -> int | None:
-        """Return up to where a topic of one partition was committed, None while Kafka does not say."""
+        """Return the committed offset of a topic with one partition, or None while Kafka does not answer."""
         try:
             (found,) = self._consumer.committed([TopicPartition(topic, 0)], timeout=CALL_S)
             if found.error is not None:
@@ -155,7 +155,7 @@ class TopicReader(Generic[Record]):
         return max(found.offset, 0)
 
     def commit(self, topic: str, offset: int) -> None:
-        """Commit up to where a topic of one partition was read; nothing waits for it, and a later one replaces it."""
+        """Commit the offset of a topic with one partition, without waiting; a later commit replaces it."""
         try:
             self._consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=True)
         except KafkaException as error:
@@ -171,7 +171,7 @@ class TopicReader(Generic[Record]):
             return
         self._report_fault(error.str())
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            # The topic was deleted under us: find it again once it is there, records read twice change nothing.
+            # The topic was deleted: find it once it exists again; records read twice change nothing.
             self.begin_again()
 
     def _try_assign(self) -> bool:
@@ -190,7 +190,7 @@ class TopicReader(Generic[Record]):
         return True
 
     def _try_awaited(self) -> None:
-        """Begin with those awaited topics that are there now."""
+        """Begin to read the awaited topics that exist by now."""
         if time.monotonic() < self._retry_at_s:
             return
         self._retry_at_s = time.monotonic() + RETRY_S
@@ -207,8 +207,8 @@ class TopicReader(Generic[Record]):
     def _starts(self, topic: str) -> list[TopicPartition]:
         """Return where to begin in a topic. Raises KafkaException.
 
-        The end is asked first: what comes between the two questions has an offset above it, and is found by its time or
-        is read from that end on. Asked the other way round, a record between them would never be read.
+        The end is asked first: a record written between the two questions has a higher offset, and is found by its time
+        or read from that end on. The other way round it would never be read.
         """
         parts = _partitions(self._consumer, topic)
         ends = [self._consumer.get_watermark_offsets(part, timeout=CALL_S)[1] for part in parts]
@@ -217,7 +217,7 @@ class TopicReader(Generic[Record]):
         for start, end in zip(starts, ends, strict=True):
             if start.error is not None:
                 raise KafkaException(start.error)
-            if start.offset < 0:  # Nothing that late yet.
+            if start.offset < 0:  # No record that late yet.
                 start.offset = end
         return starts
 
@@ -230,14 +230,14 @@ class TopicReader(Generic[Record]):
 def _consumer(kafka: KafkaAccess) -> Consumer:
     options: dict[str, Option] = {
         "queued.max.messages.kbytes": 32_768,
-        "fetch.wait.max.ms": 50,  # A marker must not wait half a second in the broker, the default.
+        "fetch.wait.max.ms": 50,  # The default, half a second in the broker, would delay markers.
         "enable.partition.eof": True,
     }
     return open_consumer(kafka, options)
 
 
 def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
-    """Return the topic's partitions; raise KafkaException when it is not there."""
+    """Return the topic's partitions. Raises KafkaException if it does not exist."""
     found = consumer.list_topics(topic, timeout=CALL_S).topics[topic]
     if found.error is not None:
         raise KafkaException(found.error)

@@ -1,8 +1,8 @@
 """Leader election by Kafka alone: the leader is the member of one consumer group that holds the topic of terms.
 
-In: membership of the group. Out: a term with the store that writes in it, or who leads instead. The order matters:
-shut out the earlier leader, then read the plans to their end, then write the next term, then act. Reading first would
-miss what the earlier one stored last. What a leader does belongs to the control loop.
+In: membership of the group. Out: a term with the store that writes in it, or the present leader. The order matters:
+fence the earlier leader, then read the plans to their end, then write the next term, then act. Reading first would miss
+what the earlier leader stored last. What a leader does belongs to the control loop.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from regraft.schemas.topics import LEADER, topic_name
 
 log = structlog.get_logger(__name__)
 
-HEARTBEATS = 8  # A session's heartbeats: some may come late without an end of the session.
-HANG_MS = 120_000  # A leader whose loop does not turn for this long loses the lead, alive or not.
+HEARTBEATS = 8  # Heartbeats per session: some may be late without ending it.
+HANG_MS = 120_000  # A leader whose loop makes no step for this long loses the lead, alive or not.
 RECORDS_PER_POLL_MAX = 100
 
 
 class SessionRefusedError(StackError):
-    """Kafka does not grant sessions of this length."""
+    """Kafka does not allow sessions of this length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class HeldTerm:
 
 
 class Leadership:
-    """One candidate. ``session_ms``: after this long without a sign of the leader, another may take over.
+    """One candidate. After ``session_ms`` without a sign of the leader, another may take over.
 
     ``name`` identifies the process to people, ``agent_of`` the agent of each broker, for the store.
     """
@@ -65,7 +65,7 @@ class Leadership:
         self._store: KafkaPlanStore | None = None
         self._term_min = 1
         self._terms = TopicReader(kafka, {self._topic: LeaderTerm}, 0, _drop)
-        self.newest = LeaderTerm(0, "", 0)  # Nobody, as far as is known.
+        self.newest = LeaderTerm(0, "", 0)  # Empty while no leader is known.
         self._consumer = open_consumer(
             kafka,
             {
@@ -73,8 +73,8 @@ class Leadership:
                 "heartbeat.interval.ms": session_ms // HEARTBEATS,
                 "max.poll.interval.ms": max(HANG_MS, session_ms),
                 "socket.timeout.ms": max(session_ms, 1_000),
-                "partition.assignment.strategy": "cooperative-sticky",  # Who joins does not take the lead from another.
-                "topic.metadata.refresh.interval.ms": 5_000,  # The topic may be made later.
+                "partition.assignment.strategy": "cooperative-sticky",  # Joining does not take the lead away.
+                "topic.metadata.refresh.interval.ms": 5_000,  # The topic may be created later.
             },
             group=self._topic,
         )
@@ -98,19 +98,19 @@ class Leadership:
 
     @property
     def is_chosen(self) -> bool:
-        """Return True if the group has chosen this one, as far as it knows: after a suspension it learns late."""
+        """Return True if the group has chosen this candidate, as far as it knows; after a suspension it learns late."""
         return self._is_chosen
 
     def check(self) -> None:
-        """Raise DeposedError when the group has chosen another one."""
+        """Raise DeposedError if the group has lost this candidate, or chosen another."""
         self.poll()
         if not self._is_chosen:
             raise DeposedError("the controller group has lost this member, or elected another")
 
     def take_over(self, now_ms: int) -> HeldTerm | None:
-        """Begin the next term; None when that has to be tried again, as it has while Kafka is away.
+        """Begin the next term; return None if that must be tried again, as while Kafka is unavailable.
 
-        Raises UnreadableRecordError where plans or terms cannot be read.
+        Raises UnreadableRecordError if plans or terms cannot be read.
         """
         if not self._is_chosen or not self._is_member():
             return None
@@ -124,7 +124,7 @@ class Leadership:
             if number is None:
                 return None
             term = LeaderTerm(number, self._name, now_ms)
-            self._store = None  # Of a term that may be written or not nothing is used.
+            self._store = None  # The term may or may not be written: use nothing of it.
             if store.claim(term, self._consumer.consumer_group_metadata()):
                 self.newest = term
                 return HeldTerm(term, store)
@@ -146,7 +146,7 @@ class Leadership:
         self._consumer.close()
 
     def _next_number(self, store: KafkaPlanStore) -> int | None:
-        """Return a number above every term of before, those of plans too; None when they could not be read."""
+        """Return a number above all earlier terms, including those of plans; None if they could not be read."""
         plans = store.read_ahead()
         try:
             messages = read_to_end(self._kafka, self._topic)
@@ -159,7 +159,7 @@ class Leadership:
         return max([self._term_min, *(term + 1 for term in terms), *(plan.term + 1 for plan in plans)])
 
     def _is_member(self) -> bool:
-        """Ask the group itself: what this process believes may be from before it was suspended."""
+        """Ask the group itself: the state of this process may be from before it was suspended."""
         try:
             self._consumer.commit(offsets=[TopicPartition(self._topic, 0, 0)], asynchronous=False)
         except KafkaException as error:
@@ -183,4 +183,4 @@ class Leadership:
 
 
 def _drop(_: DeadLetter) -> None:
-    """Drop it: who takes over reads the terms strictly."""
+    """Drop the letter: taking over reads the terms strictly."""

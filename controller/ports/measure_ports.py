@@ -1,6 +1,6 @@
-"""The loop's ports, counted: commands and their repetitions, answers, phases of plans, queues, views.
+"""Measure the loop's ports: commands and their repetitions, answers, phases of plans, queues, views.
 
-In: ports, and the metrics. Out: ports that do the same and count. The loop itself does not know of them.
+In: ports, and the metrics. Out: ports that do the same and count. The loop itself is unaware of them.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Record = TypeVar("Record")
 
 
 class RecordSource(Protocol[Record]):
-    """Records as they come."""
+    """A source of new records."""
 
     def poll(self) -> list[Record]:
-        """Return what has come since."""
+        """Return new records."""
         ...
 
 
@@ -69,7 +69,7 @@ class MeasuredSource(Generic[Record]):
         self._note = note
 
     def poll(self) -> list[Record]:
-        """Return what has come since."""
+        """Return new records, and count them."""
         found = self._source.poll()
         self._count.inc(len(found))
         if self._note is not None:
@@ -83,14 +83,14 @@ def _count_result(metrics: LoopMetrics, result: CommandResult) -> None:
 
 
 class LoggedEvents:
-    """The way to people; each event is a line of the log, too, with its plan and epoch."""
+    """Passes events on; each event is also a line of the log, with its plan and epoch."""
 
     def __init__(self, events: EventSink, binder: PlanBinder) -> None:
         self._events = events
         self._binder = binder
 
     def emit(self, event: AdaptationEvent) -> None:
-        """Hand the event over."""
+        """Log the event and pass it on."""
         level, ids = LEVELS[event.severity], self._binder.ids_of(event.plan)
         log.log(level, "adaptation_event", kind=event.kind, subject=event.subject, text=event.text, **ids)
         self._events.emit(event)
@@ -104,15 +104,15 @@ class MeasuredAudit:
         self._metrics = metrics
 
     def keep(self, entry: AuditEntry) -> None:
-        """Hand the entry over."""
+        """Count the entry and pass it on."""
         self._metrics.orders.labels(entry.kind or "none", entry.outcome).inc()
         self._audit.keep(entry)
 
 
 class MeasuredPlans:
-    """The plan store: how long each phase took, how often storing or reading failed, which commands were repeated.
+    """Measures the plan store: duration of each phase, failures to store or read, repeated commands.
 
-    A command is repeated when the same broker had one before in the same phase.
+    A command counts as repeated if the same broker was sent one before in the same phase.
     """
 
     def __init__(self, plans: PlanStore, metrics: LoopMetrics, health: LoopHealth, binder: PlanBinder) -> None:
@@ -124,7 +124,7 @@ class MeasuredPlans:
         self._asked: set[str] = set()  # The brokers asked in this phase of this plan.
 
     def commit(self, plan: Plan | None, commands: Sequence[Command], members: Sequence[Member] = ()) -> bool:
-        """Store them and return True once acknowledged."""
+        """Store them; return True once acknowledged."""
         if not self._plans.commit(plan, commands, members):
             self._metrics.plan_store_failures.inc()
             return False
@@ -154,7 +154,7 @@ class MeasuredPlans:
         return found
 
     def load_sample(self) -> list[SampleRequest] | None:
-        """Return how much brokers were asked last to report."""
+        """Return the newest requests for a share of telemetry."""
         found = self._plans.load_sample()
         self._metrics.plan_store_failures.inc(found is None)
         return found
@@ -179,7 +179,7 @@ class MeasuredPlans:
         self._plans.forget(plan)
 
     def flush(self) -> None:
-        """Hand over what waits."""
+        """Send what waits."""
         self._plans.flush()
 
     def _show(self, plan: Plan) -> None:
@@ -190,13 +190,13 @@ class MeasuredPlans:
 
 
 class MetricsView:
-    """Takes from the live view what nothing else counts."""
+    """Counts what only the live view shows."""
 
     def __init__(self, metrics: LoopMetrics) -> None:
         self._metrics = metrics
 
     def publish(self, view: LiveView, now_ms: int) -> None:
-        """Set the gauges to what the view says."""
+        """Set the gauges to the values of the view."""
         if view.window_end_to_state_ms:
             self._metrics.window_to_state_ms.set(view.window_end_to_state_ms[-1])
         self._metrics.is_paused.set(view.orders.paused is not None)

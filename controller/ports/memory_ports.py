@@ -27,24 +27,24 @@ RECORDS_KEPT_MAX = 100_000  # Enough for any test; a longer run must take its re
 
 @dataclass
 class MemoryState:
-    """State rows and markers that somebody puts in ``records``; one poll returns ``poll_max`` of them at most."""
+    """State rows and markers, put into ``records`` by the test; one poll returns at most ``poll_max`` of them."""
 
     records: deque[StateRow | WindowClosed] = field(default_factory=deque)
     poll_max: int = RECORDS_KEPT_MAX
 
     def poll(self) -> list[StateRow | WindowClosed]:
-        """Return and forget what is there."""
+        """Return the records and forget them."""
         return [self.records.popleft() for _ in range(min(len(self.records), self.poll_max))]
 
 
 @dataclass
 class MemoryResults:
-    """Answers of brokers that somebody puts in ``records``."""
+    """Answers of brokers, put into ``records`` by the test."""
 
     records: deque[CommandResult] = field(default_factory=deque)
 
     def poll(self) -> list[CommandResult]:
-        """Return and forget what is there."""
+        """Return the records and forget them."""
         found = list(self.records)
         self.records.clear()
         return found
@@ -52,12 +52,12 @@ class MemoryResults:
 
 @dataclass
 class MemoryAnnouncements:
-    """Announcements of brokers that somebody puts in ``records``."""
+    """Announcements of brokers, put into ``records`` by the test."""
 
     records: deque[Announcement] = field(default_factory=deque)
 
     def poll(self) -> list[Announcement]:
-        """Return and forget what is there."""
+        """Return the records and forget them."""
         found = list(self.records)
         self.records.clear()
         return found
@@ -65,7 +65,7 @@ class MemoryAnnouncements:
 
 @dataclass
 class MemoryCommands:
-    """Commands sent, oldest first, for somebody to take out of ``sent``."""
+    """Commands sent, oldest first, to be taken out of ``sent``."""
 
     sent: deque[Command] = field(default_factory=lambda: deque(maxlen=RECORDS_KEPT_MAX))
 
@@ -83,7 +83,7 @@ class MemoryEvents:
 
 @dataclass
 class MemoryPlans:
-    """A plan store that outlives the loop; ``is_away`` makes it answer like a Kafka that is down."""
+    """A plan store that outlives the loop; ``is_away`` makes it behave like an unavailable Kafka."""
 
     stored: dict[str, Plan] = field(default_factory=dict)
     versions: list[Plan] = field(default_factory=list)
@@ -93,7 +93,7 @@ class MemoryPlans:
     is_away: bool = False
 
     def commit(self, plan: Plan | None, commands: Sequence[Command], members: Sequence[Member] = ()) -> bool:
-        """Store the newest version of plan and members and send the commands unless the store is away."""
+        """Store the newest version of plan and members and send the commands; return False while ``is_away``."""
         if self.is_away:
             return False
         for member in members:
@@ -127,51 +127,51 @@ class MemoryPlans:
         self.stored.pop(plan, None)
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: nothing waits here."""
 
 
 @dataclass
 class MemoryClients:
-    """A register of clients that somebody fills, or just a number of subscriptions that somebody sets.
+    """A register of clients that the test fills, or just a number of subscriptions that it sets.
 
-    It is known as soon as a client has been put in, or ``is_known`` is set. Where somebody only sets a number,
-    ``connected`` names the clients.
+    It is known as soon as a client has been put in, or ``is_known`` is set. If only a number is set, ``connected``
+    names the clients.
     """
 
     subscription_count: int | None = None
     registered: RegisteredClients = field(default_factory=RegisteredClients)
     is_known: bool = False
     connected: Callable[[], Iterable[Client]] | None = None
-    _homes: dict[str, str] = field(default_factory=dict)  # Of who was connected at the last look.
+    _homes: dict[str, str] = field(default_factory=dict)  # The homes seen at the last look.
     _homes_before: dict[str, str] = field(default_factory=dict)
 
     def put(self, client: Client) -> None:
-        """Take a client as it is now."""
+        """Add or replace a client."""
         self.registered.put(client)
         self.is_known = True
 
     def remove(self, name: str) -> None:
-        """Take out a client that has left."""
+        """Remove a client that has left."""
         self.registered.remove(name)
 
     def count(self) -> int | None:
-        """Return the number that was set, else that of the clients put in."""
+        """Return the number that was set, else the number of subscriptions put in."""
         if self.subscription_count is not None or not self.is_known:
             return self.subscription_count
         return self.registered.subscription_count
 
     def interests(self, brokers: tuple[str, ...]) -> UserInterests | None:
-        """Return what users want where."""
+        """Return what users want and where."""
         return self.registered.interests(brokers) if self.is_known else None
 
     @property
     def topic_of(self) -> Mapping[str, str]:
-        """What each publisher publishes on."""
+        """The topic of each publisher."""
         return self.registered.topic_of
 
     @property
     def subscribers_at(self) -> Mapping[str, int] | None:
-        """How many subscribers without topics each broker has."""
+        """The number of subscribers without topics at each broker."""
         if self.connected is None:
             return self.registered.subscribers_at if self.is_known else None
         self._look()
@@ -201,7 +201,7 @@ class MemoryClients:
 
     @property
     def is_waited_for(self) -> bool:
-        """Never ask to wait: it is filled before the next step."""
+        """Always False: it is filled before the next step."""
         return False
 
     def named(self, parts: Iterable[tuple[str, int]]) -> Mapping[str, tuple[str, int]]:
@@ -215,20 +215,20 @@ class MemoryClients:
 
     @property
     def ended_count(self) -> int:
-        """Return how many subscriptions to topics have ever ended."""
+        """The number of subscriptions to topics that have ever ended."""
         return self.registered.ended_count
 
     @property
     def unplaced(self) -> int:
-        """How many users have a home that is not a broker."""
+        """The number of users whose home is not a broker."""
         return self.registered.unplaced
 
 
 @dataclass
 class MemoryOrders:
-    """Orders that somebody puts in ``records``; those that stand at the start are known when ``is_known`` is set.
+    """Orders, put into ``records`` by the test; those that stand at the start are known once ``is_known`` is set.
 
-    An order alone counts as signed by its giver.
+    A bare order counts as signed by its giver.
     """
 
     records: deque[Order | GivenOrder] = field(default_factory=deque)
@@ -236,7 +236,7 @@ class MemoryOrders:
     version: int = 0
 
     def poll(self) -> list[GivenOrder]:
-        """Return and forget what is there."""
+        """Return the records and forget them."""
         found = [given if isinstance(given, GivenOrder) else GivenOrder(given) for given in self.records]
         self.records.clear()
         return found
@@ -255,7 +255,7 @@ class MemoryAudit:
 
 @dataclass
 class MemoryView:
-    """The text of the last view published, and how many there were."""
+    """The text of the last view published, and the number of views."""
 
     text: bytes = b""
     published_count: int = 0
@@ -273,7 +273,7 @@ class MemoryView:
 
 @dataclass
 class MemoryPorts:
-    """One of each; ``ports`` is what the control loop takes."""
+    """One port of each kind; ``ports`` combines them for the control loop."""
 
     state: MemoryState = field(default_factory=MemoryState)
     results: MemoryResults = field(default_factory=MemoryResults)
@@ -292,7 +292,7 @@ class MemoryPorts:
 
     @property
     def ports(self) -> ControlPorts:
-        """All of them as the control loop wants them."""
+        """All ports, as the control loop takes them."""
         return ControlPorts(
             self.state,
             self.results,

@@ -1,7 +1,7 @@
 """Read the orders of people, a compacted topic, from its beginning, and then as they come.
 
-In: Order records. Out: orders in the order of the topic, each judged whether it is its giver's own, and whether all
-that stood at the start are known. What an order means belongs to :mod:`schemas.order_book`.
+In: Order records. Out: orders in the order of the topic, each checked to be its giver's, and whether all that stood at
+the start are known. What an order means belongs to :mod:`schemas.order_book`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from regraft.schemas.topics import ORDERS, topic_name
 
 
 class KafkaOrders:
-    """The orders topic; until it has been read once, ``is_known`` is False and nothing should be decided.
+    """The orders topic; until it has been read once, ``is_known`` is False and no decisions should be made.
 
-    It is read again from its beginning when the trusted keys change: what a key signed that is not trusted any more
-    stands no longer. The position up to which outcomes were reported is committed in Kafka once ``is_flushed`` says
-    that all reports are stored, so that each is reported once, through restarts.
+    It is read again from its beginning when the trusted keys change: orders signed by a key that is no longer trusted
+    become void. The position up to which outcomes were reported is committed in Kafka once ``is_flushed`` returns that
+    all reports are stored, so that each is reported once, even through restarts.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class KafkaOrders:
 
     @property
     def version(self) -> int:
-        """Count how often the topic was read from its beginning again."""
+        """The number of times that the topic was read again from its beginning."""
         return self._begun_count
 
     def poll(self) -> list[GivenOrder]:
-        """Return what has come since, at most a bounded number; does not wait.
+        """Return new orders, at most a bounded number; does not wait.
 
-        Raises UnreadableRecordError where an order that stands at the start cannot be read: it might forbid what would
-        be done next. A later one becomes a dead letter.
+        Raises UnreadableRecordError if an order that stands at the start cannot be read, because it might forbid what
+        would be done next. A later one becomes a dead letter.
         """
         self._commit()
         self._keys.refresh()
@@ -93,17 +93,17 @@ class KafkaOrders:
         if order is None and message.value() is not None:
             if not self._is_known:
                 self._unreadable[message.key()] = message
-            return None  # It did not decode, and is a dead letter.
+            return None  # It did not decode, and became a dead letter.
         return replace(self._judge.given(message, order), is_new=is_new)
 
     @property
     def is_known(self) -> bool:
-        """Return True if all that stood at the start has been handed out."""
+        """Return True if all orders that stood at the start have been returned."""
         return self._is_known
 
     @property
     def undecodable(self) -> Counter[str]:
-        """How many records did not decode, by topic."""
+        """The number of records that did not decode, by topic."""
         return self._reader.undecodable
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""Plans, their commands, events and the audit of orders on Kafka, in transactions of one term.
+"""Store plans, their commands, events and the audit of orders on Kafka, in transactions of one term.
 
 In: plans, commands, events, audit entries. Out: all of a phase stored, or nothing. The controllers of a namespace share
-one transactional id: a new store fences the earlier one, even if that still believes it leads. Who may begin is
-decided by :mod:`controller.ports.leadership`.
+one transactional id: a new store fences the earlier one, even if that still believes it leads. Who may begin belongs to
+:mod:`controller.ports.leadership`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from regraft.schemas.topics import AUDIT, COMMANDS, EVENTS, LEADER, MEMBERS, PLA
 
 log = structlog.get_logger(__name__)
 
-REPORTS_WAITING_MAX = 20_000  # Events and audit entries that wait while Kafka is away: hours of them.
+REPORTS_WAITING_MAX = 20_000  # Events and audit entries that wait while Kafka is unavailable: hours of them.
 LEADER_KEY = b"leader"  # One key: the compacted topic keeps the newest term forever.
 
 NAMED = (PLANS, MEMBERS, EVENTS, AUDIT, LEADER, SAMPLING)
@@ -50,9 +50,9 @@ NOT_THERE = frozenset(
 
 
 class KafkaPlanStore:
-    """One writer of plans, commands and events; ``lost`` counts by topic what found no room while Kafka was away.
+    """One writer of plans, commands and events; ``lost`` counts by topic what did not fit while Kafka was unavailable.
 
-    ``agent_of`` names the agent of each broker of the inventory, in whose topic its commands go. Members that are
+    ``agent_of`` names the agent of each broker of the inventory, to whose topic its commands go. Members that are
     loaded or stored may have others: ``topics`` are those of all.
     """
 
@@ -64,21 +64,21 @@ class KafkaPlanStore:
         self._under_way: Batch | None = None
         self._reports: list[tuple[str, str, msgspec.Struct]] = []  # Events and the audit: topic, key, record.
         self._forgotten: list[str] = []
-        self._filled = (0, 0)  # How many reports and forgotten plans the transaction under way holds.
+        self._filled = (0, 0)  # The number of reports and forgotten plans in the transaction under way.
         self._read_ahead: list[Plan] | None = None
         self._can_ask = True
         self.lost: Counter[str] = Counter()
 
     @property
     def waiting_count(self) -> int:
-        """How many records Kafka has not taken yet."""
+        """The number of records that Kafka has not accepted yet."""
         plan, commands, members = self._under_way or NOTHING
         return (plan is not None) + len(commands) + len(members) + len(self._reports) + len(self._forgotten)
 
     def begin(self) -> bool:
-        """Shut out an earlier store and end what it left open; False while Kafka does not answer.
+        """Fence an earlier store and abort what it left open; return False while Kafka does not answer.
 
-        Raises DeposedError when another one does the same at this moment.
+        Raises DeposedError if another store does the same at this moment.
         """
         try:
             return self._writer.begin()
@@ -86,7 +86,7 @@ class KafkaPlanStore:
             raise DeposedError(str(error)) from error
 
     def claim(self, term: LeaderTerm, group: Any) -> bool:
-        """Write the term, provided that the member of the consumer group is one still; False when it was not written.
+        """Write the term if the member of the consumer group still is one; return False if it was not written.
 
         ``group`` is the consumer's group metadata: Kafka refuses a transaction of a former member.
         """
@@ -107,7 +107,7 @@ class KafkaPlanStore:
         return self._read_ahead
 
     def load(self) -> list[Plan] | None:
-        """Return the newest version of each plan from the whole topic; None when it cannot be read to its end.
+        """Return the newest version of each plan from the whole topic; None if it cannot be read to its end.
 
         Raises UnreadableRecordError for a record that is not a plan: its epoch would be used again.
         """
@@ -117,16 +117,16 @@ class KafkaPlanStore:
         return self._read(PLANS, Plan)
 
     def load_members(self) -> list[Member] | None:
-        """Return the newest record of each member; None and raises as :meth:`load`."""
+        """Return the newest record of each member; None and errors as for :meth:`load`."""
         members = self._read(MEMBERS, Member)
         self.topics = self.topics.with_members(members or ())
         return members
 
     def load_sample(self) -> list[SampleRequest] | None:
-        """Return the newest request; None and raises as :meth:`load`.
+        """Return the newest request; None and errors as for :meth:`load`.
 
-        Without the topic, which a cluster set up by an earlier version has not got, nothing can be asked for: a
-        transaction with a record for it would never end.
+        Without the topic, which clusters set up by an earlier version lack, requests are impossible: a transaction with
+        a record for it would never end.
         """
         try:
             found = read_newest(self._kafka, self._names[SAMPLING], SampleRequest)
@@ -152,10 +152,10 @@ class KafkaPlanStore:
             return None
 
     def commit(self, plan: Plan | None, commands: Sequence[Command], members: Sequence[Member] = ()) -> bool:
-        """Store a plan's phase with its commands, and members; wait about CALL_S for that; return True once it is done.
+        """Store a plan's phase with its commands, and members, waiting about CALL_S; return True once it is done.
 
-        Called again with the same arguments, it continues the transaction under way, so nothing is stored twice or out
-        of order. Raises DeposedError.
+        Called again with the same arguments, it continues the transaction under way; with others it finishes that
+        first. So nothing is stored twice or out of order. Raises DeposedError.
         """
         asked = (plan, tuple(commands), tuple(members))
         earlier = self._under_way
@@ -176,7 +176,7 @@ class KafkaPlanStore:
         self._forgotten.append(plan)
 
     def flush(self) -> None:
-        """Send the events, entries and tombstones that wait, unless a plan does, which takes them.
+        """Send waiting events, entries and tombstones, unless a plan waits: its transaction will include them.
 
         Raises DeposedError.
         """
@@ -184,7 +184,7 @@ class KafkaPlanStore:
             self._write(NOTHING)
 
     def close(self) -> None:
-        """Send what waits where that is possible at once, and let go: the next controller finds what was stored."""
+        """Send what can be sent at once, and close; the next controller finds what was stored."""
         try:
             self.flush()
         except DeposedError as error:

@@ -1,7 +1,7 @@
-"""The answers of all brokers, in the topics of all agents, also of those that come while the controller runs.
+"""Read the answers of all brokers from the topics of all agents, including those that appear while the controller runs.
 
-In: Kafka, and the plan store, which knows who speaks for whom. Out: answers. What is in the name of another agent's
-broker is a dead letter.
+In: Kafka, and the plan store, which knows which agent speaks for which broker. Out: answers. One in the name of another
+agent's broker becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -32,6 +32,6 @@ class ResultReader(TopicReader[CommandResult]):
         self._plans = plans
 
     def poll(self) -> list[CommandResult]:
-        """Return what has come since; an agent's topic is read as soon as it is there."""
+        """Return new answers; an agent's topic is read as soon as it exists."""
         self.read_also(dict.fromkeys(self._plans.topics.names(RESULTS), CommandResult))
         return super().poll()

@@ -1,9 +1,9 @@
-"""The live view in Valkey or Redis: one key for each of its parts.
+"""Write the live view to Valkey or Redis: one key for each of its parts.
 
-Best effort: the view is written whole each time, so a server that lost it has it again with the next writing, and a
-server that is away costs one short attempt per pause. Kafka stays the source of truth.
+Best effort: each write covers the whole view, so a server that lost it has it again after the next write, and an
+unavailable server costs one short attempt per pause. Kafka stays the source of truth.
 
-Keys, each a JSON text: ``<namespace>:live:<part>``; which parts there are, :mod:`schemas.live_view` says.
+Keys, each a JSON text: ``<namespace>:live:<part>``; :mod:`schemas.live_view` defines the parts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from regraft.schemas.live_view import LiveView, encode_keys
 
 
 class ValkeyView:
-    """Writes the view through a client; after a failure it keeps away for a pause that grows."""
+    """Writes the view through a client; after a failure it waits for a growing pause."""
 
     def __init__(self, client: KeyClient, namespace: str) -> None:
         self._keys = LiveKeys(client, "controller")
@@ -21,11 +21,11 @@ class ValkeyView:
 
     @property
     def failures(self) -> int:
-        """How many writings failed."""
+        """The number of failed writes."""
         return self._keys.failures
 
     def publish(self, view: LiveView, now_ms: int) -> None:
-        """Write the whole view, unless the server failed a short while ago."""
+        """Write the whole view, unless the server failed recently."""
         self._keys.write(lambda: self._texts(view), now_ms)
 
     def _texts(self, view: LiveView) -> dict[str, bytes]:

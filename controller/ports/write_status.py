@@ -1,4 +1,4 @@
-"""The status file as one of the loop's views: JSON, replaced whole."""
+"""The status file as one of the loop's views: JSON, replaced as a whole."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the loop shows of itself: live view, events, metrics, log lines."""
+"""What the loop publishes about itself: live view, events, metrics, log lines."""

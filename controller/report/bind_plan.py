@@ -1,7 +1,7 @@
 """Put the plan under way and its epoch on every log line, from its first storing to its end.
 
-In: plans as they are stored or read. Out: ``plan`` and ``epoch`` in the log's context of this thread. What is logged
-does not belong here.
+In: plans as they are stored or read. Out: ``plan`` and ``epoch`` in this thread's log context. What is logged does not
+belong here.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from regraft.schemas.plan_life import LIFE
 
 
 class PlanBinder:
-    """Binds the newest plan that is under way; one that waits for approval or is over is no longer bound."""
+    """Binds the newest plan that is under way; one that waits for approval or is over is not bound."""
 
     def __init__(self) -> None:
         self._bound = ""
         self._newest: tuple[str, int] = ("", 0)
 
     def note(self, plan: Plan) -> None:
-        """Take a plan's newest version."""
+        """Note a plan's newest version."""
         if LIFE[plan.phase].is_under_way:
             bind_contextvars(plan=plan.plan, epoch=plan.epoch_to)
             self._bound = plan.plan
@@ -30,7 +30,7 @@ class PlanBinder:
             self._bound = ""
 
     def ids_of(self, plan: str) -> dict[str, str | int]:
-        """Return what a line about ``plan`` carries, also after its end; nothing where a line is about no plan."""
+        """Return the context of a line about ``plan``, also after its end; empty if the line is about no plan."""
         if not plan:
             return {}
         newest, epoch = self._newest

@@ -10,25 +10,25 @@ from typing import Protocol
 
 from regraft.schemas.plan import ClientMove, HomeMove, IdMove, LinkPair
 
-NAMED_MAX = 3  # Brokers with another ID, and clients that move, that are named before the rest is only counted.
+NAMED_MAX = 3  # Brokers with another ID, and clients that move, that are named; the others are only counted.
 
 
 class Changes(Protocol):
-    """What proposals and plans have in common."""
+    """The fields that proposals and plans have in common."""
 
     @property
     def links_removed(self) -> tuple[LinkPair, ...]:
-        """Links that go."""
+        """Links to remove."""
         ...
 
     @property
     def links_added(self) -> tuple[LinkPair, ...]:
-        """Links that come."""
+        """Links to add."""
         ...
 
     @property
     def moves(self) -> tuple[ClientMove, ...]:
-        """Clients that move."""
+        """Clients to move."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class Changes(Protocol):
 def changes_text(changes: Changes, clients: str = "clients", *, has_places: bool = False) -> str:
     """Return what changes, for example ``b00-b04 for b01-b02, 214 users move (u1 b3 -> b7, ... and 211 more)``.
 
-    ``clients`` says what the clients that move are, as a plural; ``has_places``: brokers have places, and no ring IDs.
+    ``clients`` is the plural noun for the clients that move; ``has_places``: brokers have places instead of ring IDs.
     """
     added, removed = (" ".join(f"{a}-{b}" for a, b in links) for links in (changes.links_added, changes.links_removed))
     parts = [f"{added} for {removed}"] if added else []

@@ -1,6 +1,6 @@
-"""Prometheus metrics of the control loop, in their own registry so that several loops fit one process.
+"""Prometheus metrics of the control loop, in their own registry so that several loops fit in one process.
 
-What the loop decides it counts here itself; what passes its ports is counted by :mod:`controller.ports.measure_ports`.
+The loop counts its own decisions here; what passes its ports is counted by :mod:`controller.ports.measure_ports`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LoopMetrics:
         self._add_leadership()
 
     def _add_times(self) -> None:
-        """Create the metrics of how long steps and decisions take, and what follows from that."""
+        """Create the metrics of the durations of steps and decisions, and of their consequences."""
         counter, histogram = self.stage.counter, self.stage.histogram
         self.command_latency_ms = histogram(
             "window_close_to_command_ms",
@@ -79,7 +79,7 @@ class LoopMetrics:
         )
 
     def _add_links(self) -> None:
-        """Create the metrics of changes of traffic, of link costs and of the cost model."""
+        """Create the metrics of changes of traffic, link costs and the cost model."""
         self.changes_found = self.stage.counter(
             "changes_found", "Detected changes of traffic, by statistic.", ["statistic"]
         )
@@ -91,7 +91,7 @@ class LoopMetrics:
         )
 
     def _add_sampling(self) -> None:
-        """Create the metrics of how much telemetry is reported in full."""
+        """Create the metrics of the share of telemetry reported in full."""
         gauge = self.stage.gauge
         self.share_asked = gauge("share_asked", "Share of the notifications that brokers are asked to report in full.")
         self.window_share = gauge("window_share", "Share of the notifications that the newest window knows in full.")
@@ -100,7 +100,7 @@ class LoopMetrics:
         )
 
     def _add_leadership(self) -> None:
-        """Create the metrics of who leads, and who serves."""
+        """Create the metrics of leadership and service."""
         counter, gauge = self.stage.counter, self.stage.gauge
         self.leads = gauge("leads", "1 while this controller leads, 0 while it stands by.")
         self.term = gauge("term", "The newest term that this controller knows, its own while it leads.")
@@ -110,7 +110,7 @@ class LoopMetrics:
         self._add_sampling()
 
     def _add_borders(self) -> None:
-        """Make what the ports are measured by."""
+        """Create the metrics of the ports."""
         counter, gauge, histogram = self.stage.counter, self.stage.gauge, self.stage.histogram
         self.window_to_state_ms = gauge(
             "window_end_to_state_ms", "From the end of the newest window until its state was assembled."
@@ -150,10 +150,10 @@ class LoopMetrics:
 
 
 class LoopHealth:
-    """How the controller is, for /health and /ready; asked from other threads.
+    """The controller's health for /health and /ready; called from other threads.
 
-    Not ready before the plans were read, which is a leader's first deed, unless it stands by; ill when no step ends for
-    ``silence_s_max``.
+    A leader is not ready before it has read the plans, its first action; a standby is ready. Unhealthy if no step ends
+    for ``silence_s_max``.
     """
 
     def __init__(self, silence_s_max: float) -> None:
@@ -162,6 +162,6 @@ class LoopHealth:
         self.is_standby = False
 
     def __call__(self) -> Health:
-        """Return how the controller is now."""
+        """Return the controller's present health."""
         fault = self.pulse.fault()
         return Health(self.has_plans or self.is_standby, () if fault is None else (fault,))

@@ -1,6 +1,6 @@
-"""Note in the loop's state, and count, what goes out: events as they are emitted, the first command of each plan.
+"""Note outgoing events and the first command of each plan in the loop's state, and count them.
 
-In: events and commands on their way. Out: the same on their way, and the state. What they mean does not belong here.
+In: outgoing events and commands. Out: the same, passed on, and the state. Their meaning does not belong here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from regraft.schemas.event import AdaptationEvent
 
 
 class NotedEvents:
-    """The way to people; the state keeps the last events."""
+    """Passes events on to people; the state keeps the last ones."""
 
     def __init__(self, events: EventSink, state: LoopState, metrics: LoopMetrics) -> None:
         self._events = events
@@ -21,25 +21,25 @@ class NotedEvents:
         self._metrics = metrics
 
     def emit(self, event: AdaptationEvent) -> None:
-        """Hand the event over."""
+        """Note the event and pass it on."""
         self._events.emit(event)
         self._state.add_event(event)
         self._metrics.events.labels(event.kind).inc()
 
 
 class CommandNotes:
-    """How long it takes from the end of a window to the first command of its plan; which answers were left out."""
+    """Notes the time from the end of a window to the first command of its plan, and counts ignored answers."""
 
     def __init__(self, state: LoopState, metrics: LoopMetrics) -> None:
         self._state = state
         self._metrics = metrics
 
     def note_foreign(self, part: str) -> None:
-        """Count an answer that was not of our plan, its digest, our term or a broker of ours."""
+        """Count an answer ignored for its foreign ``part``: plan, digest, term or broker."""
         self._metrics.results_foreign.labels(part).inc()
 
     def note(self, command: Command, now_ms: int) -> None:
-        """Take a command that was sent now."""
+        """Note a command that has just been sent."""
         self._metrics.commands.labels(command.phase).inc()
         state = self._state
         plan = None if command.plan in state.command_latencies_ms else state.plan_log.moving

@@ -1,7 +1,7 @@
 """Render the state of the control loop as the live view. Pure: the same state gives the same view.
 
-In: the loop's state, the orders that stand, and what went wrong on the borders. Out: a LiveView. One part at a time is
-rendered by :mod:`controller.report.show_parts`.
+In: the loop's state, the standing orders, and the counts of faults at the ports. Out: a LiveView.
+:mod:`controller.report.show_parts` renders the single parts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from regraft.schemas.plan import PlanPhase
 def render_view(
     state: LoopState, settings: ControllerSettings, orders: StandingOrders, faults: dict[str, int], now_ms: int
 ) -> LiveView:
-    """Return everything as it is now. ``faults`` are counters of what went wrong on the borders, by name."""
+    """Return the present state as a view. ``faults`` counts what went wrong at the ports, by name."""
     log, newest, decision = state.plan_log, state.newest, state.last_decision
     plans = log.plans
     phases = Counter(plan.phase for plan in plans)
@@ -68,10 +68,10 @@ def render_view(
 
 
 def _money(state: LoopState) -> dict[str, Any]:
-    """Return what traffic comes to in money, and which brokers serve no clients."""
+    """Return what traffic costs in money, and which brokers serve no clients."""
     return {"closable": state.closable, "bill_first": state.bill_first, "bill": state.bill}
 
 
 def _leader(state: LoopState) -> dict[str, Any]:
-    """Return who leads."""
+    """Return the leader."""
     return {"leader": state.leader, "term": state.term, "is_standby": state.is_standby}

@@ -1,4 +1,4 @@
-"""Turn refusals and bad windows into events, few of them: only what differs from the last report.
+"""Turn refusals and incomplete windows into few events: only what differs from the last report.
 
 In: decisions and windows. Out: events. Counting every single refusal belongs to :mod:`controller.loop_state`.
 """
@@ -15,11 +15,11 @@ from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.plan import Verdict
 from regraft.schemas.write_times import window_name
 
-REPEAT_EVERY = 30  # The same thing is reported again after this many times, so that it is not forgotten.
+REPEAT_EVERY = 30  # The same cause is reported again after this many times, so that it is not forgotten.
 
 
 class RefusalEvents:
-    """Remembers the last report of each kind; ``overlay`` is any of the kind of overlay."""
+    """Remembers the last report of each kind; ``overlay`` is any one of the kind of overlay."""
 
     def __init__(self, overlay: OverlayConfiguration) -> None:
         self._has_places = overlay.HAS_PLACES
@@ -27,7 +27,7 @@ class RefusalEvents:
         self._repeats: Counter[EventKind] = Counter()
 
     def about_window(self, window: ClosedWindow, now_ms: int) -> AdaptationEvent | None:
-        """Return an event when a window is incomplete for another reason than the one before."""
+        """Return an event if a window is incomplete for another reason than the last one reported, else None."""
         if window.is_complete:
             self._reported.pop(EventKind.WINDOW_INCOMPLETE, None)
             return None
@@ -36,7 +36,7 @@ class RefusalEvents:
         return self._event(EventKind.WINDOW_INCOMPLETE, cause, subject, window.fault, now_ms, Severity.WARNING)
 
     def about_decision(self, decision: Decision, now_ms: int) -> AdaptationEvent | None:
-        """Return an event when a decision refused for other reasons than the one before."""
+        """Return an event if a decision refused for other reasons than the last one reported, else None."""
         subject = window_name(decision.window_end_ms)
         if decision.state_verdict is Verdict.STALE_STATE:
             reason = decision.state_reason
@@ -45,7 +45,7 @@ class RefusalEvents:
             reason = decision.state_reason
             return self._event(EventKind.EPOCH_MISMATCH, reason, "epochs", reason, now_ms, Severity.CRITICAL)
         if decision.state_verdict is not None:
-            return None  # about_window reports incomplete windows, and a running plan has its own events.
+            return None  # Incomplete windows are reported by about_window, and a running plan has its own events.
         self._reported.pop(EventKind.WINDOW_STALE, None)
         self._reported.pop(EventKind.EPOCH_MISMATCH, None)
         if not decision.refused:

@@ -1,6 +1,6 @@
 """Set the gauges of the control loop to its state.
 
-In: the loop's state, a point of the cost series. Out: metrics. Counters belong to who counts.
+In: the loop's state, a point of the cost series. Out: metrics. Counters are kept by the code that counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from regraft.schemas.plan import PlanPhase
 
 
 def set_costs(metrics: LoopMetrics, point: CostPoint) -> None:
-    """Show what a window cost, on the overlay of its time and on others."""
+    """Set the gauges of what a window cost, on the overlay of its time and on others."""
     costs_per_s = {"present": point.cost_per_s, "bootstrap": point.cost_bootstrap_per_s}
     costs_per_s |= {f"shadow:{name}": cost_per_s for name, cost_per_s in point.cost_shadows_per_s.items()}
     if point.cost_least_per_s is not None:
@@ -27,8 +27,7 @@ def set_costs(metrics: LoopMetrics, point: CostPoint) -> None:
 def set_metrics(
     metrics: LoopMetrics, state: LoopState, queue_lengths: Mapping[str, int], faults: Mapping[str, int], now_ms: int
 ) -> None:
-    """Show plans, changes, the queues of the plan under way, what went wrong on the borders, the window's age and
-    brokers' clocks."""
+    """Set the gauges of plans, changes, queues of the plan runner, port faults, window age and brokers' clocks."""
     plan_log = state.plan_log
     metrics.epoch.set(plan_log.present.epoch)
     for phase in PlanPhase:

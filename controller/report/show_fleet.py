@@ -1,6 +1,6 @@
 """Show members, deaths and repairs in the live view. Pure.
 
-In: the loop's state. Out: a ShownFleet. What it looks like belongs to the dashboard and to `regraft status`.
+In: the loop's state. Out: a ShownFleet. Its presentation belongs to the dashboard and to `regraft status`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LATE_MS = 3_600_000
 
 
 def shown_fleet(state: LoopState, now_ms: int) -> ShownFleet:
-    """Return how many members are in each state, those that do not simply serve, and the last repairs."""
+    """Return the number of members in each state, those that do not simply serve, and the last repairs."""
     members, present = state.fleet.members, frozenset(state.plan_log.present.brokers)
     repairs = [plan for plan in state.plan_log.plans if plan.brokers_lost and not LIFE[plan.phase].is_aborted]
     return ShownFleet(
@@ -53,7 +53,7 @@ def _died_lately(member: Member, now_ms: int) -> bool:
 
 
 def _shown_repair(plan: Plan, members: dict[str, Member]) -> ShownRepair:
-    """Return a repair; a broker that has died again since counts from the plan's own beginning."""
+    """Return a repair; for a broker that has died again since, it counts from the plan's own beginning."""
     began_ms = plan.history[0].time_ms if plan.history else 0
     deaths = [time_ms for broker in plan.brokers_lost if broker in members for time_ms in members[broker].deaths_ms]
     whole = (change.time_ms for change in plan.history if LIFE[change.phase].is_in_force)
@@ -67,9 +67,9 @@ def _shown_repair(plan: Plan, members: dict[str, Member]) -> ShownRepair:
 
 
 def _traffic_at_risk_per_s(state: LoopState) -> float | None:
-    """Return what passed the lost brokers that are in the overlay in force, by their counters of the last window.
+    """Return the traffic through lost brokers of the overlay in force, by their counters of the last window.
 
-    Nothing is known of one that no remembered window heard.
+    None if one of them was heard in no remembered window.
     """
     lost = {one for one in state.plan_log.present.brokers if not state.fleet.members[one].state.is_serving}
     if not lost:

@@ -1,7 +1,7 @@
-"""The parts of the live view: one configuration, window, plan, decision or shadow planner each.
+"""Render the parts of the live view: one configuration, window, plan, decision or shadow planner each.
 
 In: values of the loop. Out: what is shown of them. Which of them are shown, and since when, belongs to
-:mod:`controller.report.render_view`. What may be long is cut, with its whole length next to it.
+:mod:`controller.report.render_view`. Long lists are truncated, with their full length beside them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOVES_SHOWN_MAX = 24  # Clients, and brokers with another ID, of one proposal; o
 
 
 def shown_configuration(configuration: OverlayConfiguration) -> ShownConfiguration:
-    """Return epoch, brokers and links, and what its kind of overlay shows besides: on a ring the ID of each broker."""
+    """Return epoch, brokers and links, and what its kind of overlay adds: on a ring the ID of each broker."""
     return ShownConfiguration(
         epoch=configuration.epoch,
         brokers=configuration.brokers,
@@ -73,7 +73,8 @@ def shown_window(window: ClosedWindow) -> ShownWindow:
 def shown_network(window: ClosedWindow) -> ShownNetwork:
     """Return what each link and each broker carried in a window, and where it was congested.
 
-    What the brokers at both ends of a link say of their directions is added up; queue and congestion are the larger.
+    The two directions of a link, as reported by the brokers at its ends, are added up; queue and congestion are the
+    larger ones.
     """
     rtts_ms = {tuple(sorted((rtt.broker, rtt.peer))): rtt.rtt_ms_last for rtt in window.rtts}
     ends: dict[tuple[str, str], list[QueueState]] = {}
@@ -127,7 +128,7 @@ def shown_plan(plan: Plan) -> ShownPlan:
         refused=tuple(shown_proposal(one, plan.has_places) for one in plan.refused[:REFUSALS_SHOWN_MAX]),
         sample_share=plan.sample_share,
         gain_error_per_s=plan.gain_error_per_s,
-        digest=plan.approval_digest if LIFE[plan.phase].orders else "",  # Nobody orders anything about the others.
+        digest=plan.approval_digest if LIFE[plan.phase].orders else "",  # There are no orders about the others.
     )
 
 
@@ -148,7 +149,7 @@ def shown_proposal(proposal: Proposal, has_places: bool) -> ShownProposal:
 
 
 def shown_shadow(shadow: ShadowPlanner) -> ShownShadow:
-    """Return what a shadow planner has made so far: its overlay, plans and refusals."""
+    """Return what a shadow planner has done so far: its overlay, plans and refusals."""
     overlay = shown_configuration(shadow.overlay)
     return ShownShadow(
         plans=shadow.plans_made,
