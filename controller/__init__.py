@@ -1,1 +1,3 @@
-"""State to plans to commands: read, plan, judge, choose, transition, verify. Imports no other stage."""
+"""The controller stage, from state to plans to commands: read, plan, judge, choose, transition, verify. Imports no
+other stage.
+"""

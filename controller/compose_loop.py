@@ -1,4 +1,4 @@
-"""Put a control loop together: its state, its steps in their order, and what the steps work with.
+"""Compose a control loop: its state, its steps in their order, and what the steps work with.
 
 The only place that knows all parts of the loop. What each does belongs to its own module.
 """
@@ -59,8 +59,8 @@ def compose_loop(
 ) -> ControlLoop:
     """Return a loop that has not begun.
 
-    ``planner`` is the settings' one unless given; ``border_faults`` returns faults of the ports by name. Nothing
-    is decided by ``stopwatch_s``. ``term`` is higher than any leader's before, ``instance`` is nobody else's name.
+    ``planner`` is by default the settings' one; ``border_faults`` returns the ports' counts of faults by name. No
+    decision depends on ``stopwatch_s``. ``term`` must exceed all earlier leaders' terms, ``instance`` must be unique.
     """
     planners = (planner,) if planner else planners_of(settings.planner, settings)
     metrics, kind, refused = metrics or LoopMetrics(), kind_of(inventory, settings), RefusalEvents(inventory.bootstrap)
@@ -84,7 +84,7 @@ def compose_loop(
             PlanVerifier(settings, kind, windows, runner, events, ports.clients, reviewer.begin).verify,
             FollowReview(reviewer, situations),
             DecideOnce(settings, planners, situations, reviewer, runner, timer, refused, events, metrics),
-            # Behind the decision: neither may delay a plan that begins.
+            # After the decision: neither may delay a plan that begins.
             RunShadows(situations, shadows, timer, events),
             BoundCost(settings, kind, metrics),
         ),
@@ -96,5 +96,5 @@ def compose_loop(
 def _after_windows(
     settings: ControllerSettings, ports: ControlPorts, events: EventSink, metrics: LoopMetrics, term: int
 ) -> tuple[CorrectLinks, SetShare]:
-    """Return the steps that follow from windows and change no overlay."""
+    """Return the steps that follow from windows but do not change the overlay."""
     return CorrectLinks(settings, events, metrics), SetShare(settings, ports.plans, events, metrics, term)

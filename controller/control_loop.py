@@ -1,8 +1,8 @@
-"""The control loop: read state, carry on the plan under way, verify, decide, show. One step at a time, at its own pace.
+"""The control loop: read state, continue the plan under way, verify, decide, show, one step at a time.
 
-Level-triggered: each step looks at what is there (windows, plans, answers) and does what is missing, so a restarted
-controller needs no other way in. Time comes in as an argument and everything else through ports. Which steps there are
-is put together in :mod:`controller.compose_loop`.
+Level-triggered: each step looks at what there is (windows, plans, answers) and does what is missing, so a restarted
+controller needs no special start. Time comes in as an argument and everything else through ports.
+:mod:`controller.compose_loop` puts the steps together.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Step = Callable[[LoopState, int], None]  # Takes the loop's state, which it may 
 
 @dataclass(frozen=True)
 class LoopSteps:
-    """What one step of the loop consists of, in this order.
+    """The parts of one step of the loop, in order.
 
-    ``start`` reads what was stored; before it could, nothing else is done. ``decide`` are the steps that may begin
-    something: none is taken any more when a plan has begun, nor when the loop winds down.
+    ``start`` reads what was stored; until it has succeeded, nothing else is done. ``decide`` are the steps that may
+    begin something: they are skipped once a plan has begun, and while the loop winds down.
     """
 
     start: Step
@@ -44,18 +44,18 @@ class ControlLoop:
 
     @property
     def is_transition_running(self) -> bool:
-        """Return True if brokers are between two configurations because of a plan of ours."""
+        """Return True if one of our plans has brokers between two configurations."""
         return self._runner.is_busy or self.state.plan_log.moving is not None
 
     @property
     def deposed_by_term(self) -> int:
-        """The higher term that brokers have heard of, 0 when there is none: with one, this loop does nothing more."""
+        """The higher term that brokers have heard of, else 0; once there is one, this loop does nothing any more."""
         return self._runner.deposed_by_term
 
     def step(self, now_ms: int) -> bool:
         """Do what is due now; return True if the next step should follow at once.
 
-        A plan that is decided in one step is executed from the next, so its times are those of the deed. Nothing is
+        A plan decided in one step is executed from the next, so that its times are those of the execution. Nothing is
         done once it is known that another controller leads (``deposed_by_term``).
         """
         state, steps = self.state, self._steps

@@ -1,7 +1,7 @@
-"""What the control loop needs of the world, as protocols: Kafka and Valkey implement them, and memory for tests.
+"""The ports of the control loop, as protocols: implemented by Kafka and Valkey, and in memory for tests.
 
-No port blocks for longer than about a second, and none raises because the other side is away: it says so by its return
-value or tries again by itself.
+No port blocks for longer than about a second, and none raises because the other side is unavailable: it reports that by
+its return value or tries again by itself.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from regraft.schemas.state import StateRow, WindowClosed
 
 
 class DeposedError(RuntimeError):
-    """Another controller leads, or may: this one's term is over, and nothing that it says counts any more."""
+    """Another controller leads, or may: this one's term is over, and nothing it writes counts any more."""
 
 
 class StateSource(Protocol):
-    """Rows and markers as they come."""
+    """A source of state rows and markers."""
 
     def poll(self) -> list[StateRow | WindowClosed]:
-        """Return what has come since, at most a bounded number; empty when nothing has."""
+        """Return what is new, at most a bounded number of records; empty if nothing is."""
         ...
 
 
 class ResultSource(Protocol):
-    """Answers of brokers as they come."""
+    """A source of brokers' answers."""
 
     def poll(self) -> list[CommandResult]:
-        """Return what has come since, at most a bounded number; empty when nothing has."""
+        """Return what is new, at most a bounded number of records; empty if nothing is."""
         ...
 
 
@@ -46,106 +46,106 @@ class AnnouncementSource(Protocol):
     """Announcements of brokers that want to be members, in order of arrival."""
 
     def poll(self) -> list[Announcement]:
-        """Return what has come since, at most a bounded number; empty when nothing has."""
+        """Return what is new, at most a bounded number of records; empty if nothing is."""
         ...
 
 
 class EventSink(Protocol):
-    """The way to people."""
+    """Takes events for people."""
 
     def emit(self, event: AdaptationEvent) -> None:
-        """Hand the event over; it may be lost when the other side is away for long."""
+        """Send the event; it may be lost if the other side is unavailable for long."""
         ...
 
 
 class PlanStore(Protocol):
-    """Where plans live, and the way to the brokers: a phase and its commands are stored together or not at all."""
+    """Stores plans and sends commands to brokers: a phase and its commands are stored together or not at all."""
 
     def commit(self, plan: Plan | None, commands: Sequence[Command], members: Sequence[Member] = ()) -> bool:
         """Store a plan's phase with its commands, changed members, or either alone; return True once acknowledged.
 
-        When not, they may or may not be stored, and are handed over again; a command stored may still be lost.
-        Raises DeposedError when another controller has taken over, and then nothing is stored any more.
+        Until then, they may or may not be stored, and must be passed again; a command stored may still be lost. Raises
+        DeposedError if another controller has taken over; then nothing is stored any more.
         """
         ...
 
     def load(self) -> list[Plan] | None:
-        """Return the newest version of every plan in the order they were stored, None when the store is away."""
+        """Return the newest version of every plan in the order they were stored; None if the store is unavailable."""
         ...
 
     def load_members(self) -> list[Member] | None:
-        """Return the newest record of every member, None when the store is away."""
+        """Return the newest record of every member; None if the store is unavailable."""
         ...
 
     def ask_sample(self, request: SampleRequest) -> None:
-        """Ask all brokers for a share of their telemetry; it waits like an event while the other side is away."""
+        """Ask all brokers for a share of their telemetry; waits like an event while the other side is unavailable."""
         ...
 
     def load_sample(self) -> list[SampleRequest] | None:
-        """Return what was asked for last, nothing where nothing was, None when the store is away."""
+        """Return the newest request; empty if there is none, None if the store is unavailable."""
         ...
 
     def forget(self, plan: str) -> None:
-        """Drop a plan that ended long ago; it may be lost, then the next start finds the plan and forgets it."""
+        """Drop a plan that ended long ago; if that is lost, the next start finds the plan and forgets it again."""
         ...
 
     def flush(self) -> None:
-        """Hand over what waits: events, and plans to be forgotten. Raises DeposedError."""
+        """Send what waits: events, and plans to be forgotten. Raises DeposedError."""
         ...
 
 
 class OrderSource(Protocol):
-    """What people order."""
+    """A source of people's orders."""
 
     def poll(self) -> list[GivenOrder]:
-        """Return what has come since, at most a bounded number; first all that stands."""
+        """Return what is new, at most a bounded number of orders; first all that stand."""
         ...
 
     @property
     def is_known(self) -> bool:
-        """Return True if all that stood at the start has been handed out; until then nothing may be decided."""
+        """Return True if all orders that stood at the start have been returned; no decisions may be made before."""
         ...
 
     @property
     def version(self) -> int:
-        """Count how often it restarted from the first order; each time, nothing it returned before holds."""
+        """The number of restarts from the first order; each invalidates everything returned before."""
         ...
 
 
 class AuditSink(Protocol):
-    """Where the outcomes of orders are kept."""
+    """Keeps the outcomes of orders."""
 
     def keep(self, entry: AuditEntry) -> None:
-        """Hand the entry over; it may be lost when the other side is away for long."""
+        """Store the entry; it may be lost if the other side is unavailable for long."""
         ...
 
 
 class ClientRegister(Protocol):
-    """Who is connected where and wants or publishes what."""
+    """The register of clients: who is connected where and wants or publishes what."""
 
     def count(self) -> int | None:
-        """Take in what has come since, and return how many subscriptions there are; None while that is not known.
+        """Read new records, and return the number of subscriptions; None while unknown.
 
-        A user counts as many as it has topics.
+        Each topic of a user counts as one.
         """
         ...
 
     def interests(self, brokers: tuple[str, ...]) -> UserInterests | None:
-        """Return what users want where, as of the last :meth:`count`; None while that is not known."""
+        """Return what users want and where, as of the last :meth:`count`; None while unknown."""
         ...
 
     @property
     def topic_of(self) -> Mapping[str, str]:
-        """What each publisher publishes on, as of the last :meth:`count`."""
+        """The topic of each publisher, as of the last :meth:`count`."""
         ...
 
     @property
     def subscribers_at(self) -> Mapping[str, int] | None:
-        """How many subscribers without topics each broker has, as of the last :meth:`count`; None while not known."""
+        """The number of subscribers without topics at each broker, as of the last :meth:`count`; None while unknown."""
         ...
 
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
-        """Return the subscribers without topics at a broker that were at another one before; none while not known."""
+        """Return the subscribers without topics at a broker that were at another one before; empty while unknown."""
         ...
 
     def named(self, parts: Iterable[tuple[str, int]]) -> Mapping[str, tuple[str, int]]:
@@ -154,12 +154,12 @@ class ClientRegister(Protocol):
 
     @property
     def ended_count(self) -> int:
-        """How many subscriptions to topics have ever ended, as of the last :meth:`count`."""
+        """The number of subscriptions to topics that have ever ended, as of the last :meth:`count`."""
         ...
 
     @property
     def fault(self) -> str:
-        """Why nothing is known, empty when it is."""
+        """Why nothing is known; empty if it is."""
         ...
 
     @property
@@ -169,21 +169,21 @@ class ClientRegister(Protocol):
 
     @property
     def unplaced(self) -> int:
-        """How many users the last answer of :meth:`interests` left out, as their home is not in the overlay."""
+        """The number of users that the last :meth:`interests` left out because their home is not in the overlay."""
         ...
 
 
 class ViewSink(Protocol):
-    """Where the loop's own view of things is shown; best effort."""
+    """Publishes the loop's view of its state; best effort."""
 
     def publish(self, view: LiveView, now_ms: int) -> None:
-        """Show the view instead of the one before."""
+        """Publish the view, replacing the previous one."""
         ...
 
 
 @dataclass(frozen=True)
 class ControlPorts:
-    """All ports of one control loop. ``views`` are the live view and the status file, where there are any."""
+    """All ports of one control loop. ``views`` are the live view and the status file, if any."""
 
     state: StateSource
     results: ResultSource

@@ -24,12 +24,12 @@ from regraft.schemas.plan_life import LIFE
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 SESSION_MS_MIN, SESSION_MS_MAX = 1_000, 60_000
-TERM_FIRST = 1  # Of the first leader; 0 is what controllers send that know of no terms.
+TERM_FIRST = 1  # Of the first leader; 0 is sent by controllers that do not support terms.
 
 
 @dataclass(frozen=True)
 class AssemblyLimits:
-    """How long a window waits to be whole, and how much may wait.
+    """How long a window waits to be complete, and how many may wait.
 
     ``completeness_share_min``: share of a broker's batches that must have arrived, or no decision is based on the
     window.
@@ -50,13 +50,13 @@ class AssemblyLimits:
 class TransitionLimits:
     """How long each phase may take, and how often unanswered commands are repeated.
 
-    What is activated cannot be undone, so only the first limit ends in an abort; the others end in one PLAN_STALLED
-    event, and the plan continues.
+    An activation cannot be undone, so only the first limit ends in an abort; the others end in one PLAN_STALLED event,
+    and the plan continues.
 
     ``prepare_ms``: until every broker is prepared, or the plan is aborted and nothing has changed.
     ``activate_ms``: until every broker works with both configurations.
-    ``drain_ms``: until no broker sees a notification of the old configuration any more; the longest phase, as it waits
-    for queues.
+    ``drain_ms``: until no broker sees a notification of the old configuration any more; the longest phase, because it
+    waits for queues.
     ``retire_ms``: until every broker has dropped the old configuration, and until an abort is answered.
     ``resend_ms``: pause after which an unanswered command is sent again.
     """
@@ -68,23 +68,23 @@ class TransitionLimits:
     resend_ms: int = 2_000
 
     def of(self, phase: PlanPhase) -> int:
-        """Return how long a phase in which brokers are at work may take, in ms."""
+        """Return how long a phase that involves brokers may take, in ms."""
         limit_ms: int = getattr(self, LIFE[phase].limit)
         return limit_ms
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinkSettings:
-    """How measured round trips correct what links cost by the inventory.
+    """How measured round trips correct the inventory's link costs.
 
     ``cost_per_ms``: what a millisecond of one-way delay costs in the inventory's unit. Default 1: costs are such
-    milliseconds. 0 where costs are not delays: then links cost what the inventory says, whatever is measured.
-    ``correction_share_min``: a link's cost is corrected when it differs by more than this share of the one in use.
-    Default 0.25, so that costs and plans do not follow every wind of the network.
+    milliseconds. 0 if costs are not delays: then links cost what the inventory says, whatever is measured.
+    ``correction_share_min``: a link's cost is corrected if it differs by more than this share of the one in use.
+    Default 0.25, so that costs and plans do not follow every fluctuation of the network.
     ``drift_share_max``: by what share the messages that brokers count, at measured delays, may cost more or less than
-    the model says before an event reports it. Default 0.15.
-    ``estimate_unmeasured``: the inventory's costs are placeholders. Then a link costs what was measured, however little
-    that differs, and an unmeasured one what network coordinates estimate from all others. Default false: the
+    the model predicts before an event reports it. Default 0.15.
+    ``estimate_unmeasured``: the inventory's costs are placeholders. Then a link costs what was measured, however small
+    the difference, and an unmeasured one what network coordinates estimate from all others. Default false: the
     inventory's costs are known, and measurements correct them.
     """
 
@@ -108,42 +108,45 @@ class ControllerSettings:
     """All settings of the controller.
 
     ``bootstrap``: Kafka's bootstrap servers. ``security``: its TLS and SASL. ``namespace``: prefix of topics and
-    live-view keys. ``redis_url``: where the live view is kept; None runs without one. ``redis_security``: its
-    TLS and credentials.
+    live-view keys. ``redis_url``: where the live view is kept; None runs without one. ``redis_security``: its TLS and
+    credentials.
     ``inventory_path``: the brokers, their costs and the bootstrap overlay.
     ``planner``: the name of a planner, or several joined by +, which decide in turn on one plan. Default: links first,
     then publishers on the tree that these lead to. ``seed``: of the planner's random choices. ``shadow_planners``:
     names of planners that decide on the same windows but change only a shadow overlay, which shows what they would have
-    achieved. Default none; each costs its time once a window. ``horizon_lifetimes``: how many mean lifetimes of a
-    subscription a decision looks back. Default 4: there Cost and Interest has got most of what looking back further
-    saves, and swap_links_cost saves the same within a hundredth from a quarter of a lifetime to 16 (``regraft reproduce
-    psoop``, figure H). ``recent_lifetimes``: how many it looks back first; further only where it finds nothing to
-    change there, and then what it finds must save on the recent windows, too. Default 1: traffic that changes gradually
-    is followed sooner, and what takes many windows to distinguish from luck is still found (docs/decisions.md); 0
+    achieved. Default none; each takes its time once per window. ``horizon_lifetimes``: how many mean lifetimes of a
+    subscription a decision looks back. Default 4: by then Cost and Interest has reached most of what looking back
+    further saves, and swap_links_cost saves the same within a hundredth from a quarter of a lifetime to 16 (``regraft
+    reproduce psoop``, figure H). ``recent_lifetimes``: how many it looks back first; further only if it finds nothing
+    to change there, and then what it finds must save on the recent windows, too. Default 1: gradual changes of traffic
+    are followed sooner, and what takes many windows to distinguish from luck is still found (docs/decisions.md); 0
     considers all of them at once.
-    ``subscription_lifetime_s``: the mean lifetime, where it is known; None measures it from telemetry and the clients
-    topic. ``horizon_windows_min``, ``horizon_windows_max``: bounds of the
-    windows so found. Default at least 2, as one window shows no spread and so cannot separate gain from noise; at most
-    60, which a restarted controller reads again and which bounds memory: 8 bytes for each broker and block of 64
-    notifications of a publisher in each window. ``quiet_windows_per_change``: a change of traffic, from
-    which on nothing before counts, is found by mistake at most once in this many windows of quiet traffic. Default
-    2,000, some three hours of 5-s windows; 0 finds none. ``verify_windows``: complete windows on which a finished plan
-    is judged. Default 2. ``verify_ms_max``: after this time without them the plan is closed unverified. Default 2
-    minutes.
-    ``degree_max``: caps the links of a broker, but of a ring; None takes the inventory's cap. ``proposals_max``:
-    proposals of one planner for one plan. ``ring_delay_weight``: on a ring, what a hop of delay weighs against a
-    message, in planners and in every cost that is shown; Zhao13's 1. ``user_load_max``: what a broker of a ring may
-    serve as a multiple of the mean, judged, too. Default 2. ``planners``: the settings of each planner by its name; one
-    that is not named has its own defaults. ``lookback_ms``: how much of the state topics a restarted controller reads
-    again. Default 5 minutes. ``stop_ms_max``: how long a controller that is asked to stop works on the transition under
-    way. Default 15 s, in which a transition is over unless a broker is ill. ``session_ms``: after this time without a
-    sign of life from the leader, another controller of the same namespace takes over. Default 6 s, the least that Kafka
-    grants unless its group.min.session.timeout.ms is set. ``instance``: the name of this controller among several.
-    Default empty: host and process id. ``tick_ms``: pace of the loop. Default 100 ms, small against any window.
-    ``status_file``: JSON for people and reports; None writes none. ``status_ms``: its pace, default 1 s.
+    ``subscription_lifetime_s``: the mean lifetime, if known; None measures it from telemetry and the clients topic.
+    ``horizon_windows_min``, ``horizon_windows_max``: bounds of the resulting number of windows. Default at least 2,
+    because one window shows no spread and so cannot separate gain from noise; at most 60, which a restarted controller
+    reads again and which bounds memory: 8 bytes for each broker and block of 64 notifications of a publisher in each
+    window.
+    ``quiet_windows_per_change``: a change of traffic, which invalidates everything before it, is found by mistake at
+    most once in this many windows of quiet traffic. Default 2,000, some three hours of 5-s windows; 0 disables the
+    detection.
+    ``verify_windows``: complete windows on which an executed plan is verified. Default 2. ``verify_ms_max``: after this
+    time without them the plan is closed unverified. Default 2 minutes.
+    ``degree_max``: caps the links of a broker, except on a ring; None takes the inventory's cap. ``proposals_max``:
+    proposals of one planner for one plan. ``ring_delay_weight``: on a ring, the weight of a hop of delay against a
+    message, in planners and in every cost that is shown; Zhao13's 1. ``user_load_max``: the load that a broker of a
+    ring may serve, as a multiple of the mean; the judge enforces it, too. Default 2. ``planners``: the settings of each
+    planner by its name; one that is not named has its own defaults. ``lookback_ms``: how much of the state topics a
+    restarted controller reads again. Default 5 minutes. ``stop_ms_max``: how long a controller that is asked to stop
+    continues the transition under way. Default 15 s, within which a transition ends unless a broker is unhealthy.
+    ``session_ms``: after this time without a sign of life from the leader, another controller of the same namespace
+    takes over. Default 6 s, the least that Kafka allows unless its group.min.session.timeout.ms is set. ``instance``:
+    the name of this controller among several. Default empty: host and process id. ``tick_ms``: interval of the loop's
+    steps. Default 100 ms, small against any window.
+    ``status_file``: JSON for people and reports; None writes none. ``status_ms``: how often an unchanged state is
+    published again. Default 1 s.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
-    the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped up. ``dry_run``: plans
-    wait for a person's approval (`regraft plans`) instead of being executed. Default true: a system that is not ours is
+    the default host is this one. ``clock``: the present time; the wall clock unless a run is sped up. ``dry_run``:
+    plans wait for a person's approval (`regraft plans`) instead of being executed. Default true: a foreign system is
     not rewired unasked; `demo` and `run --emulate` turn it off. ``review_ms_max``: how long a plan may wait for that.
     Default 15 minutes. ``orders``: whose orders are followed.
     """
@@ -192,21 +195,21 @@ class ControllerSettings:
 
     @property
     def kafka(self) -> KafkaAccess:
-        """How this stage reaches Kafka."""
+        """How this stage connects to Kafka."""
         return KafkaAccess(self.bootstrap, "regraft-controller", self.security)
 
     @property
     def redis(self) -> RedisAccess | None:
-        """How this stage reaches the live view, None without one."""
+        """How this stage connects to the live view, None without one."""
         return None if self.redis_url is None else RedisAccess(self.redis_url, self.redis_security)
 
     @property
     def instance_name(self) -> str:
-        """What people call this controller."""
+        """The name of this controller, for people."""
         return self.instance or f"{socket.gethostname()}:{os.getpid()}"
 
     def faults(self) -> list[str]:
-        """Return what is wrong with the settings and between them, one sentence each; all at once."""
+        """Return all that is wrong with the settings and their combination, one sentence each."""
         least = {
             "horizon_windows_min": 2,  # One window shows no spread, so it cannot separate gain from noise.
             "horizon_windows_max": self.horizon_windows_min,

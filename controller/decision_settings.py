@@ -14,33 +14,33 @@ class DecisionSettings:
     ``changes_per_plan_max``: links exchanged in one plan. Few enough for verification to show what helped, enough to
     repair a bad overlay soon. Default 12: over a run of the demo 3 saved 54 %, 12 64 %, 39 only 65 %.
     ``moves_per_plan_max``: publishers moved in one plan. Default 24: a move opens no link, it only sends subscriptions
-    along the way between the two homes.
+    along the path between the two homes.
     ``users_per_plan_max``: users moved in one plan on a ring, subscribers on a tree. Default 500: a move costs two
     brokers a few messages, and only its own user notices. A reassignment of ring IDs is one change however many brokers
-    it concerns.
+    it involves.
     ``pay_back_s``: a change must earn its control messages within this time. Default 300 s, a small part of the hours
     that an interest usually lives. ``pay_back_lifetimes``: and within this many mean lifetimes of a subscription, if
-    that is shorter. Default 4: of what subscriptions had in common with the present ones, 2 % is left then.
+    that is shorter. Default 4: by then 2 % of what subscriptions had in common with the present ones is left.
     ``tabu_lifetimes``: a link, ring ID or home that a plan changed less than this many mean lifetimes ago is changed
     again only for a gain that exceeds luck by itself. Default 2.
     ``noise_factor``: the best of all worthless changes makes a plan at most as often as a normal variable exceeds this
     many standard deviations; 0 turns the test off. Default 2, one decision in 44. ``change_noise_factor``: the same for
-    each change of a plan, as if it had not been selected for its gain. Default 1: with 2, changes that are worth it by
-    far had to wait for more windows (docs/decisions.md).
+    each change of a plan, as if it had not been selected for its gain. Default 1: with 2, clearly worthwhile changes
+    had to wait for more windows (docs/decisions.md).
     ``gain_share_min``: a plan must save more than this share of the present cost regardless of noise, or the overlay
-    would be rebuilt for negligible gains. Default 0.01. ``change_share_min``: the same for each change, be it of links,
-    ring IDs or homes. Default 0.0005: a plan takes its small changes along.
-    ``frailty_weight``: what it counts against a change, as a share of the present cost, when the worst single death
-    would cut off all deliveries where it cut off none before; less for less. 0 looks at the cost alone. Default 0.3:
-    it keeps the worst death from cutting off some 4 % more of all deliveries, for some 1.5 % of cost
-    (docs/frailty.md).
+    would be rebuilt for negligible gains. Default 0.01. ``change_share_min``: the same for each change of links, ring
+    IDs or homes. Default 0.0005: a plan includes small changes, too.
+    ``frailty_weight``: the penalty, as a share of the present cost, for a change after which the worst single death
+    would cut off all deliveries instead of none; proportionally less for less. 0 considers the cost alone. Default 0.3:
+    it keeps the worst death from cutting off some 4 % more of all deliveries, for some 1.5 % of cost (docs/frailty.md).
     ``broker_congestion_max``: no plan loads a broker further whose queue measures more (messages in / out * length)
-    until it measures half; 0 for no such veto. Default 10, the tau of Shafique. ``link_congestion_max``: the same for
-    links. Default 100, as that queue also holds what is on its way: 50 messages at 500 a second over 100 ms.
-    ``queue_wait_ms_max``: while messages wait longer in a queue, averaged over a window, no plan that must save begins,
-    and such windows count neither as traffic to decide on nor as changed traffic, and verify no plan: brokers behind
-    the queue report deliveries too late. 0 for no such limit. Default 1 s, half of what windows wait for late reports.
-    ``cool_down_windows``: windows that must close after a plan before the next. Default 0: verification looks at later
+    until it measures half; 0 disables this veto. Default 10, the tau of Shafique. ``link_congestion_max``: the same for
+    links. Default 100, because that queue also holds what is on its way: 50 messages at 500 a second over 100 ms.
+    ``queue_wait_ms_max``: while messages wait longer in a queue, averaged over a window, no plan that must save begins;
+    such windows count neither as traffic to decide on nor as changed traffic, and verify no plan, because brokers
+    behind the queue report deliveries too late. 0 for no such limit. Default 1 s, half of what windows wait for late
+    reports.
+    ``cool_down_windows``: windows that must close after a plan before the next. Default 0: verification uses later
     windows without blocking, and waiting for two raised the regret after a sudden change from 17.9 to 20.6 %.
     ``window_age_ms_max``: a state whose newest window ended longer ago is stale. Default 60 s, several windows.
     ``mute_ms``: how long a planner is ignored after one of its plans had to be undone. Default 5 minutes.
@@ -65,7 +65,7 @@ class DecisionSettings:
     mute_ms: int = 5 * MINUTE_MS
 
     def pay_back_within_s(self, lifetime_s: float | None) -> float:
-        """Return in how many seconds a plan must earn its price; ``lifetime_s`` is None where it is not known."""
+        """Return within how many seconds a plan must earn its price; ``lifetime_s`` is None if unknown."""
         return self.pay_back_s if lifetime_s is None else min(self.pay_back_s, self.pay_back_lifetimes * lifetime_s)
 
     def faults(self) -> list[str]:
@@ -98,7 +98,7 @@ class DecisionSettings:
 
 
 def values_below(settings: object, least: dict[str, int]) -> list[str]:
-    """Return a sentence for each named setting whose value is below the least."""
+    """Return a sentence for each named setting whose value is below its minimum."""
     return [
         f"{name} is {getattr(settings, name)}: at least {limit}"
         for name, limit in least.items()

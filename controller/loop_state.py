@@ -1,6 +1,6 @@
 """LoopState: what the control loop knows between two steps: plans, the newest window, counts and series.
 
-Steps change it in place; nothing here decides, sends or renders. All series are bounded. Everything in it but the
+Steps change it in place; nothing here decides, sends or renders. All series are bounded. Everything in it except the
 refusals can be rebuilt from Kafka.
 """
 
@@ -31,21 +31,20 @@ NOTHING_ASKED = SampleRequest(0, 0, "")
 
 @dataclass
 class LoopState:
-    """The state of one control loop; counts and series are since its start, windows of the look-back included.
+    """The state of one control loop; counts and series are since its start, including the windows of the look-back.
 
-    ``term`` is that of the leader, whom ``leader`` names: this controller, unless it ``is_standby``.
+    ``term`` is that of the leader, which ``leader`` names: this controller, unless it ``is_standby``.
 
     ``plan_log`` is empty, and nothing may be done, until ``has_plans``: the stored plans have been read. ``fleet`` is
-    all known brokers and where each stands. ``has_begun`` says that a plan has begun in this step of the loop,
-    ``taken`` are the windows that were put together in it. ``shadows`` are the shadow planners; ``for_shadows``
-    is the situation on which they have still to decide. ``decided_until_ms`` is the end of the newest window on which
-    the acting planner has decided. ``changed_since_ms`` is since when traffic has been as it is, None while no change
-    is known. ``is_changed`` says that there is something new since the state was shown at ``shown_ms``.
-    ``closable`` are the brokers without clients. ``bill_first`` and ``bill`` are what traffic costs in money by the
-    last complete window of the overlay that it began with, and by the newest; None where it is not charged.
-    ``announced`` are the brokers that ask to join, by name. ``passed_per_s`` is how many notifications a second passed
-    each broker when it was last heard. ``asked`` is how much brokers are to report. ``decision_times`` are by role and
-    planner.
+    all known brokers with their states. ``has_begun`` is whether a plan has begun in this step of the loop, ``taken``
+    are the windows that were assembled in it. ``shadows`` are the shadow planners; ``for_shadows`` is the situation on
+    which they have yet to decide. ``decided_until_ms`` is the end of the newest window on which the acting planner has
+    decided. ``changed_since_ms`` is when traffic last changed, None while no change is known. ``is_changed`` is whether
+    anything is new since the state was shown at ``shown_ms``. ``closable`` are the brokers without clients.
+    ``bill_first`` and ``bill`` are the cost in money in the last complete window of the initial overlay, and in the
+    newest one; None if it is not charged. ``announced`` are the brokers that ask to join, by name. ``passed_per_s`` is
+    how many notifications per second passed each broker when it last reported. ``asked`` is the share that brokers are
+    asked to report. ``decision_times`` are by role and planner.
     """
 
     plan_log: PlanLog
@@ -85,7 +84,7 @@ class LoopState:
     events: deque[AdaptationEvent] = field(default_factory=lambda: deque(maxlen=EVENTS_MAX))
 
     def add_window(self, window: ClosedWindow, point: CostPoint | None, now_ms: int) -> None:
-        """Count a window that is put together now; ``point`` is what it cost, None where that is not known."""
+        """Count a window that has been assembled; ``point`` is its cost, None if unknown."""
         self.newest = window
         self.passed_per_s |= {one.broker: one.notifications_out_per_s for one in window.queues if not one.peer}
         self.state_latencies_ms.append(now_ms - window.end_ms)
@@ -105,11 +104,11 @@ class LoopState:
         self.refusals.update(str(proposal.verdict) for proposal in decision.refused)
 
     def add_decision_time(self, who: str, duration_ms: float) -> None:
-        """Note how long a decision took; ``who`` is role and planner, ``shadow:swap_links_ci``."""
+        """Record how long a decision took; ``who`` is role and planner, such as ``shadow:swap_links_ci``."""
         self.decision_times[who] = self.decision_times.get(who, DecisionTimes()).and_one(duration_ms)
 
     def add_first_command(self, plan: Plan, now_ms: int) -> None:
-        """Note when the first command of a plan went out; later calls for the same plan change nothing."""
+        """Record when the first command of a plan was sent; later calls for the same plan change nothing."""
         self.command_latencies_ms.setdefault(plan.plan, now_ms - plan.window_end_ms)
         while len(self.command_latencies_ms) > PLANS_MAX:
             del self.command_latencies_ms[next(iter(self.command_latencies_ms))]

@@ -13,14 +13,14 @@ class MemberSettings:
 
     ``silence_ms``: after this time without telemetry, measured by closed windows, a broker is dead. Default 10 s, two
     windows: one may be lost to a pause.
-    ``deaths_share_max``: when more than this share of the brokers in service falls silent or restarts at once, none is
-    declared dead: it is more likely that monitoring has failed. Default 0.5. A person may say so anyway (`regraft
-    members dead`).
+    ``deaths_share_max``: if more than this share of the brokers in service falls silent or restarts at once, none is
+    declared dead: it is more likely that monitoring has failed. Default 0.5. A person may declare them dead anyway
+    (`regraft members dead`).
     ``return_pause_ms``: how long a broker that died stays out at least, doubled with each death within the last hour.
     Default 5 s, ``return_pause_ms_max`` bounds it, default 10 minutes.
-    ``batch_ms``: how long a broker that may join or leave waits for others, so that one plan takes them all. Default
-    2 s. ``drain_ms_max``: after this time a broker that is drained leaves without waiting for more of its clients to be
-    moved by ordinary plans. Default 10 minutes.
+    ``batch_ms``: how long a broker that may join or leave waits for others, so that one plan includes them all. Default
+    2 s. ``drain_ms_max``: after this time a broker that is drained leaves without waiting for ordinary plans to move
+    more of its clients. Default 10 minutes.
     ``retry_ms``: pause after a repair, join or leave that was aborted, doubled with each; a further death ends it.
     Default 5 s, ``retry_ms_max`` bounds it, default 2 minutes.
     ``admit_announced``: a broker that its agent announces becomes a member without a person's order. Default false: it

@@ -1,7 +1,7 @@
 """Rebuild the plan log from what the brokers hold, if it was lost or is behind them.
 
-In: the stored plans and what each broker reports. Out: one plan that leads to where all brokers are, shown first and
-written when asked to. It works in its own term, so no controller leads meanwhile. The only place besides
+In: the stored plans and what each broker reports. Out: one plan that leads to the overlay of all brokers, shown first
+and written on request. It works in its own term, so no controller leads meanwhile. The only place besides
 :mod:`controller.run_controller` with a clock.
 """
 
@@ -35,7 +35,7 @@ LEAD_S_MAX = 60.0
 ANSWER_S_MAX = 20.0
 ASK_AGAIN_S = 2.0
 TURN_S = 0.05
-TERMS_MAX = 3  # Attempts with a term above what brokers have heard of.
+TERMS_MAX = 3  # Attempts with terms above those that brokers have heard of.
 STEADY = "steady"
 
 
@@ -44,7 +44,7 @@ class RecoveryRefusedError(StackError):
 
 
 def recover_plans(settings: ControllerSettings, *, is_written: bool) -> Plan | None:
-    """Return the plan that brings the log to where the brokers are, None when it already is.
+    """Return the plan that brings the log to the overlay of the brokers, or None if it is up to date.
 
     It is stored if ``is_written``. Raises RecoveryRefusedError, InventoryError, and UnreadableRecordError for a stored
     plan that cannot be read.
@@ -73,10 +73,10 @@ def recover_plans(settings: ControllerSettings, *, is_written: bool) -> Plan | N
 def recovered_plan(
     log: PlanLog, fleet: FleetView, reports: Mapping[str, CommandResult], now_ms: int, term: int
 ) -> Plan | None:
-    """Return the plan from what is stored to what all brokers hold, None when that is in force by the log.
+    """Return the plan from what is stored to what all brokers hold, or None if the log has that in force.
 
-    All brokers are those that serve and, besides them, those of the overlay held that are not dead.
-    Raises RecoveryRefusedError when brokers are missing, do not agree, are between two overlays, or are not ahead.
+    All brokers are those that serve, plus those of the held overlay that are not dead. Raises RecoveryRefusedError if
+    brokers are missing, do not agree, are between two overlays, or are not ahead.
     """
     asked = fleet.serving or tuple(fleet.members)
     answer = reports.get(asked[0])
@@ -112,7 +112,7 @@ def recovered_plan(
 
 
 def held_overlay(report: CommandResult, fleet: FleetView) -> OverlayConfiguration:
-    """Return the overlay that a broker reports. Raises ValueError when that is none over known brokers."""
+    """Return the overlay that a broker reports. Raises ValueError if it is no overlay over known brokers."""
     strangers = sorted(set(_brokers_held(report)) - fleet.members.keys())
     if strangers:
         raise ValueError(f"no broker or inventory lists {_named(strangers)}")
@@ -120,7 +120,7 @@ def held_overlay(report: CommandResult, fleet: FleetView) -> OverlayConfiguratio
 
 
 def _is_settled(report: CommandResult, fleet: FleetView) -> bool:
-    """Return True if a broker reports an overlay of known brokers, and is between no two."""
+    """Return True if a broker reports an overlay of known brokers, and is not between two."""
     try:
         held_overlay(report, fleet)
     except ValueError:
@@ -129,21 +129,21 @@ def _is_settled(report: CommandResult, fleet: FleetView) -> bool:
 
 
 def _brokers_held(report: CommandResult) -> tuple[str, ...]:
-    """Return the brokers of the overlay that is reported; one alone has no link to be named by."""
-    placed = {one.broker for one in report.ring_held}  # Where there are such, links may be between regions.
+    """Return the brokers of the reported overlay; a single broker has no link that names it."""
+    placed = {one.broker for one in report.ring_held}  # If so, links may be between regions.
     named = placed or {end for pair in report.links_held for end in pair}
     return tuple(sorted(named or {report.broker}))
 
 
 def _held_alive(report: CommandResult | None, fleet: FleetView) -> tuple[str, ...]:
-    """Return the known brokers of the overlay reported that are not dead."""
+    """Return the known brokers of the reported overlay that are not dead."""
     held = () if report is None else _brokers_held(report)
     members = (fleet.members[broker] for broker in held if broker in fleet.members)
     return tuple(member.broker for member in members if member.state is not MemberState.DEAD)
 
 
 def _held_plan(report: CommandResult) -> Plan:
-    """Return a plan that is over and leads to what the broker reports."""
+    """Return a completed plan that leads to what the broker reports."""
     links = tuple(sorted(link(a, b) for a, b in report.links_held))
     return Plan(
         "held", 0, report.epoch_to, 0, (), (), (), links, 0.0, 0.0, PlanPhase.COMPLETED, (),
@@ -152,7 +152,7 @@ def _held_plan(report: CommandResult) -> Plan:
 
 
 def _answer_text(report: CommandResult | None, fleet: FleetView) -> str:
-    """Return what a broker says, the same text for the same overlay."""
+    """Return a broker's answer as text, the same for the same overlay."""
     if report is None:
         return "no answer"
     if report.outcome is not Outcome.REPORTED:
@@ -170,7 +170,7 @@ def _named(brokers: list[str]) -> str:
 
 
 def _take_term(seat: Leadership, settings: ControllerSettings) -> HeldTerm:
-    """Wait for the lead. Raises RecoveryRefusedError when another controller holds it."""
+    """Wait for the lead. Raises RecoveryRefusedError if another controller holds it."""
     deadline_s = time.monotonic() + LEAD_S_MAX
     while time.monotonic() < deadline_s:
         seat.poll()
@@ -186,9 +186,10 @@ def _take_term(seat: Leadership, settings: ControllerSettings) -> HeldTerm:
 
 
 def _ask(term: HeldTerm, fleet: FleetView, settings: ControllerSettings) -> dict[str, CommandResult]:
-    """Ask each broker what it holds, and return what came in time; those dead or gone are asked nothing.
+    """Ask each broker what it holds, and return the answers that came in time; dead and left ones are not asked.
 
-    Nor is one whose agent has no topics: it has not come yet, and what cannot be written would hold up all the others.
+    Nor is one whose agent has no topics: it has not come yet, and a command that cannot be written would block all
+    others.
     """
     name, number = f"report-{term.term.term}", term.term.term
     topics = fleet.inventory.broker_topics(settings.namespace)

@@ -1,6 +1,6 @@
-"""Run the controller against Kafka and Valkey until asked to stop: standing by, or leading.
+"""Run the controller against Kafka and Valkey until asked to stop: on standby, or leading.
 
-The only place of this stage with a clock.
+The only place of this stage with a clock, besides :mod:`controller.recover_plans`.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ from regraft.schemas.topics import (
 
 log = structlog.get_logger(__name__)
 
-VIEW_TIMEOUT_S = 0.5  # A server that is slower is as good as away: the loop must not wait for it.
-SILENCE_S_MAX = 30.0  # A step that takes longer is ill: no call in it waits for more than some seconds.
+VIEW_TIMEOUT_S = 0.5  # A slower server is as good as unavailable: the loop must not wait for it.
+SILENCE_S_MAX = 30.0  # A step that takes longer is unhealthy: no call in it waits for more than some seconds.
 
-HURRY = 10  # How many times as often the loop looks while a plan moves: at the default of 100 ms, every 10 ms.
+HURRY = 10  # How many times as often the loop steps while a plan moves: at the default of 100 ms, every 10 ms.
 
 
 class ControllerSettingsError(ValueError):
@@ -71,13 +71,13 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
     """Stand by until this controller leads, then run the control loop, until ``stop`` is set.
 
     A leader that is asked to stop continues until the transition under way is over, at most ``settings.stop_ms_max``;
-    the next leader, which follows at once, finishes the rest. One that loses the lead goes back to standby.
+    the next leader, which follows at once, finishes the rest. One that loses the lead returns to standby.
 
-    Raises ControllerSettingsError with all faults at once, InventoryError when the inventory cannot be read,
-    MetricsPortError when the metrics port is in use, UnreadableRecordError when a plan or an order cannot be read,
-    PlanLogBehindError when plans have been lost,
-    SessionRefusedError when Kafka does not grant the session, and NotATreeError, RingError or ValueError when the
-    stored plans belong to another inventory. Kafka or Valkey being away raises nothing.
+    Raises ControllerSettingsError with all faults at once, InventoryError if the inventory cannot be read,
+    MetricsPortError if the metrics port is in use, UnreadableRecordError if a plan or an order cannot be read,
+    PlanLogBehindError if plans have been lost, SessionRefusedError if Kafka does not allow the session, and
+    NotATreeError, RingError or ValueError if the stored plans belong to another inventory. An unavailable Kafka or
+    Valkey raises nothing.
     """
     _check(settings.faults() + planner_faults(settings) + own_faults(settings))
     inventory = Inventory.load(settings.inventory_path)
@@ -105,9 +105,9 @@ def _stand_by(
     health: LoopHealth,
     stop: threading.Event,
 ) -> HeldTerm | None:
-    """Wait for the lead and return the term that begins; None if asked to stop before.
+    """Wait for the lead and return the term that begins; None if asked to stop before that.
 
-    What it shows is in the status file only: the live view is the leader's.
+    It shows its state in the status file only: the live view is the leader's.
     """
     health.is_standby, health.has_plans = True, False
     metrics.leads.set(0)
@@ -140,7 +140,7 @@ def _lead(
     health: LoopHealth,
     stop: threading.Event,
 ) -> None:
-    """Run the control loop for one term. Raises DeposedError when another controller takes over."""
+    """Run the control loop for one term. Raises DeposedError if another controller takes over."""
     term = held_term.term
     log.info("leadership_acquired", term=term.term, leader=term.leader)
     metrics.leads.set(1)
@@ -166,9 +166,9 @@ def _turn(
     health: LoopHealth,
     stop: threading.Event,
 ) -> None:
-    """Step until ``stop`` is set, then until the transition under way is over or its time is. Raises DeposedError."""
+    """Step until ``stop`` is set, then until the transition under way ends or its time is up. Raises DeposedError."""
     now_ms, tick_s = settings.clock.now_ms, settings.clock.wall_s(settings.tick_ms)
-    hurried_s = tick_s / HURRY  # Clients that move wait for each answer and each command of their plan.
+    hurried_s = tick_s / HURRY  # Moving clients wait for each answer and each command of their plan.
 
     def step() -> bool:
         seat.check()
@@ -199,7 +199,7 @@ def _check(faults: list[str]) -> None:
 
 
 class KafkaLinks:
-    """All Kafka ports of one leader, opened together and closed together; ``plans`` writes in its term."""
+    """All Kafka ports of one leader, opened and closed together; ``plans`` writes in its term."""
 
     def __init__(self, settings: ControllerSettings, now_ms: int, plans: KafkaPlanStore) -> None:
         since_ms = settings.clock.wall_ms(now_ms - settings.lookback_ms)  # Kafka's timestamps are wall time.
@@ -215,12 +215,12 @@ class KafkaLinks:
         self._results = ResultReader(kafka, plans, since_ms, bury)
         self._clients = KafkaClientRegister(kafka, settings.namespace, bury)
         self._orders = KafkaOrders(kafka, settings.namespace, bury, settings.orders, lambda: self._waiting_count() == 0)
-        asked_ms = settings.clock.wall_ms(now_ms) - STANDS_MS  # The pace of announcements is wall time.
+        asked_ms = settings.clock.wall_ms(now_ms) - STANDS_MS  # The interval of announcements is wall time.
         self._announcements = AnnouncementReader(kafka, plans, asked_ms, bury)
         self._readers = (self._state, self._results, self._clients, self._orders, self._announcements)
 
     def ports(self, views: tuple[ViewSink, ...]) -> ControlPorts:
-        """Return them as the control loop wants them."""
+        """Return the ports, as the control loop takes them."""
         plans = self._plans
         announcements = self._announcements
         return ControlPorts(
@@ -234,7 +234,7 @@ class KafkaLinks:
         return found | {f"not sent: {topic}": count for topic, count in self._lost().items()}
 
     def show(self, metrics: LoopMetrics) -> None:
-        """Let the metrics ask what waits, failed and was lost; they do at each scrape."""
+        """Make the metrics read what waits, failed and was lost at each scrape."""
         metrics.queue_length.labels("outbound").set_function(self._waiting_count)
         for name, reader in (
             ("state", self._state),
@@ -264,7 +264,7 @@ class KafkaLinks:
         return self._letters.waiting_count + self._plans.waiting_count
 
     def close(self) -> None:
-        """Send what is still to be sent, within a bound, and let go."""
+        """Send what is still to be sent, within a bounded time, and close."""
         self._plans.close()
         self._letters.close()
         self._state.close()

@@ -1,4 +1,4 @@
-"""When the controller asks brokers to report less of what they deliver, as a frozen value. Pure."""
+"""When the controller asks brokers to report a smaller share of their deliveries, as a frozen value. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class SamplingSettings:
     """How the share of notifications that brokers report in full follows the load (docs/sampling.md).
 
     ``share_min``: the lowest share that is requested, 1, 0.5, 0.25 and so on. Default 1: none is, all brokers report
-    what their own settings say. ``delay_windows_max``: the share is halved when windows arrive more than this many
-    window lengths after their end and do not catch up. Default 3: 15 s of windows of 5 s.
-    ``deliveries_max``: the share is lowered until windows list no more than this many deliveries one by one, each of a
+    what their own settings say. ``delay_windows_max``: the share is halved if windows arrive more than this many window
+    lengths after their end and do not catch up. Default 3: 15 s of windows of 5 s.
+    ``deliveries_max``: the share is lowered until windows list at most this many deliveries one by one, each of a
     notification at a broker. Default 0: no such limit. ``calm_windows``: the share is doubled after this many windows
     without either, and after twice as many each time that this proved too much. Default 12, a minute; at most 64 times
     that.
@@ -29,7 +29,7 @@ class SamplingSettings:
 
     @property
     def power_max(self) -> int:
-        """The power of the least share."""
+        """The power of the smallest share, 2 ** -power."""
         return power_of(self.share_min)
 
     def faults(self) -> list[str]:

@@ -16,17 +16,17 @@ from regraft.overlay.scot_configuration import ScotConfiguration
 
 
 def tree_kind(inventory: Inventory, settings: ControllerSettings) -> TreeKind:
-    """Return the kind with the cap of links of the settings, or the inventory's where these name none."""
+    """Return the kind, with the settings' cap of links, or the inventory's if they set none."""
     return TreeKind(inventory, settings.degree_max or inventory.degree_max)
 
 
 def ring_kind(inventory: Inventory, settings: ControllerSettings) -> RingKind:
-    """Return the kind with the weight of delay and the cap of load of the settings."""
+    """Return the kind, with the settings' weight of delay and cap of load."""
     return RingKind(inventory, settings.ring_delay_weight, settings.user_load_max)
 
 
 def scot_kind(inventory: Inventory, settings: ControllerSettings) -> ScotKind:
-    """Return the kind with the cap of links of the settings, or the inventory's where these name none."""
+    """Return the kind, with the settings' cap of links, or the inventory's if they set none."""
     return ScotKind(inventory, settings.degree_max or inventory.degree_max)
 
 

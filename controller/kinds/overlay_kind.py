@@ -1,7 +1,7 @@
 """What the controller asks a kind of overlay, as one abstract class. Weights and caps live inside the kind.
 
-A further kind answers this, and :class:`overlay.overlay_configuration.OverlayConfiguration`; nothing else in the
-controller asks which kind an overlay is. Which kinds there are stands in :mod:`controller.kinds.find_kind`. Pure.
+A further kind implements this, and :class:`overlay.overlay_configuration.OverlayConfiguration`; nothing else in the
+controller asks which kind an overlay is. :mod:`controller.kinds.find_kind` lists the kinds. Pure.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from regraft.schemas.plan import Proposal, Verdict
 
 Floats = NDArray[np.float64]
 Against = tuple[Verdict, str]  # A verdict against a proposal, and why.
-HomesBefore = Callable[[int], Mapping[str, str]]  # Where clients were before the plans to epochs later than this one.
+HomesBefore = Callable[[int], Mapping[str, str]]  # Homes before the plans to epochs later than this one.
 
 EVACUATION = "evacuate_brokers"  # The planner's name of moves away from brokers in maintenance.
-RELIEF = "relieve_links_scot"  # That of moves away from links that have been congested for long.
-OVERLOAD = "relieve_brokers"  # That of moves away from brokers of a tree that pass more than their cap.
-# A person asked for it, or the cost knows nothing of its purpose.
+RELIEF = "relieve_links_scot"  # The same of moves away from links that have been congested for long.
+OVERLOAD = "relieve_brokers"  # The same of moves away from brokers of a tree that pass more than their cap.
+# A person has ordered it, or the cost ignores its purpose.
 NEEDS_NO_GAIN = frozenset({EVACUATION, RELIEF, OVERLOAD})
 
 
 def needs_no_gain(proposals: Iterable[Proposal]) -> bool:
-    """Return True if something among proposals was not made to save anything, so that the whole need not."""
+    """Return True if any of the proposals was not made to save cost, so that the plan need not save."""
     return any(proposal.planner in NEEDS_NO_GAIN for proposal in proposals)
 
 
@@ -47,7 +47,7 @@ class HomeError(ValueError):
 
 
 class RingIdError(ValueError):
-    """A proposal reassigns ring IDs that are not as it says, or not to be had."""
+    """A proposal reassigns ring IDs that are not as it says, or not available."""
 
 
 class Reached(Protocol):
@@ -55,17 +55,17 @@ class Reached(Protocol):
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """From when to when each span lasts, oldest first, in seconds: windows, or parts of these."""
+        """The start and end of each span, oldest first, in seconds: windows, or parts of them."""
         ...
 
     @property
     def costs_per_s(self) -> Floats:
-        """What the overlay costs in each span, shape (spans,)."""
+        """The cost of the overlay in each span, shape (spans,)."""
         ...
 
     @property
     def cost_per_s(self) -> float:
-        """What the overlay costs over all windows."""
+        """The cost of the overlay over all windows."""
         ...
 
     @property
@@ -79,19 +79,19 @@ class Reached(Protocol):
         ...
 
     def after(self, proposal: Proposal) -> Self:
-        """Return the overlay after the proposal; this one stays as it is.
+        """Return the overlay after the proposal; this one stays unchanged.
 
-        Raises NotATreeError, KeyError, HomeError or RingIdError when the proposal does not fit the overlay.
+        Raises NotATreeError, KeyError, HomeError or RingIdError if the proposal does not fit the overlay.
         """
         ...
 
 
 class FollowedHomes(ABC):
-    """Where the clients are on an overlay that exists only in the controller, a shadow planner's."""
+    """The homes of clients on an overlay that exists only in the controller, a shadow planner's."""
 
     @abstractmethod
     def learn(self, known: Mapping[str, str], window: ClosedWindow, homes_before: HomesBefore) -> dict[str, str] | None:
-        """Return the homes after a window, None when they are as ``known``.
+        """Return the homes after a window, or None if they are as ``known``.
 
         ``homes_before`` returns where the acting planner's plans found the clients that they moved.
         """
@@ -102,7 +102,7 @@ class FollowedHomes(ABC):
 
     @abstractmethod
     def forget_all_but(self, kept: Mapping[str, str]) -> None:
-        """Forget all clients that are not named."""
+        """Forget all clients except these."""
 
     @abstractmethod
     def shown(self, homes: Mapping[str, str]) -> dict[str, str]:
@@ -117,8 +117,8 @@ ReachedT = TypeVar("ReachedT", bound=Reached)
 class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
     """The answers of one kind of overlay, over the brokers of one inventory.
 
-    ``NEEDS_REGISTER``: whether windows are complete only with what the register of clients knows.
-    ``LOST_MOVES_MAX``: clients of lost brokers that a repair moves, as many as its records and its planning bear.
+    ``NEEDS_REGISTER``: whether windows are complete only with data from the register of clients. ``LOST_MOVES_MAX``:
+    clients of lost brokers that a repair moves, limited by record size and planning time.
     """
 
     NEEDS_REGISTER: ClassVar[bool]
@@ -139,25 +139,25 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
         unknown_share_max: float,
         fault: str = "",
     ) -> tuple[ClosedWindow, tuple[str, ...]]:
-        """Return the window with what the register of clients knows, and the publishers that it does not know.
+        """Return the window with data from the register of clients, and the publishers missing from the register.
 
-        ``overlays`` are the configurations of the window's first and last epoch. The window is incomplete when the
-        kind needs ``interests`` and there are none (``fault`` says why), or when more than ``unknown_share_max`` of its
-        notifications are of publishers that the register does not know. A kind that needs no register leaves it as is.
+        ``overlays`` are the configurations of the window's first and last epoch. The window is incomplete if the kind
+        needs ``interests`` and there are none (``fault`` says why), or if more than ``unknown_share_max`` of its
+        notifications are of publishers missing from the register. A kind that needs no register returns it unchanged.
         """
         return window, ()
 
     def without_register(self, window: ClosedWindow) -> ClosedWindow:
-        """Return an old window without what of the register only verification needs, as it takes much memory."""
+        """Return an old window without the register's large data that only verification needs."""
         return window
 
     @abstractmethod
     def with_homes(self, present: ConfigurationT, windows: Sequence[ClosedWindow]) -> ConfigurationT:
-        """Return the configuration with the homes that a decision on the windows (oldest first) rests on."""
+        """Return the configuration with the homes that a decision on the windows (oldest first) is based on."""
 
     @abstractmethod
     def state_of(self, configuration: ConfigurationT, windows: Sequence[ClosedWindow]) -> StateT:
-        """Return what planners look at: the configuration over the windows (oldest first, at least one)."""
+        """Return the state for planners: the configuration over the windows (oldest first, at least one)."""
 
     @abstractmethod
     def planner_context(self, proposals_max: int, settings: DecisionSettings) -> PlannerContext:
@@ -165,30 +165,30 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
 
     @abstractmethod
     def missing_in(self, state: StateT) -> str:
-        """Return what no decision can do without and the state does not know; empty when it knows all."""
+        """Return what the state lacks for any decision; empty if it lacks nothing."""
 
     @abstractmethod
     def reached(self, state: StateT) -> ReachedT:
-        """Return the overlay of the state itself, before any proposal. Raises ValueError when something is missing."""
+        """Return the overlay of the state itself, before any proposal. Raises ValueError if something is missing."""
 
     @abstractmethod
     def judge_caps(self, before: ReachedT, after: ReachedT) -> Against | None:
-        """Return which broker would get more than its cap, None when none would.
+        """Return the refusal that names a broker that would exceed a cap, or None.
 
-        A broker that is above a cap already may stay so, it may only not get more.
+        A broker above a cap may stay there, but must not get more.
         """
 
     def comes_to(self, present: ConfigurationT, proposal: Proposal) -> Iterable[tuple[str, str]]:
-        """Return what a proposal would bring besides clients, for people, each with the broker that would get it."""
+        """Return what a proposal would bring besides clients, in words, each with the broker that would get it."""
         return ((f"link {a}-{b}", broker) for a, b in proposal.links_added for broker in (a, b))
 
     @abstractmethod
     def choices_in(self, proposal: Proposal) -> int:
-        """Return k: how many changes the proposal consists of, each picked from as many others as there are."""
+        """Return k: of how many changes the proposal consists, each selected among all alternatives."""
 
     @abstractmethod
     def alternatives_to(self, proposal: Proposal) -> int:
-        """Return of how many changes a planner picks one of the proposal's; 1 where it does not pick by their gain."""
+        """Return among how many changes a planner selects one of the proposal's; 1 if it does not select by gain."""
 
     @abstractmethod
     def moves_max(self, settings: DecisionSettings) -> int:
@@ -201,38 +201,38 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
         """Return moves of at most ``moves_max`` clients from brokers ``left`` to any that are not ``avoided``."""
 
     def evacuate_subscribers(self, state: StateT, avoided: Collection[str], left: Collection[str]) -> list[Proposal]:
-        """Return moves of all subscribers from brokers ``left`` where these are not clients that ``evacuate`` moves."""
+        """Return moves of all subscribers from brokers ``left``, if these are not clients that ``evacuate`` moves."""
         return []
 
     @abstractmethod
     def repaired(self, present: ConfigurationT, task: RepairTask) -> Repair:
-        """Return the overlay over other brokers than ``present``: of those that stay, what can stay stays.
+        """Return the overlay over other brokers than ``present``, keeping what can stay of those that stay.
 
-        Raises ValueError when fewer than two are left, or what a broker's links would cost is not known.
+        Raises ValueError if fewer than two brokers are left, or the cost of a broker's links is unknown.
         """
 
     @abstractmethod
     def cost_per_s(self, configuration: ConfigurationT, window: ClosedWindow) -> float:
-        """Return what the window's traffic costs with clients at the homes that the configuration names.
+        """Return the cost of the window's traffic with clients at the homes that the configuration names.
 
-        Clients that it does not name are where the window has them. Raises ValueError when the window cannot be costed.
+        Clients that it does not name are where the window has them. Raises ValueError if the window cannot be costed.
         """
 
     def least_cost_per_s(self, windows: Sequence[ClosedWindow]) -> float | None:
-        """Return what no overlay with any homes of clients costs less than over windows, None where none is known."""
+        """Return a lower bound of the cost over windows on any overlay with any homes, or None if none is known."""
         return None
 
     def bill(self, configuration: ConfigurationT, windows: Sequence[ClosedWindow]) -> ShownBill | None:
-        """Return what the traffic of windows comes to in money, None where it is not charged."""
+        """Return the cost in money of the traffic of windows, or None if it is not charged."""
         return None
 
     @abstractmethod
     def breakdown(self, configuration: ConfigurationT, windows: Sequence[ClosedWindow]) -> CostBreakdown:
-        """Return the same by link and broker, over windows together."""
+        """Return the cost by link and broker, over all windows together."""
 
     @abstractmethod
     def can_be_costed(self, window: ClosedWindow) -> bool:
-        """Return True if the window knows what the cost rests on."""
+        """Return True if the window has all data that the cost needs."""
 
     @abstractmethod
     def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
@@ -244,15 +244,15 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
 
     @abstractmethod
     def transition_messages_min(self, configuration: ConfigurationT) -> int:
-        """Return how many messages between brokers a transition takes at least."""
+        """Return the minimum number of messages between brokers that a transition takes."""
 
     @abstractmethod
     def message_cost(self, configuration: ConfigurationT) -> float:
-        """Return what one such message costs, in the unit of a notification's cost."""
+        """Return the cost of one such message, in the unit of a notification's cost."""
 
     @abstractmethod
     def followed_homes(self, start_epoch: int) -> FollowedHomes:
-        """Return where clients are on a shadow overlay that begins as the one of this epoch."""
+        """Return the tracker of homes on a shadow overlay that starts as the one of this epoch."""
 
 
 AnyKind = OverlayKind[Any, Any, Any]

@@ -1,4 +1,4 @@
-"""Where publishers are, on overlays whose windows show it: read from windows, and from plans for those silent since."""
+"""Find the homes of publishers from windows, and from plans for those silent since: on trees and cyclic overlays."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ConfigurationT = TypeVar("ConfigurationT", bound=OverlayConfiguration)
 def with_publishers(present: ConfigurationT, windows: Sequence[ClosedWindow]) -> ConfigurationT:
     """Return the overlay with the homes of all publishers of the windows.
 
-    What a window of the present epoch saw is newest; then what the plans set (``present.homes``), for a publisher that
-    has been silent since it was moved; then what was seen before the last transition. A publisher without a home in any
-    of the windows has none and so stays: the others are fully known anyway. A client of a broker that is no longer in
-    the overlay has none, either.
+    Windows of the present epoch take precedence; then what plans set (``present.homes``), for publishers that have been
+    silent since they were moved; then windows from before the last transition. A publisher that is homeless in any
+    window gets no home and so stays: all others have one anyway. Neither does a client of a broker that is no longer in
+    the overlay.
     """
     homeless = frozenset[str]().union(*(window.homeless for window in windows))
     earlier: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """Repair: an overlay over other brokers than the present one, and the plan that leads there. Pure.
 
-What the overlay is like is the kind's to work out (:meth:`controller.kinds.overlay_kind.OverlayKind.repaired`).
+Computing the overlay belongs to the kind (:meth:`controller.kinds.overlay_kind.OverlayKind.repaired`).
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
 from regraft.schemas.plan import ClientMove, HomeMove, Plan, PlanPhase, Proposal
 
-REPAIR = "repair"  # In place of a planner's name: the plan repairs what a death has cut.
-MEMBERSHIP = "membership"  # Likewise: brokers join or leave, and nobody has died.
-BROKERS_MIN = 2  # As inventories have it.
-NAMED_MAX = 12  # Brokers or links that a reason names before the rest is only counted.
+REPAIR = "repair"  # Instead of a planner's name: the plan repairs what a death has cut.
+MEMBERSHIP = "membership"  # Likewise: brokers join or leave, and none has died.
+BROKERS_MIN = 2  # As in inventories.
+NAMED_MAX = 12  # Brokers or links named in a reason; the others are only counted.
 
 
 def is_membership(plan: Plan) -> bool:
-    """Return True if a plan was made because brokers die, join or leave: then not to save anything."""
+    """Return True if a plan was made because brokers die, join or leave, so not to save anything."""
     return any(proposal.planner in (REPAIR, MEMBERSHIP) for proposal in plan.proposals)
 
 
 @dataclass(frozen=True, eq=False)
 class RepairTask:
-    """What a repair has to go by.
+    """The input of a repair.
 
-    ``fleet`` knows what links to and between all brokers of the later overlay cost, and may know more brokers.
-    ``windows`` are the last complete ones, oldest first; none where nothing is known of the traffic. Brokers that are
-    ``avoided`` get no client, and a link only where there is no other way. At most ``moves_max`` clients move, and only
-    ``priced_max`` of them go where it is cheapest: pricing every one of many would delay the repair for all.
+    ``fleet`` has the costs of links between all brokers of the later overlay, and may include more brokers. ``windows``
+    are the last complete ones, oldest first; empty if the traffic is unknown. ``avoided`` brokers get no clients, and
+    links only if there is no other way. At most ``moves_max`` clients move, and only ``priced_max`` of them to the
+    cheapest home: pricing all of many would delay the repair.
     """
 
     change: BrokerChange
@@ -44,7 +44,7 @@ class RepairTask:
     priced_max: int = 1 << 30
 
     def brokers_after(self, present: OverlayConfiguration) -> tuple[str, ...]:
-        """Return the brokers of the later overlay, sorted. Raises ValueError when the change does not fit."""
+        """Return the brokers of the later overlay, sorted. Raises ValueError if there are too few or unknown ones."""
         brokers = tuple(sorted(self.change.of(present.brokers)))
         if len(brokers) < BROKERS_MIN:
             raise ValueError(f"{len(brokers)} brokers would be left, an overlay has at least {BROKERS_MIN}")
@@ -53,17 +53,17 @@ class RepairTask:
         return brokers
 
     def emptied(self, present: OverlayConfiguration) -> frozenset[str]:
-        """Return the brokers of the present overlay that clients cannot stay at; returning ones keep their clients."""
+        """Return the brokers of the present overlay at which clients cannot stay; returning ones keep their clients."""
         return frozenset(present.brokers) - self.change.of(present.brokers)
 
 
 @dataclass(frozen=True)
 class Repair:
-    """The overlay that a change of brokers leads to, its clients at their new homes, and how well that is.
+    """The overlay that a change of brokers leads to, its clients at their new homes, and its quality.
 
     ``cost_before_per_s`` and ``cost_after_per_s`` are of the traffic of the windows, before without what has been lost
-    since; both 0 where it is not known. ``subscribers_moved`` say where the subscribers of leaving brokers of a tree
-    go. ``exceeded`` says which brokers are above a cap by it, one sentence each.
+    since; both 0 if unknown. ``subscribers_moved`` are the targets of the subscribers of leaving brokers of a tree.
+    ``exceeded`` describes each broker that the repair leaves above a cap, one sentence each.
     """
 
     target: OverlayConfiguration

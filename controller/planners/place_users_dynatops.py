@@ -43,9 +43,9 @@ class PlacementSettings(PlannerSettings):
     """Which broker suits a user.
 
     ``user_load_weight``: w_l of Zhao13, the weight of a broker's load against similar interests.
-    ``user_cluster_brokers``: c, how many brokers share what their users want; the paper's 10. ``user_utility_min``: by
-    how much a move must raise a user's utility. ``users_moved_max``: users that move at once, at most
-    controller.decision.users_per_plan_max.
+    ``user_cluster_brokers``: c, how many brokers share what their users want; the paper's 10.
+    ``user_utility_min``: by how much a move must raise a user's utility.
+    ``users_moved_max``: users that move at once, at most controller.decision.users_per_plan_max.
     """
 
     user_load_weight: float = 1.0

@@ -29,7 +29,8 @@ class ReliefSettings(PlannerSettings):
 
     ``congested_windows``: when it has been congested (controller.decision.link_congestion_max) in this many windows in
     a row, up to the newest. With windows of 5 s, the default is half a minute: shorter congestion is left to the
-    brokers. ``relief_share_min``: the share of its load on such links that a publisher's move must remove.
+    brokers.
+    ``relief_share_min``: the share of its load on such links that a publisher's move must remove.
     """
 
     congested_windows: int = 6

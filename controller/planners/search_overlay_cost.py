@@ -23,7 +23,8 @@ class OverlaySearchSettings(PlannerSettings):
     """How much is evaluated, in 64-bit words of delivery sets.
 
     ``search_words_max``: bounds the descents from all starts, in 64-bit words of delivery sets. Default 1e9, about a
-    second. ``escape_words_max``: the same for kicks after them. Default 1e8, some 300 ms.
+    second.
+    ``escape_words_max``: the same for kicks after them. Default 1e8, some 300 ms.
     """
 
     search_words_max: int = 1_000_000_000

@@ -58,11 +58,11 @@ class InterestSettings(HorizonSettings):
     """What brokers know of common interest.
 
     ``cache_ids_max``: how many notifications a broker remembers having received, the newest; the paper's 8,192. Default
-    none, all of the horizon. ``bloom_bits``, ``bloom_hashes``: shape of the Bloom filters that they exchange, the
-    paper's 100,000 and 5. Default none bits, which compares exactly: here the controller knows all delivery sets
-    anyway. ``path_interest``: common interest of three brokers, the paper's "estimate" by the mean over the
-    neighbourhood, or counted as a "conjunction" of what two of them sent the third, which the paper leaves to future
-    work.
+    none, all of the horizon.
+    ``bloom_bits``, ``bloom_hashes``: shape of the Bloom filters that they exchange, the paper's 100,000 and 5. Default
+    none bits, which compares exactly: here the controller knows all delivery sets anyway.
+    ``path_interest``: common interest of three brokers, the paper's "estimate" by the mean over the neighbourhood, or
+    counted as a "conjunction" of what two of them sent the third, which the paper leaves to future work.
     """
 
     cache_ids_max: int | None = None

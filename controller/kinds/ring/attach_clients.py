@@ -1,7 +1,7 @@
-"""Add to a window of a ring what the register of clients knows: what users want where, and how often topics publish.
+"""Add data from the register of clients to a window of a ring: what users want and where, and how often topics publish.
 
-In: a window and the register, both as they are when the window is put together. Out: the window with both. Windows of a
-tree need none of it.
+In: a window and the register, both as they are when the window is assembled. Out: the window with both. Windows of a
+tree do not need this.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.user_interests import UserInterests
 
-NAMED_MAX = 3  # Publishers named before the rest is only counted.
+NAMED_MAX = 3  # Publishers named; the others are only counted.
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class TopicTraffic:
 
 
 def topic_traffic(sets: DeliverySets, topic_of: Mapping[str, str]) -> TopicTraffic:
-    """Return the notifications published a second by topic; each counts once, wherever it was delivered."""
+    """Return the notifications published per second by topic; each counts once, wherever it was delivered."""
     counts = np.bitwise_count(sets.published)
     by_topic: dict[str, int] = {}
     unknown: dict[str, int] = {}
@@ -54,10 +54,9 @@ def with_clients(
 ) -> ClosedWindow:
     """Return the window with interests and rates.
 
-    ``rings`` are the rings of the window's first and last epoch, with the homes that plans have set; in between a
-    user may still be where the first one has it. The window is incomplete, and so
-    not decided on, without interests (``fault`` says why), and when more than ``unknown_share_max`` of its
-    notifications are of publishers without a topic.
+    ``rings`` are the rings of the window's first and last epoch, with the homes that plans have set; in between a user
+    may still be where the first one has it. The window is incomplete, and so not decided on, without interests
+    (``fault`` says why), or if more than ``unknown_share_max`` of its notifications are of publishers without a topic.
     """
     faults = [window.fault]
     if interests is None:

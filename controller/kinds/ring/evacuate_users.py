@@ -1,7 +1,7 @@
-"""Move users away from brokers that are drained, whatever it costs: to brokers that subscribe to their topics already.
+"""Move users away from brokers that are drained, at any cost: to brokers that already subscribe to their topics.
 
-In: the traffic of a ring, the brokers in maintenance, and those of them to evacuate. Out: one proposal, which
-the judge holds to the caps but not to a gain.
+In: the traffic of a ring, the brokers in maintenance, and those of them to evacuate. Out: one proposal, for which the
+judge enforces the caps but requires no gain.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def users_leaving(
 ) -> list[Proposal]:
     """Return moves of at most ``moves_max`` users from the brokers ``left`` to any that are not ``avoided``.
 
-    A user goes to the broker that already subscribes to most of its topics, of equal ones to the least loaded, and none
-    above ``user_load_max`` times the mean. Cost O(brokers) for each topic of a user. Guarantee: none but the caps;
+    A user goes to the broker that already subscribes to most of its topics, among equals to the least loaded, and to
+    none above ``user_load_max`` times the mean. Cost O(brokers) for each topic of a user. Guarantee: none but the caps;
     deterministic.
     """
     if not left:
@@ -60,7 +60,7 @@ def moves_elsewhere(
 ) -> tuple[ClientMove, ...]:
     """Return the moves of :func:`users_leaving`.
 
-    A user for whom there is no room stays; with ``leave_none`` it goes to the least loaded of the open brokers.
+    A user for whom no broker has room stays; with ``leave_none`` it goes to the least loaded of the open brokers.
     """
     names, starts, wanted = interests.brokers, interests.starts, interests.wanted
     counts, loads = interests.user_counts.copy(), interests.user_counts.sum(axis=1).astype(np.float64)

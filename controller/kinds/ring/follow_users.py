@@ -1,4 +1,4 @@
-"""Where users are on a shadow planner's ring."""
+"""Track where users are on a shadow planner's ring."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FollowedUsers(FollowedHomes):
         self._moved_from: dict[str, str] = {}  # Where users really were when they were moved here.
 
     def learn(self, known: Mapping[str, str], window: ClosedWindow, homes_before: HomesBefore) -> dict[str, str] | None:
-        """Undo the acting planner's moves here, and let users go that have moved by themselves."""
+        """Undo the acting planner's moves here, and drop the homes of users that have moved by themselves."""
         before_acting = homes_before(self._start_epoch)
         new = {user: home for user, home in before_acting.items() if user not in known}
         own = [user for user in self._moved_from if user not in before_acting]
@@ -32,14 +32,14 @@ class FollowedUsers(FollowedHomes):
         return {user: home for user, home in known.items() if user not in gone} | new
 
     def note_moves(self, clients: Iterable[str], newest: ClosedWindow) -> None:
-        """Remember where those that are moved really are."""
+        """Remember where the moved users really are."""
         if newest.interests is not None:
             self._moved_from |= homes_in(newest.interests, clients)
 
     def forget_all_but(self, kept: Mapping[str, str]) -> None:
-        """Forget all users that are not named."""
+        """Forget all users except these."""
         self._moved_from = {user: home for user, home in self._moved_from.items() if user in kept}
 
     def shown(self, homes: Mapping[str, str]) -> dict[str, str]:
-        """Return all homes: also those that the acting planner has moved are elsewhere here."""
+        """Return all homes: those that the acting planner has moved are elsewhere here, too."""
         return dict(homes)

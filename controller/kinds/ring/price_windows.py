@@ -1,4 +1,4 @@
-"""What a ring costs on a window: all messages plus the weighted delay in hops (Zhao13, Eq. 5). Pure."""
+"""Cost a window on a ring: all messages plus the weighted delay in hops (Zhao13, Eq. 5). Pure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def ring_cost_of(configuration: ChordConfiguration, window: ClosedWindow) -> Rin
 
 
 def ring_breakdown_of(configuration: ChordConfiguration, window: ClosedWindow, delay_weight: float) -> CostBreakdown:
-    """Return the same by link. Raises ValueError without interests."""
+    """Return the cost by link. Raises ValueError without interests."""
     interests = window.interests_at(configuration.home_of)
     return ring_breakdown(configuration, interests, rates_of(window, interests), delay_weight)
 
 
 def rates_of(window: ClosedWindow, interests: UserInterests) -> Floats:
-    """Return how often each topic of the interests was published in the window; what nobody wants costs nothing."""
+    """Return how often each topic of the interests was published in the window; unwanted topics cost nothing."""
     rates = window.topic_rates_per_s
     return np.array([rates.get(topic, 0.0) for topic in interests.topics])

@@ -1,4 +1,4 @@
-"""The ring that a sequence of proposals leads to, with what it costs in each window and what each broker serves.
+"""The ring that a sequence of proposals leads to, with its cost in each window and the load of each broker.
 
 In: a state of a ring and proposals, one after the other. Out: the state that the next planner sees, costs and loads.
 Whether a proposal is worth it is judged elsewhere.
@@ -23,11 +23,11 @@ from regraft.schemas.plan import ClientMove, IdMove, Proposal
 
 
 class ReachedRing:
-    """One ring on the windows of a state; :meth:`after` leads to the next and leaves this one as it is.
+    """One ring on the windows of a state; :meth:`after` returns the next and leaves this one unchanged.
 
-    The newest interests hold for all windows: the register knows them exactly, so windows differ by the rates at which
-    topics are published. ``cost_per_s`` is at the filtered rates that planners see. A reassignment of IDs reprices all
-    topics; a move only those that a broker starts or stops wanting.
+    The newest interests hold for all windows: the register knows them exactly, so windows differ only by the rates at
+    which topics are published. ``cost_per_s`` is at the filtered rates that planners see. A reassignment of IDs
+    reprices all topics; a move only those that a broker starts or stops wanting.
     """
 
     def __init__(self, state: RingState, delay_weight: float) -> None:
@@ -36,24 +36,24 @@ class ReachedRing:
         self._start = state
         self._ring: RingTraffic = state.traffic
         self._delay_weight = delay_weight
-        self._present: ChordConfiguration = self._ring.configuration  # With the homes of the start.
-        self._homes: dict[str, str] = {}  # Of the users moved since.
+        self._present: ChordConfiguration = self._ring.configuration  # Homes are those at the start.
+        self._homes: dict[str, str] = {}  # Homes of the users moved since.
         self._counts: NDArray[np.int32] = self._ring.interests.user_counts
         self._topic_costs: Floats = self._ring.topic_costs.total(delay_weight)
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """From when to when each window lasts, in seconds."""
+        """The start and end of each window, in seconds."""
         return cut_spans(self._start.windows)
 
     @property
     def costs_per_s(self) -> Floats:
-        """What the ring costs in each window, shape (windows,)."""
+        """The cost of the ring in each window, shape (windows,)."""
         return np.asarray(self._ring.window_rates_per_s @ self._topic_costs)
 
     @property
     def cost_per_s(self) -> float:
-        """What the ring costs at the filtered rates."""
+        """The cost of the ring at the filtered rates."""
         return float(self._ring.rates_per_s @ self._topic_costs)
 
     @property
@@ -78,8 +78,8 @@ class ReachedRing:
         """Return the ring after the proposal.
 
         Raises NotATreeError if links are to be exchanged, RingIdError if IDs do not fit, HomeError for a user that is
-        not at the home it leaves, or that would go to a missing broker. A user that the register does not know has
-        left, and does no harm.
+        not at the home it leaves, or that would go to a missing broker. Moves of users missing from the register are
+        ignored: they have left.
         """
         if proposal.links_added or proposal.links_removed:
             raise NotATreeError("links of a ring follow from its IDs and cannot be exchanged")
@@ -134,7 +134,7 @@ class ReachedRing:
         self._topic_costs[changed] = self._priced(changed)
 
     def _priced(self, topics: NDArray[np.intp]) -> Floats:
-        """Return what one notification of each of these topics (by position) costs."""
+        """Return the cost of one notification of each of these topics (by position)."""
         ring, names = self._present, self._ring.interests.topics
         row = {broker: position for position, broker in enumerate(ring.brokers)}
         at_position = np.array([row[broker] for broker in ring.broker_at])

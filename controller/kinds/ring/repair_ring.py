@@ -1,7 +1,7 @@
-"""Make a ring over other brokers than the present one: close the gaps of deaths, take brokers in, let others go.
+"""Make a ring over other brokers than the present one: close the gaps of deaths, let brokers join and leave.
 
-In: the present ring and the brokers that join, leave or are lost. Out: the ring over the others, each at the ID that it
-had.
+In: the present ring and the brokers that join, leave or are lost. Out: the ring over the later brokers, each at its
+former ID.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from regraft.overlay.ring_costs import overlay_ring_cost
 from regraft.overlay.user_interests import UserInterests
 from regraft.schemas.plan import ClientMove
 
-CANDIDATES_MAX = 8  # Free IDs that are priced for a joining broker; each reprices all topics.
+CANDIDATES_MAX = 8  # Free IDs priced for a joining broker; each reprices all topics.
 
 
 def repaired_ring(present: ChordConfiguration, task: RepairTask, user_load_max: float, delay_weight: float) -> Repair:
     """Return the ring over the brokers after the change.
 
     A broker that stays keeps its ID, one that comes back gets its old one. The place of a broker that is gone is
-    vacated: its successor takes over its arc. A joining broker takes the cheapest of some free IDs that follow from its
-    name, the first of them where nothing is known of the traffic. Users whose broker is gone go where most of their
-    topics are wanted already and there is room, users for whom there is none to the least loaded.
+    vacated: its successor takes over its arc. A joining broker takes the cheapest of some free IDs derived from its
+    name, or the first one if the traffic is unknown. Users whose broker is gone go where most of their topics are
+    wanted already and there is room, else to the least loaded broker.
     """
     brokers = task.brokers_after(present)
     traffic = _Traffic.of(present, task, delay_weight)
@@ -51,7 +51,7 @@ def repaired_ring(present: ChordConfiguration, task: RepairTask, user_load_max: 
 
 @dataclass(frozen=True, eq=False)
 class _Traffic:
-    """What users want where, how often each topic is published, and what a hop of delay weighs."""
+    """What users want and where, how often each topic is published, and the weight of a hop of delay."""
 
     interests: UserInterests
     rates_per_s: NDArray[np.float64]
@@ -59,7 +59,7 @@ class _Traffic:
 
     @classmethod
     def of(cls, present: ChordConfiguration, task: RepairTask, delay_weight: float) -> _Traffic | None:
-        """Return the traffic of the windows at the homes of the present ring; None where none knows what users want."""
+        """Return the traffic of the windows at the homes of the present ring; None if no window has interests."""
         newest = next((window for window in reversed(task.windows) if window.interests is not None), None)
         if newest is None or newest.interests is None:
             return None
@@ -69,12 +69,12 @@ class _Traffic:
         return cls(interests.over(present.brokers), rates, delay_weight)
 
     def settled(self, moves: Collection[ClientMove], brokers: tuple[str, ...]) -> _Traffic:
-        """Return the same at the brokers after the change, once the users have moved."""
+        """Return the traffic at the brokers after the change, once the users have moved."""
         at_home = self.interests.at_homes({move.client: move.home_to for move in moves})
         return _Traffic(at_home.over(brokers), self.rates_per_s, self.delay_weight)
 
     def cost_per_s(self, ring: ChordConfiguration) -> float:
-        """Return what the traffic costs on a ring, of those of its brokers that are on it."""
+        """Return the cost of the traffic on a ring, with the interests at its brokers."""
         return overlay_ring_cost(ring, self.interests.over(ring.brokers), self.rates_per_s).total_per_s(
             self.delay_weight
         )
@@ -83,7 +83,7 @@ class _Traffic:
 def _moves(
     interests: UserInterests, present: ChordConfiguration, task: RepairTask, user_load_max: float
 ) -> tuple[ClientMove, ...]:
-    """Return the moves of users whose broker is gone, to brokers that were in the ring and stay."""
+    """Return the moves of users whose broker is gone to brokers of the present ring that stay."""
     emptied = task.emptied(present)
     closed = emptied | task.change.lost | set(task.avoided)
     if closed >= set(present.brokers):
@@ -94,9 +94,9 @@ def _moves(
 
 
 def _free_id(broker: str, id_of: Mapping[str, int], bits: int, traffic: _Traffic | None) -> int:
-    """Return the ID of a broker that joins: the cheapest free one of those that its name hashes to.
+    """Return the ID of a joining broker: the cheapest of the free ones that its name hashes to.
 
-    Raises RingError when the ring has no free ID.
+    Raises RingError if the ring has no free ID.
     """
     taken, size = set(id_of.values()), 1 << bits
     if len(taken) == size:

@@ -30,12 +30,12 @@ from regraft.schemas.plan import Proposal, Verdict
 class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
     """A Chord ring over the inventory's brokers.
 
-    ``delay_weight`` is what a hop of delay weighs against a message, ``user_load_max`` what a broker may serve as a
-    multiple of the mean.
+    ``delay_weight`` is the weight of a hop of delay against a message, ``user_load_max`` the load that a broker may
+    serve, as a multiple of the mean.
     """
 
     NEEDS_REGISTER: ClassVar[bool] = True
-    LOST_MOVES_MAX: ClassVar[int] = 5_000  # A plan with this many has 257 kB with short names; Kafka takes 1 MB.
+    LOST_MOVES_MAX: ClassVar[int] = 5_000  # A plan with this many has 257 kB with short names; Kafka accepts 1 MB.
 
     inventory: Inventory
     delay_weight: float
@@ -56,20 +56,20 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         return known, traffic.unknown_publishers
 
     def without_register(self, window: ClosedWindow) -> ClosedWindow:
-        """Return the window without what users wanted; its rates stay."""
+        """Return the window without its users' interests; its rates stay."""
         return window.without_interests()
 
     def with_homes(self, present: ChordConfiguration, windows: Sequence[ClosedWindow]) -> ChordConfiguration:
-        """Return the ring with the users that plans have moved, each where the register of the newest window says.
+        """Return the ring with the users that plans have moved, each where the register of the newest window has it.
 
-        Those that have left are not named. All other users are where the register says, too, and need no naming.
+        Users that have left are not named. All others are where the register has them, too, and need no naming.
         """
         newest = windows[-1].interests
         homes = {} if newest is None else homes_in(newest, present.home_of)
         return present.with_homes({user: home for user, home in homes.items() if home in present.id_of})
 
     def state_of(self, configuration: ChordConfiguration, windows: Sequence[ClosedWindow]) -> RingState:
-        """Return what planners of a ring look at."""
+        """Return the state for planners of a ring."""
         return RingState.of(configuration, self.inventory, windows)
 
     def planner_context(self, proposals_max: int, settings: DecisionSettings) -> RingContext:
@@ -82,15 +82,15 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         )
 
     def missing_in(self, state: RingState) -> str:
-        """Return that nothing is known of what users want, where that is so."""
+        """Return a fault if what users want is unknown."""
         return "" if state.traffic is not None else "does not know the users' subscriptions"
 
     def reached(self, state: RingState) -> ReachedRing:
-        """Return the ring of the state. Raises ValueError where nothing is known of its users."""
+        """Return the ring of the state. Raises ValueError if its users are unknown."""
         return ReachedRing(state, self.delay_weight)
 
     def judge_caps(self, before: ReachedRing, after: ReachedRing) -> Against | None:
-        """Return which broker would serve more subscriptions than its cap."""
+        """Return the refusal that names a broker that would serve more subscriptions than its cap, or None."""
         names, now, then = before.configuration.brokers, before.loads, after.loads
         limit = self.user_load_max * float(now.mean())
         for position in (then > limit * (1 + ROUNDING_SHARE)).nonzero()[0]:
@@ -104,12 +104,12 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
     def choices_in(self, proposal: Proposal) -> int:
         """Return how many IDs change; all users together count as one.
 
-        Users were not picked by what windows happened to cost, but follow whose interests are alike.
+        Users were selected by similar interests, not by what windows happened to cost.
         """
         return len(proposal.id_moves) + min(len(proposal.moves), 1)
 
     def alternatives_to(self, proposal: Proposal) -> int:
-        """Return the pairs of brokers that may exchange IDs, and 1 for users: no window's cost has picked them."""
+        """Return the pairs of brokers that may exchange IDs; 1 for users, which no window's cost has selected."""
         return len(self.inventory.brokers) ** 2 if proposal.id_moves else 1
 
     def moves_max(self, settings: DecisionSettings) -> int:
@@ -125,7 +125,7 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         return users_leaving(state.traffic, avoided, left, moves_max, self.user_load_max, self.delay_weight)
 
     def repaired(self, present: ChordConfiguration, task: RepairTask) -> Repair:
-        """Return the ring with the arcs of those gone taken over, new brokers at free IDs, users at home."""
+        """Return the ring with the arcs of gone brokers taken over, new brokers at free IDs, and users re-placed."""
         return repaired_ring(present, task, self.user_load_max, self.delay_weight)
 
     def cost_per_s(self, configuration: ChordConfiguration, window: ClosedWindow) -> float:
@@ -133,7 +133,7 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         return ring_cost_of(configuration, window).total_per_s(self.delay_weight)
 
     def breakdown(self, configuration: ChordConfiguration, windows: Sequence[ClosedWindow]) -> CostBreakdown:
-        """Return the same by link, the mean over the windows, each by its length."""
+        """Return the cost by link, the mean over the windows, weighted by length."""
         parts = [ring_breakdown_of(configuration, window, self.delay_weight) for window in windows]
         return mean_breakdown(parts, [window.sets.span_s for window in windows])
 
@@ -142,21 +142,21 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         return window.interests is not None
 
     def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
-        """Return True: who wants what is all that a user's home rests on."""
+        """Return True: the worth of a user's home depends only on who wants what."""
         return True
 
     def counted_cost_per_s(self, window: ClosedWindow) -> float | None:
-        """Return None: counters know no delay."""
+        """Return None: counters do not measure delay."""
         return None
 
     def transition_messages_min(self, configuration: ChordConfiguration) -> int:
-        """Return a message each way over every link, to announce an epoch and its end to neighbours."""
+        """Return one message each way over every link, to announce an epoch and its end to neighbours."""
         return 2 * len(configuration.links)
 
     def message_cost(self, configuration: ChordConfiguration) -> float:
-        """Return 1: messages are what the cost counts."""
+        """Return 1: the cost counts messages."""
         return 1.0
 
     def followed_homes(self, start_epoch: int) -> FollowedHomes:
-        """Return where users are on a shadow ring."""
+        """Return the tracker of users' homes on a shadow ring."""
         return FollowedUsers(start_epoch)

@@ -1,7 +1,7 @@
-"""What planners of a Chord ring look at: who wants what where, and how often topics are published.
+"""The state for planners of a Chord ring: who wants what and where, and how often topics are published.
 
-In: a ring configuration, and windows that know what users want and how often topics publish. Out: the values that
-planners share. Where windows come from belongs to the control loop, what is made of the values to the planners.
+In: a ring configuration, and windows with users' interests and topics' rates. Out: the values that planners share.
+Where windows come from belongs to the control loop, what is made of the values to the planners.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from regraft.overlay.user_interests import UserInterests
 
 Floats = NDArray[np.float64]
 
-PAPER_RATE_FILTER = 0.3  # alpha_pub of Zhao13, Eq. 8: the weight of what is new.
+PAPER_RATE_FILTER = 0.3  # alpha_pub of Zhao13, Eq. 8: the weight of the newest value.
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class RingTraffic:
     """A ring, its users and its topics over a horizon.
 
     ``interests`` are those at the end of the newest window, with every user at its home in ``configuration``.
-    ``window_rates_per_s`` (windows, topics), oldest first, are the notifications published a second, ``window_s``
+    ``window_rates_per_s`` (windows, topics), oldest first, are the notifications published per second, ``window_s``
     (windows,) the lengths of the windows. Topics are those of ``interests``.
     """
 
@@ -55,7 +55,7 @@ class RingTraffic:
 
     @cached_property
     def rates_per_s(self) -> Floats:
-        """What each topic will publish by the exponential filter over the windows (Zhao13, Eq. 8), (topics,)."""
+        """The predicted rate of each topic, by the exponential filter over the windows (Zhao13, Eq. 8), (topics,)."""
         return filtered_rates(self.window_rates_per_s)
 
     @cached_property
@@ -65,21 +65,21 @@ class RingTraffic:
 
     @cached_property
     def wanted(self) -> NDArray[np.bool_]:
-        """At which positions of the ring a broker subscribes to which topic, (nodes, topics)."""
+        """Whether the broker at each position of the ring subscribes to each topic, (nodes, topics)."""
         return at_positions(self.configuration, self.interests.user_counts > 0).astype(np.bool_)
 
     @cached_property
     def topic_costs(self) -> TopicCosts:
-        """What one notification of each topic costs, delay in hops."""
+        """The cost of one notification of each topic, with delay in hops."""
         return topic_costs(self.configuration.ring, self.roots, self.wanted)
 
     @cached_property
     def cost(self) -> RingCost:
-        """What the topics cost at the filtered rates, delay in hops."""
+        """The cost of the topics at the filtered rates, with delay in hops."""
         return self.topic_costs.at_rates(self.rates_per_s)
 
     def window_costs(self) -> tuple[RingCost, ...]:
-        """Return what the topics cost at the rates of each window."""
+        """The cost of the topics at the rates of each window."""
         return tuple(self.topic_costs.at_rates(rates) for rates in self.window_rates_per_s)
 
     def with_configuration(self, configuration: ChordConfiguration) -> RingTraffic:
@@ -101,10 +101,10 @@ def filtered_rates(window_rates_per_s: Floats | Sequence[Floats], weight: float 
 
 
 def ring_traffic_of(configuration: ChordConfiguration, windows: Sequence[ClosedWindow]) -> RingTraffic | None:
-    """Return what the windows (oldest first, at least one) show of a ring; None when the newest knows no interests.
+    """Return what the windows (oldest first, at least one) show of a ring; None if the newest has no interests.
 
-    Users are at the homes that the configuration names, all others where the newest window has them. Rates are those
-    of the topics that anybody wants now; what an older window has besides costs nothing.
+    Users are at the homes that the configuration names, all others where the newest window has them. Rates are those of
+    the topics that anybody wants at present; other topics of older windows cost nothing.
     """
     if windows[-1].interests is None:
         return None
@@ -118,8 +118,8 @@ def ring_traffic_of(configuration: ChordConfiguration, windows: Sequence[ClosedW
 class RingContext(PlannerContext):
     """The context of planners on a ring.
 
-    ``delay_weight`` is w_d of Zhao13, what a hop of delay weighs against a message. ``user_load_max`` caps what a
-    broker may serve, as a multiple of the mean.
+    ``delay_weight`` is w_d of Zhao13, the weight of a hop of delay against a message. ``user_load_max`` caps the load
+    that a broker may serve, as a multiple of the mean.
     """
 
     delay_weight: float
@@ -128,7 +128,7 @@ class RingContext(PlannerContext):
 
 @dataclass(frozen=True, eq=False)
 class RingState(OverlayState):
-    """A ring over the windows of the horizon, oldest first; ``traffic`` is None where users are not known."""
+    """A ring over the windows of the horizon, oldest first; ``traffic`` is None if users are unknown."""
 
     configuration: ChordConfiguration
     traffic: RingTraffic | None = None
@@ -146,6 +146,6 @@ class RingState(OverlayState):
         return cls(configuration, inventory, tuple(windows), ring_traffic_of(configuration, windows))
 
     def with_configuration(self, configuration: ChordConfiguration) -> RingState:
-        """Return the same windows seen on another ring."""
+        """Return the same windows on another ring."""
         known = None if self.traffic is None else self.traffic.with_configuration(configuration)
         return RingState(configuration, self.inventory, self.windows, known)

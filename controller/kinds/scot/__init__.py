@@ -1,1 +1,1 @@
-"""Structured cyclic overlays, as the controller sees them."""
+"""A structured cyclic overlay: places and links between regions are exchanged and publishers move."""

@@ -1,4 +1,4 @@
-"""The structured cyclic overlay that a sequence of proposals leads to, with what it costs in each span.
+"""The structured cyclic overlay that a sequence of proposals leads to, with its cost in each span.
 
 In: a state and proposals, one after the other. Out: the state that the next planner sees, and costs. Whether a proposal
 is worth it is judged elsewhere.
@@ -17,10 +17,10 @@ from regraft.schemas.plan import Proposal
 
 
 class ReachedScot:
-    """One overlay on the windows of a state; :meth:`after` leads to the next and leaves this one as it is.
+    """One overlay on the windows of a state; :meth:`after` returns the next and leaves this one unchanged.
 
-    Exact for static routing (:mod:`overlay.scot_costs`). A publisher whose home is not known costs nothing here, before
-    and after alike.
+    Exact for static routing (:mod:`overlay.scot_costs`). A publisher without known home costs nothing, before and after
+    alike.
     """
 
     def __init__(self, state: ScotState) -> None:
@@ -28,17 +28,17 @@ class ReachedScot:
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """From when to when each span lasts, in seconds: windows, cut where they are few."""
+        """The start and end of each span, in seconds: windows, cut if they are few."""
         return self.state.spans
 
     @cached_property
     def costs_per_s(self) -> Floats:
-        """What the overlay costs in each span, shape (spans,)."""
+        """The cost of the overlay in each span, shape (spans,)."""
         return self.state.costs.at_homes(self.configuration.home_of)
 
     @property
     def cost_per_s(self) -> float:
-        """What the overlay costs over all windows."""
+        """The cost of the overlay over all windows."""
         return self.state.costs.total_per_s(self.configuration.home_of)
 
     @property
@@ -49,8 +49,8 @@ class ReachedScot:
     def after(self, proposal: Proposal) -> ReachedScot:
         """Return the overlay after the proposal.
 
-        Raises RingIdError when its places and links make no overlay of this kind, KeyError for a broker that is not in
-        it, HomeError for a publisher that is not at the home it is to leave.
+        Raises RingIdError if its places and links do not form an overlay of this kind, KeyError for a broker that is
+        not in it, HomeError for a publisher that is not at the home it leaves.
         """
         reached, present = self.configuration, self.configuration
         if proposal.id_moves or proposal.links_removed or proposal.links_added:

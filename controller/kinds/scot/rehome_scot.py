@@ -1,4 +1,4 @@
-"""New homes for publishers whose broker is gone from a structured cyclic overlay: as near as caps of load leave.
+"""Find homes for publishers whose broker is gone from a structured cyclic overlay: as near as the caps of load allow.
 
 In: the overlay without them, moves to the stand-ins, and the last windows. Out: the moves, some of them to others, and
 the brokers that remain above their caps. :mod:`controller.kinds.scot.repair_scot` chooses the stand-ins.
@@ -22,12 +22,12 @@ from regraft.overlay.scot_costs import scot_breakdown
 from regraft.schemas.plan import ClientMove
 from regraft.schemas.write_figures import figure
 
-HOMES_TRIED_MAX = 8  # By one publisher: a repair waits for nothing.
+HOMES_TRIED_MAX = 8  # For each publisher: a repair must be fast.
 
 
 @dataclass(frozen=True, eq=False)
 class ScotLoads:
-    """What passes the brokers of an overlay with static routing, by publisher and home, over the last windows."""
+    """The load of an overlay's brokers with static routing, by publisher and home, over the last windows."""
 
     overlay: ScotConfiguration
     task: RepairTask
@@ -41,7 +41,7 @@ class ScotLoads:
 
     @cached_property
     def caps(self) -> NDArray[np.float64]:
-        """The cap of each broker of the overlay, with room for rounding."""
+        """The cap of each broker of the overlay, with a margin for rounding."""
         fleet = self.task.fleet
         assert fleet.load_max_per_s is not None
         places = [fleet.index[broker] for broker in self.overlay.brokers]
@@ -49,7 +49,7 @@ class ScotLoads:
 
     @cached_property
     def _counting(self) -> Inventory:
-        """The brokers of the overlay, each of which a notification costs 1: what passes it."""
+        """The overlay's brokers with a processing cost of 1 per notification, so that cost equals load."""
         inventory = self.task.fleet.restricted_to(self.overlay.brokers)
         return replace(inventory, processing_cost=np.ones(len(inventory.brokers)))
 
@@ -60,7 +60,7 @@ class ScotLoads:
         return DeliverySets.joined([one.over(whole) for one in parts])
 
     def of(self, homes: Mapping[str, str]) -> NDArray[np.float64]:
-        """Return what publishers at these homes load each broker with, a second; others load nobody."""
+        """Return the load per second of each broker due to publishers at these homes only."""
         sets = self._sets.of_publishers(homes.keys()).at_homes(homes).over(self.overlay.brokers)
         passed = scot_breakdown(self.overlay.with_homes(homes), self._counting, sets).brokers_per_s
         return np.array([passed.get(broker, 0.0) for broker in self.overlay.brokers])
@@ -69,11 +69,11 @@ class ScotLoads:
 def homes_within_caps(
     loads: ScotLoads, moves: Sequence[ClientMove], open_to: Sequence[str]
 ) -> tuple[tuple[ClientMove, ...], list[str]]:
-    """Return the moves, each to the first home at which nobody passes more than its cap, and who does anyway.
+    """Return the moves, each to the first home that keeps all caps, and a sentence for each broker above its cap.
 
-    Homes are tried from who stands in to those that are nearest to it, a few by each publisher, and by no more
-    publishers than the task lets be priced; where none is within the caps, the publisher goes to the stand-in, and what
-    passes a broker by no choice of homes stays. Without caps, or windows that report loads, the moves stay as they are.
+    Homes are tried from the stand-in outwards by the cost of its links, a few for each publisher, for at most
+    ``priced_max`` publishers. A publisher without a home within the caps goes to the stand-in; load that no choice of
+    homes avoids remains. Without caps, or windows that report loads, the moves stay unchanged.
     """
     if not loads.are_known:
         return tuple(moves), []

@@ -1,7 +1,7 @@
 """Make a structured cyclic overlay over other brokers than the present one, with stand-ins for those gone.
 
-In: the present overlay and the brokers that join, leave or are lost. Out: the overlay over the others, each at the
-place it had.
+In: the present overlay and the brokers that join, leave or are lost. Out: the overlay over the later brokers, each at
+its former place.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def repaired_scot(present: ScotConfiguration, task: RepairTask, degree_max: int)
     A broker that stays keeps its places, one that comes back gets its own again. The place of a broker that is gone
     goes to a neighbour in its cluster, which stands in for it. A joining broker takes over a place from a stand-in,
     where the links of its region cost least; without a stand-in it starts a new region next to the nearest broker, and
-    that region's brokers stand in there for the other clusters. Each of these is one within ``degree_max`` links where
-    there is one, else who is least above. Clients of a lost broker go to the one that has its place; publishers that
-    would load it above its cap go nearby. What the traffic costs is not worked out: both costs are 0. A cluster with no
-    broker left, and none joining, is given up: the others are renumbered, and clients go to the nearest broker of the
-    region. Raises ValueError when nobody is left.
+    that region's brokers stand in there for the other clusters. Each choice prefers brokers within ``degree_max``
+    links, else the one least above. Clients of a lost broker go to the one that has its place; publishers that would
+    load it above its cap go nearby. The traffic is not costed: both costs are 0. A cluster with no broker left, and
+    none joining, is given up: the others are renumbered, and clients go to the nearest broker of the region. Raises
+    ValueError if no broker is left.
     """
     brokers = task.brokers_after(present)
     mended = _Mending.of(present, task.fleet, degree_max)
@@ -67,7 +67,7 @@ def _open_heir(heir: str, open_to: Collection[str], fleet: Inventory) -> str:
 
 @dataclass
 class _Mending:
-    """The places of the overlay after the change, step by step; ``links_max``: how many links each may have."""
+    """The places of the overlay after the change, step by step; ``links_max``: how many links each broker may have."""
 
     holders: dict[Place, str]
     tree: nx.Graph[int]
@@ -84,7 +84,7 @@ class _Mending:
         return cls(holders, tree, list(range(present.cluster_count)), fleet, degree_max, links_max)
 
     def links_above(self, broker: str, *more: Place, count: int = 0) -> int:
-        """Return by how many links a broker is above its cap with more places, and ``count`` more links."""
+        """Return by how many links a broker exceeds its cap with ``more`` places and ``count`` more links."""
         held = {place for place, holder in self.holders.items() if holder == broker}.union(more)
         peers: set[object] = set()
         for region, cluster in held:
@@ -93,7 +93,7 @@ class _Mending:
         return max(len(peers) + count - self.links_max.get(broker, self.degree_max), 0)
 
     def exceeded(self) -> list[str]:
-        """Describe which brokers have more links than they may, and than they had."""
+        """Describe the brokers with more links than allowed, and than they had."""
         above = {broker: self.links_above(broker) for broker in sorted(set(self.holders.values()))}
         most = {broker: self.links_max.get(broker, self.degree_max) for broker in above}
         return [
@@ -101,9 +101,9 @@ class _Mending:
         ]
 
     def vacate(self, gone: Collection[str], joining: list[str]) -> Mapping[str, list[Place]]:
-        """Give the places of brokers that are gone to neighbours, or those of an empty cluster to joining brokers.
+        """Give the places of gone brokers to neighbours, and a place of each empty cluster to a joining broker, if any.
 
-        A cluster that stays empty is given up.
+        A cluster that stays empty is given up. Raises ValueError if no broker is left.
         """
         vacated: dict[str, list[Place]] = {broker: [] for broker in gone}
         for place, broker in sorted(self.holders.items()):
@@ -119,7 +119,7 @@ class _Mending:
         return vacated
 
     def heir_of(self, broker: str, place: Place) -> str:
-        """Return the successor of a broker that is gone: for a cluster given up, the nearest broker in its region."""
+        """Return the successor of a gone broker: for a cluster given up, the nearest broker in its region."""
         if place in self.holders:
             return self.holders[place]
         left = sorted({self.holders[place[0], cluster] for cluster in self.clusters})
@@ -147,7 +147,7 @@ class _Mending:
         return [region for (region, _), holder in self.holders.items() if holder == broker]
 
     def take_in(self, broker: str) -> None:
-        """Give a place to a broker that joins."""
+        """Give a place to a joining broker."""
         if broker in self.holders.values():
             return
         free = [place for place, holder in sorted(self.holders.items()) if self._may_give(holder, place[0])]
@@ -165,11 +165,11 @@ class _Mending:
             self.holders[number, other] = broker if other == cluster else self.holders[region, other]
 
     def _above_next_to(self, region: int) -> int:
-        """Return by how many links brokers would be above their caps with a region that begins next to theirs."""
+        """Return by how many links brokers would exceed their caps if a new region began next to theirs."""
         return sum(self.links_above(self.holders[region, cluster], count=1) for cluster in self.clusters)
 
     def _may_give(self, holder: str, region: int) -> bool:
-        """Return True if a broker that stands in can do without a place: its others are still next to each other."""
+        """Return True if a stand-in can spare a place: its others stay adjacent."""
         others = [one for one in self._places(holder) if one != region]
         return bool(others) and nx.is_connected(self.tree.subgraph(others))
 
@@ -182,7 +182,7 @@ class _Mending:
         return self.fleet.cost_of_link(broker, peer)
 
     def overlay(self, epoch: int) -> ScotConfiguration:
-        """Return the overlay that the places make up."""
+        """Return the overlay that the places form."""
         regions = tuple(
             tuple(self.holders[region, cluster] for cluster in self.clusters) for region in sorted(self.tree)
         )

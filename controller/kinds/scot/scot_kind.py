@@ -47,7 +47,7 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return with_publishers(present, windows)
 
     def state_of(self, configuration: ScotConfiguration, windows: Sequence[ClosedWindow]) -> ScotState:
-        """Return what planners of this kind look at."""
+        """Return the state for planners of this kind."""
         return ScotState(configuration, self.inventory, tuple(windows))
 
     def planner_context(self, proposals_max: int, settings: DecisionSettings) -> PlannerContext:
@@ -55,7 +55,7 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return PlannerContext(proposals_max=proposals_max, moves_max=self.moves_max(settings))
 
     def missing_in(self, state: ScotState) -> str:
-        """Return a fault if published and delivered are not reported separately."""
+        """Return a fault if a window does not report deliveries separately from publications."""
         is_known = all(self.can_be_costed(window) for window in state.windows)
         return "" if is_known else "does not report deliveries separately from publications"
 
@@ -64,7 +64,7 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return ReachedScot(state)
 
     def judge_caps(self, before: ReachedScot, after: ReachedScot) -> Against | None:
-        """Return which broker would get more links or pass more notifications than its cap."""
+        """Return the refusal that names a broker that would get more links or notifications than its cap, or None."""
         now, then = before.configuration.neighbours, after.configuration.neighbours
         for broker, peers in then.items():
             if len(peers) > max(self.degree_max, len(now.get(broker, ()))):
@@ -83,16 +83,16 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return None
 
     def _loads_per_s(self, configuration: ScotConfiguration, windows: Sequence[ClosedWindow]) -> Mapping[str, float]:
-        """Return how many notifications pass each broker: what they cost where each costs 1."""
+        """Return how many notifications pass each broker: the cost at a price of 1 per notification."""
         counting = replace(self.inventory, processing_cost=np.ones(len(self.inventory.brokers)))
         return replace(self, inventory=counting).breakdown(configuration, windows).brokers_per_s
 
     def comes_to(self, present: ScotConfiguration, proposal: Proposal) -> Iterable[tuple[str, str]]:
-        """Return the places that brokers would get, and the links that follow from these and from links of regions."""
+        """Return the places that brokers would get, and the links that follow from places and regions' links."""
         exchanged = proposal.links_removed, proposal.links_added
         try:
             target = present.replaced(present.epoch + 1, proposal.id_moves, *exchanged)
-        except ValueError:  # That there is no such overlay is judged elsewhere.
+        except ValueError:  # An invalid overlay is judged elsewhere.
             return []
         placed = [(place_text(move.id_to), move.broker) for move in proposal.id_moves if move.id_to != OFF_RING]
         links = sorted(set(target.links) - set(present.links))
@@ -122,7 +122,7 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return repaired_scot(known, task, self.degree_max)
 
     def cost_per_s(self, configuration: ScotConfiguration, window: ClosedWindow) -> float:
-        """Return the one cost of the window's notifications with static routing."""
+        """Return the overlay's cost of the window's notifications with static routing."""
         return self._breakdown_of(configuration, window).total_per_s
 
     def _breakdown_of(self, overlay: ScotConfiguration, window: ClosedWindow) -> CostBreakdown:
@@ -131,32 +131,32 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return scot_breakdown(overlay.with_homes(here), self.inventory, window.sets_at(overlay.home_of))
 
     def breakdown(self, configuration: ScotConfiguration, windows: Sequence[ClosedWindow]) -> CostBreakdown:
-        """Return the same by link and broker, the mean over the windows, each by its length."""
+        """Return the cost by link and broker, the mean over the windows, weighted by length."""
         parts = [self._breakdown_of(configuration, window) for window in windows]
         return mean_breakdown(parts, [window.sets.span_s for window in windows])
 
     def can_be_costed(self, window: ClosedWindow) -> bool:
-        """Return True if the window reports what was delivered apart from what was published."""
+        """Return True if the window reports deliveries separately from publications."""
         return window.sets.delivered is not None
 
     def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
-        """Return True if all windows do."""
+        """Return True if all windows report deliveries separately from publications."""
         return all(self.can_be_costed(window) for window in windows)
 
     def counted_cost_per_s(self, window: ClosedWindow) -> float | None:
-        """Return None: around congested links notifications take others than the model has."""
+        """Return None: around congested links, notifications take detours that the model does not have."""
         return None
 
     def transition_messages_min(self, configuration: ScotConfiguration) -> int:
-        """Return the markers of a drain: each way over every link, for each number of crossings that may come there."""
+        """Return the markers of a drain: each way over every link, for each number of crossings possible there."""
         within, clusters = len(configuration.cluster_links), configuration.cluster_count
         across = len(configuration.links) - within
         return 2 * within * clusters + 2 * across * (clusters - 1)
 
     def message_cost(self, configuration: ScotConfiguration) -> float:
-        """Return the cost of a mean link."""
+        """Return the mean cost of a link."""
         return statistics.fmean(self.inventory.cost_of_link(*pair) for pair in configuration.links)
 
     def followed_homes(self, start_epoch: int) -> FollowedHomes:
-        """Return where publishers are on a shadow overlay."""
+        """Return the tracker of publishers' homes on a shadow overlay."""
         return FollowedPublishers(start_epoch)

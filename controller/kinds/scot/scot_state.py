@@ -1,4 +1,4 @@
-"""ScotState: what planners of a structured cyclic overlay look at, found on first use and shared between them.
+"""ScotState: the state for planners of a structured cyclic overlay, computed on first use and shared between them.
 
 In: an overlay and the windows of the horizon. Out: what publishers cost at all homes.
 """
@@ -24,12 +24,12 @@ class ScotState(ContentState):
 
     @cached_property
     def costs(self) -> ScotCosts:
-        """What each publisher costs at each home in each span. Raises ValueError when that is not known."""
+        """The cost of each publisher at each home in each span. Raises ValueError if it is unknown."""
         return ScotCosts(self.configuration, self.inventory, self.span_sets)
 
     @cached_property
     def cut_off(self) -> CutOff | None:
-        """What the death of each broker would cut off with static routing; homes that are not known are left out."""
+        """What each broker's death would cut off with static routing; publishers without known home are left out."""
         if not any(window.local_deliveries for window in self.windows):
             return None
         overlay = self.configuration
@@ -37,7 +37,7 @@ class ScotState(ContentState):
         return scot_cut_off(overlay, deliveries_between_per_s(self.windows, overlay.home_of, index))
 
     def with_configuration(self, configuration: ScotConfiguration) -> ScotState:
-        """Return the same windows seen on another overlay; costs do not depend on homes."""
+        """Return the same windows on another overlay; costs do not depend on homes."""
         seen = ScotState(configuration, self.inventory, self.windows)
         is_same = configuration.regions == self.configuration.regions
         if is_same and configuration.region_links == self.configuration.region_links and "costs" in self.__dict__:

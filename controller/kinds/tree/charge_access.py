@@ -1,7 +1,7 @@
-"""What handing notifications to subscribers costs, where an inventory has prices. Pure; decides nothing.
+"""Cost the hand-overs of notifications to subscribers, if an inventory has prices. Pure; decides nothing.
 
-In: windows that say how often something was handed over where, and what that costs at each broker. Out: costs per
-second, in the unit of the one cost.
+In: windows with counts of hand-overs, and their price at each broker. Out: costs per second, in the unit of the
+overlay's cost.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Floats = NDArray[np.float64]
 
 
 def access_costs_per_s(inventory: Inventory, window: ClosedWindow) -> Floats:
-    """Return what the hand-overs of a window cost at each broker, shape (brokers,); nothing without prices.
+    """Return what the hand-overs of a window cost at each broker, shape (brokers,); zeros without prices.
 
-    Hand-overs are counted in full, also where brokers report a sample of notifications.
+    Hand-overs are counted in full, even if brokers report a sample of notifications.
     """
     if inventory.prices is None:
         return np.zeros(len(inventory.brokers))
@@ -39,13 +39,13 @@ def access_costs_per_s(inventory: Inventory, window: ClosedWindow) -> Floats:
 
 
 def access_by_span_per_s(inventory: Inventory, windows: Sequence[ClosedWindow], slice_count: int) -> Floats:
-    """Return the same over all brokers in each span, shape (spans,): windows, each cut into as many slices."""
+    """Return the cost of all hand-overs in each span, shape (spans,): windows, each cut into ``slice_count`` slices."""
     by_window = [float(access_costs_per_s(inventory, window).sum()) for window in windows]
     return np.repeat(np.array(by_window), slice_count)
 
 
 def bill_of(configuration: Configuration, inventory: Inventory, windows: Sequence[ClosedWindow]) -> ShownBill | None:
-    """Return what the traffic of windows on a tree comes to in money, None without prices.
+    """Return the cost in money of the traffic of windows on a tree, or None without prices.
 
     Publishers are where the configuration has them, subscribers where the windows do.
     """
@@ -62,7 +62,7 @@ def bill_of(configuration: Configuration, inventory: Inventory, windows: Sequenc
     access_per_s = float(np.mean([access_costs_per_s(inventory, window).sum() for window in windows]))
     span_s = sum(window.end_ms - window.start_ms for window in windows) / 1000
     handed_per_s = sum(sum(window.local_deliveries.values()) for window in windows) / max(span_s, 1e-9)
-    # Millionths for each hand-over are as many of the currency for a million.
+    # Millionths of the currency per hand-over equal the currency per million hand-overs.
     per_million = (links_per_s + access_per_s) / handed_per_s if handed_per_s else None
     return ShownBill(
         currency=prices.currency,

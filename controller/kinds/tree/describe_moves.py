@@ -1,6 +1,6 @@
 """Describe in one sentence what moves of publishers do: messages and delay before and after.
 
-In: a state and moves. Out: text for people; nothing is decided by it.
+In: a state and moves. Out: text for people; no decision depends on it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from regraft.schemas.write_figures import figure
 def effect_text(state: TreeState, moves: Sequence[ClientMove]) -> str:
     """Return how the messages of the moved publishers change, and the mean delay to their subscribers.
 
-    Messages are those through all brokers (Cheung09, Algorithm 2). The delay is what links and brokers cost by the
-    inventory, from the publisher's home to each delivery of the horizon, without queues; left out without any delivery.
+    Messages are those through all brokers (Cheung09, Algorithm 2). The delay is the inventory's cost of links and
+    brokers from the publisher's home to each delivery of the horizon, without queues; left out if there was no
+    delivery.
     """
     priced, row = state.publisher_costs, state.inventory.index
     rates = [0.0, 0.0]
@@ -34,7 +35,7 @@ def effect_text(state: TreeState, moves: Sequence[ClientMove]) -> str:
 
 
 def _ways_from(state: TreeState, home: str) -> dict[str, float]:
-    """Return what links and brokers cost from a home to every broker, both ends included."""
+    """Return the cost of links and brokers on the path from a home to every broker, both ends included."""
     inventory = state.inventory
     costs = {home: float(inventory.processing_cost[inventory.index[home]])}
     for broker, parent in state.configuration.parents_from(home).items():

@@ -1,8 +1,7 @@
-"""Move clients away from brokers that are drained, whatever it costs: publishers to the cheapest homes elsewhere, all
-subscribers of a broker to the nearest one.
+"""Move clients away from drained brokers, at any cost: publishers to their cheapest homes, subscribers to the nearest.
 
-In: the state of a tree, the brokers in maintenance, and those of them to evacuate. Out: proposals, which the
-judge holds to the shape and the caps but not to a gain.
+In: the state of a tree, the brokers in maintenance, and those of them to evacuate. Out: proposals, for which the judge
+enforces shape and caps but requires no gain.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ def publishers_leaving(
 ) -> list[Proposal]:
     """Return moves of at most ``moves_max`` publishers from the brokers ``left`` to any that are not ``avoided``.
 
-    A publisher goes to its cheapest home that the caps of load leave. Cost O(brokers) for each publisher. Guarantee:
-    none but the caps; deterministic. A publisher that has been silent over the whole horizon is not known and stays.
+    A publisher goes to its cheapest home within the caps of load. Cost O(brokers) for each publisher. Guarantee: none
+    but the caps; deterministic. A publisher that has been silent over the whole horizon is unknown and stays.
     """
     if not left or not state.can_move_publishers:
         return []
@@ -45,7 +44,7 @@ def publishers_leaving(
         limits = placement.limits_now()
         home = next((home for home in open_homes if placement.keeps(limits, [(place, home)])), None)
         if home is None:
-            continue  # No broker has room; the next window may know one.
+            continue  # No broker has room; one may have in the next window.
         move = ClientMove(name, homes[name], state.inventory.brokers[home])
         placement.move(place, home)
         after_per_s = cost_per_s - move_gain_per_s(state, move)
@@ -57,9 +56,9 @@ def publishers_leaving(
 
 
 def subscribers_leaving(state: TreeState, avoided: Collection[str], left: Collection[str]) -> list[Proposal]:
-    """Return moves of all subscribers of each of the brokers ``left`` to the open one with the cheapest link to it.
+    """Return moves of all subscribers of each broker ``left`` to the open one with the cheapest link to it.
 
-    None if the register of clients does not show how many there are, clients stay, or no broker is open.
+    Empty if the register of clients does not show their number, clients stay, or no broker is open.
     """
     counts, inventory = state.subscribers_at or {}, state.inventory
     open_homes = [broker for broker in inventory.brokers if broker not in avoided]
@@ -72,6 +71,6 @@ def subscribers_leaving(state: TreeState, avoided: Collection[str], left: Collec
         near = min(open_homes, key=lambda home: (inventory.cost_of_link(broker, home), home))
         moves = (HomeMove(broker, near),)
         reason = f"{broker} is in maintenance; its {counts[broker]} subscribers go to {near}, the nearest broker"
-        cost_per_s = state.tree_costs.cost_per_s  # The judge finds what each of them costs.
+        cost_per_s = state.tree_costs.cost_per_s  # The judge computes what each of them costs.
         proposals.append(emptying_proposal(EVACUATION, moves, cost_per_s, cost_per_s, reason))
     return proposals

@@ -1,4 +1,4 @@
-"""Where publishers are on a shadow planner's tree."""
+"""Track where publishers are on a shadow planner's tree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FollowedPublishers(FollowedHomes):
         self._moved: set[str] = set()
 
     def learn(self, known: Mapping[str, str], window: ClosedWindow, homes_before: HomesBefore) -> dict[str, str] | None:
-        """Take publishers that are new here as they are, but for what the acting planner has moved since the start."""
+        """Add new publishers at their present homes, or at those before the acting planner's moves since the start."""
         new = {publisher: home for publisher, home in window.homes.items() if publisher not in known}
         if not new:
             return None
@@ -25,13 +25,13 @@ class FollowedPublishers(FollowedHomes):
         return {**known, **new, **here}
 
     def note_moves(self, clients: Iterable[str], newest: ClosedWindow) -> None:
-        """Remember who was moved."""
+        """Remember which publishers were moved."""
         self._moved.update(clients)
 
     def forget_all_but(self, kept: Mapping[str, str]) -> None:
-        """Forget all publishers that are not named."""
+        """Forget all publishers except these."""
         self._moved.intersection_update(kept)
 
     def shown(self, homes: Mapping[str, str]) -> dict[str, str]:
-        """Return the homes of those that were moved."""
+        """Return the homes of the publishers that were moved."""
         return {publisher: home for publisher, home in homes.items() if publisher in self._moved}

@@ -1,4 +1,4 @@
-"""The tree that a sequence of proposals leads to, with what it costs in each window and what each broker bears.
+"""The tree that a sequence of proposals leads to, with its cost in each window and the load of each broker.
 
 In: a state and proposals, one after the other. Out: the state that the next planner sees, costs, degrees and loads.
 Whether a proposal is worth it is judged elsewhere.
@@ -20,13 +20,13 @@ from regraft.schemas.plan import ClientMove, Proposal
 
 
 class ReachedTree:
-    """One overlay on the windows of a state; :meth:`after` leads to the next and leaves this one as it is.
+    """One overlay on the windows of a state; :meth:`after` returns the next and leaves this one unchanged.
 
-    ``line`` is a tree that gets to this one by ``swaps``; overlays that follow each other by swaps share one, as a copy
-    for each would cost more than all else.
+    ``line`` is a tree that reaches this one by ``swaps``; overlays connected by swaps share one, because a copy for
+    each would cost more than everything else.
 
-    Exact: links are priced by :class:`TreeCosts`, homes by :class:`PublisherCosts`, both window by window; where all
-    subscribers of a broker move, all is counted again with what they took at the other one. ``degrees``
+    Exact: links are priced by :class:`TreeCosts`, homes by :class:`PublisherCosts`, both window by window; if all
+    subscribers of a broker move, everything is counted again with their deliveries at the other one. ``degrees``
     (brokers,) are the links of each broker.
     """
 
@@ -34,7 +34,7 @@ class ReachedTree:
         self.state = state
         self._line, self._swaps = line, swaps
         tree = state.span_tree_costs if line is None else line.go_to(swaps)
-        # The tree moves on to other overlays: keep what is asked of this one.
+        # The shared tree moves on to other overlays: keep this one's values.
         self._spans_s = tree.sets.spans_s
         access_per_s, spans_s = state.access_by_span_per_s, tree.sets.spans_s
         self._costs_per_s = tree.costs_per_s + access_per_s
@@ -43,17 +43,17 @@ class ReachedTree:
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """From when to when each span lasts, in seconds: windows, cut where they are few."""
+        """The start and end of each span, in seconds: windows, cut if they are few."""
         return self.state.spans
 
     @property
     def costs_per_s(self) -> Floats:
-        """What the overlay costs in each span, shape (spans,)."""
+        """The cost of the overlay in each span, shape (spans,)."""
         return self._costs_per_s
 
     @property
     def cost_per_s(self) -> float:
-        """What the overlay costs over all windows."""
+        """The cost of the overlay over all windows."""
         return self._cost_per_s
 
     @property
@@ -69,8 +69,9 @@ class ReachedTree:
     def after(self, proposal: Proposal) -> ReachedTree:
         """Return the overlay after the proposal.
 
-        Raises NotATreeError when its links leave no tree, KeyError for a broker that is not in the overlay, HomeError
-        for a publisher that is not at the home it is to leave, RingIdError for a reassignment of ring IDs.
+        Raises NotATreeError if its links leave no tree, KeyError for a broker that is not in the overlay, HomeError for
+        a publisher that is not at the home it leaves, or for moved subscribers without separate deliveries, RingIdError
+        for a reassignment of ring IDs.
         """
         if proposal.id_moves:
             raise RingIdError("the overlay is a tree: its brokers have no ring IDs")
@@ -112,7 +113,7 @@ class ReachedTree:
                 known = homes.get(move.client, "not known")
                 raise HomeError(f"publisher {move.client} is to leave {move.home_from}, but its home is {known}")
             before, after = state.inventory.index[move.home_from], state.inventory.index[move.home_to]
-            if move.client in priced.publishers:  # Else it was silent in all windows: wherever it is costs nothing.
+            if move.client in priced.publishers:  # Else it was silent in all windows: its home costs nothing.
                 costs = priced.costs_by_span_per_s(move.client)
                 saved += costs[:, before] - costs[:, after]
                 loads += priced.loads_per_s(move.client, move.home_to) - priced.loads_per_s(move.client, move.home_from)
@@ -120,7 +121,7 @@ class ReachedTree:
         target = Configuration.of(present.epoch, present.brokers, present.links, homes)
         reached = copy(self)
         reached.state = state.with_configuration(target)
-        # Links are priced at the homes of that time: the next swaps need their own tree.
+        # Links are priced at the homes of their time: further swaps need a tree of these homes.
         reached._line, reached._swaps = None, ()
         reached._costs_per_s = self._costs_per_s - saved
         reached._cost_per_s = self._cost_per_s - float(saved @ self._spans_s / self._spans_s.sum())

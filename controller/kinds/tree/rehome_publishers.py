@@ -1,7 +1,7 @@
-"""New homes for publishers whose broker is no longer in the tree: the cheapest that the caps of load leave.
+"""Find new homes for publishers whose broker is no longer in the tree: the cheapest within the caps of load.
 
-In: the tree without them, where they were, and the last windows. Out: moves. The subscribers of a broker that leaves go
-to one other broker together: the controller does not know them one by one. Those of a lost broker wait for it.
+In: the tree without them, where they were, and the last windows. Out: moves. The subscribers of a leaving broker go to
+one other broker together: the controller does not know them individually. Those of a lost broker wait for it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def rehomed_publishers(
 ) -> tuple[tuple[ClientMove, ...], float]:
     """Return moves of publishers whose home is one of ``emptied``, and what they add to the cost per second.
 
-    Without a home, what they published only costs what it takes to bring it from one broker that wants it to the
-    others. At most as many move as the task allows, the busiest first, each to its cheapest home that has room; to the
-    cheapest of all where none has: any home is better than none. One that the windows do not know goes to the broker
-    nearest to its old one, as do those beyond ``priced_max``. Brokers in maintenance take nobody, unless there is no
-    other, and where clients stay nobody moves. Cost O(brokers) for each publisher and home tried.
+    Without a home, what they published costs only its transport from one interested broker to the others. At most as
+    many move as the task allows, the busiest first, each to its cheapest home with room, or to the cheapest of all if
+    none has: any home is better than none. One that the windows do not show goes to the broker nearest to its old one,
+    as do those beyond ``priced_max``. Brokers in maintenance get none, unless there are no others, and if clients stay,
+    none move. Cost O(brokers) for each publisher and home tried.
     """
     leaving = sorted(name for name, home in homes.items() if home in emptied)
     if not leaving or task.fleet.clients_stay:
@@ -60,9 +60,9 @@ def rehomed_publishers(
 
 
 def rehomed_subscribers(tree: Configuration, task: RepairTask) -> tuple[HomeMove, ...]:
-    """Return moves of all subscribers of each broker that leaves to the one with the cheapest link to it.
+    """Return moves of all subscribers of each leaving broker to the one with the cheapest link to it.
 
-    None where clients stay: those of a real broker hear nothing more of the overlay when that leaves it.
+    Empty if clients stay: those of a real broker receive nothing from the overlay once it leaves.
     """
     if task.fleet.clients_stay:
         return ()
@@ -71,7 +71,7 @@ def rehomed_subscribers(tree: Configuration, task: RepairTask) -> tuple[HomeMove
 
 
 def _open_brokers(tree: Configuration, task: RepairTask) -> NDArray[np.bool_]:
-    """Return which brokers of the tree take clients: those in maintenance do not, unless there is no other."""
+    """Return which brokers of the tree accept clients: those in maintenance do not, unless there are no others."""
     is_open = np.array([broker not in task.avoided for broker in tree.brokers])
     return is_open if is_open.any() else np.ones(len(tree.brokers), dtype=np.bool_)
 
@@ -79,7 +79,7 @@ def _open_brokers(tree: Configuration, task: RepairTask) -> NDArray[np.bool_]:
 def _cost_unpublished_per_s(
     tree: Configuration, homes: Mapping[str, str], publishers: Collection[str], task: RepairTask
 ) -> float:
-    """Return what it costs to bring to all who want it what these publishers published at brokers that are gone."""
+    """Return the cost of delivering what these publishers published at gone brokers to all that want it."""
     spans = [window.sets.of_publishers(publishers) for window in task.windows]
     spans = [at_known_homes(span, homes, tree.brokers).over(tree.brokers) for span in spans]
     return TreeCosts(tree, task.fleet.restricted_to(tree.brokers), WeightedSets.over_all(spans)).cost_per_s
@@ -92,7 +92,7 @@ def _cheapest(
     loads: NDArray[np.float64],
     caps: NDArray[np.float64] | None,
 ) -> tuple[str, NDArray[np.float64]]:
-    """Return the cheapest home that the caps leave, and the loads with the publisher there."""
+    """Return the cheapest home within the caps, else the cheapest of all, and the loads with the publisher there."""
     costs = np.where(is_open, priced.costs_per_s[priced.place_of(publisher)], np.inf)
     order = np.argsort(costs, kind="stable")[: int(is_open.sum())].tolist()
     if caps is None:
@@ -106,7 +106,7 @@ def _cheapest(
 
 
 def _nearest(tree: Configuration, home: str, is_open: NDArray[np.bool_], task: RepairTask) -> str:
-    """Return the open broker with the cheapest link to the old home, the first one where that has no known cost."""
+    """Return the open broker with the cheapest link to the old home, or the first one if link costs are unknown."""
     index = task.fleet.index
     open_homes = [broker for broker, takes in zip(tree.brokers, is_open.tolist(), strict=True) if takes]
     if home not in index:
@@ -117,13 +117,13 @@ def _nearest(tree: Configuration, home: str, is_open: NDArray[np.bool_], task: R
 def _priced(
     tree: Configuration, homes: Mapping[str, str], leaving: Sequence[str], task: RepairTask
 ) -> PublisherCosts | None:
-    """Return what publishers cost at each home of the tree, None if the windows do not show it.
+    """Return what publishers cost at each home of the tree, or None if the windows do not show it.
 
-    All of them where there are caps of load, which they share; else only those that have to leave.
+    Covers all publishers if there are caps of load, which they share; else only those that leave.
     """
     if not task.windows or any(window.sets.delivered is None for window in task.windows):
         return None
-    provisional = {**homes, **dict.fromkeys(leaving, tree.brokers[0])}  # Their homes are what is being priced.
+    provisional = {**homes, **dict.fromkeys(leaving, tree.brokers[0])}  # Any will do: homes are priced.
     spans = [window.sets for window in task.windows]
     if task.fleet.load_max_per_s is None:
         spans = [span.of_publishers(frozenset(leaving)) for span in spans]
@@ -132,9 +132,9 @@ def _priced(
 
 
 def at_known_homes(sets: DeliverySets, homes: Mapping[str, str], brokers: tuple[str, ...]) -> DeliverySets:
-    """Return the sets over these brokers too, with publishers at their homes.
+    """Return the sets over these brokers, too, with publishers at their homes.
 
-    Publishers that ``homes`` does not name are where they were, all where it is not known what was only published.
+    Publishers that ``homes`` does not name stay, and all stay if publications are not reported separately.
     """
     known = {name for name, _ in sets.columns}
     placed = {name: home for name, home in homes.items() if name in known}

@@ -1,7 +1,7 @@
 """Make a tree over other brokers than the present one: repair what deaths cut, let brokers join and leave.
 
-In: the present tree and the brokers that join, leave or are lost. Out: the tree over the others, with every link that
-can stay.
+In: the present tree and the brokers that join, leave or are lost. Out: the tree over the later brokers, with every link
+that can stay.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from regraft.schemas.write_figures import figure
 def repaired_tree(present: Configuration, task: RepairTask, degree_max: int) -> Repair:
     """Return the tree over the brokers after the change; ``present`` names the homes of publishers.
 
-    All links between brokers that stay, stay. What they leave in fragments, and each broker that comes back, is joined
-    by the cheapest links within the cap (:func:`overlay.join_fragments.join_fragments`); where the traffic is known,
-    each of these is then brought to where it costs least (:func:`overlay.exchange_joints.exchange_joints`). New brokers
-    come in as leaves, the cheapest link first. Publishers whose broker is gone go to their cheapest homes within the
-    caps of load, the subscribers of a broker that leaves to the nearest one. Where the cap leaves no tree, as few links
-    as possible exceed it, and the reason says so.
+    All links between brokers that stay are kept. The fragments, and each broker that comes back, are joined by the
+    cheapest links within the cap (:func:`overlay.join_fragments.join_fragments`); if the traffic is known, each of
+    these links is then moved to where it costs least (:func:`overlay.exchange_joints.exchange_joints`). New brokers are
+    added as leaves, the cheapest link first. Publishers whose broker is gone go to their cheapest homes within the caps
+    of load, the subscribers of a leaving broker to the nearest one. If no tree keeps the cap, as few links as possible
+    exceed it, and the reason says so.
     """
     sets = _traffic(present, task) if task.windows else None
     mended = _Mending(present, task, degree_max, sets)
@@ -52,7 +52,7 @@ def repaired_tree(present: Configuration, task: RepairTask, degree_max: int) -> 
 def _traffic(overlay: Configuration, task: RepairTask) -> WeightedSets:
     """Return the traffic of the windows with publishers at the homes of the overlay.
 
-    What the windows have merged already is not merged again where they are of these brokers and homes.
+    Sets that the windows have merged already are reused if they are of these brokers and homes.
     """
     homes = overlay.home_of
     known = set(overlay.brokers).intersection(*(window.sets.brokers for window in task.windows))
@@ -65,7 +65,7 @@ def _traffic(overlay: Configuration, task: RepairTask) -> WeightedSets:
 
 
 def _cost_per_s(overlay: Configuration, task: RepairTask, sets: WeightedSets | None) -> float:
-    """Return what the traffic costs on an overlay, 0 where it or the overlay's costs are not known."""
+    """Return the cost of the traffic on an overlay, 0 if the traffic or the overlay's link costs are unknown."""
     if sets is None or any(broker not in task.fleet.index for broker in overlay.brokers):
         return 0.0
     return TreeCosts(overlay, task.fleet.restricted_to(overlay.brokers), sets.over(overlay.brokers)).cost_per_s
@@ -92,19 +92,19 @@ class _Mending:
 
     @cached_property
     def core(self) -> tuple[str, ...]:
-        """The brokers that the fragments are of: those that stay or come back, or all where nobody does."""
+        """The brokers of the fragments: those that stay or come back, or all brokers if there are none."""
         known = tuple(broker for broker in self.brokers if broker in self.present.neighbours)
         return known or self.brokers
 
     @cached_property
     def link_cost(self) -> NDArray[np.float64]:
-        """What a link between any two of the brokers costs."""
+        """The cost of a link between any two of the brokers."""
         places = [self.task.fleet.index[broker] for broker in self.brokers]
         return self.task.fleet.link_cost[np.ix_(places, places)]
 
     @cached_property
     def room(self) -> dict[str, int]:
-        """How many links more than the kept ones a broker may have; one in maintenance none."""
+        """How many links a broker may have in addition to the kept ones; 0 in maintenance."""
         degree = dict.fromkeys(self.brokers, 0)
         for pair in self.kept:
             for end in pair:
@@ -128,7 +128,7 @@ class _Mending:
 
     @cached_property
     def joints(self) -> tuple[Link, ...]:
-        """The links that join the fragments: the cheapest ones, then where they cost least with the last traffic."""
+        """The links that join the fragments: the cheapest, moved to where they cost least if the traffic is known."""
         cheapest = tuple(sorted(link(self.core[a], self.core[b]) for a, b in self.joined.links))
         if not cheapest or self.sets is None:
             return cheapest
@@ -139,7 +139,7 @@ class _Mending:
 
     @cached_property
     def leaves(self) -> tuple[Link, ...]:
-        """A link for each new broker, to one already in the tree: the cheapest that has room, else any."""
+        """A link for each new broker to one already in the tree: the cheapest to a broker with room, else to any."""
         room = dict(self.room)
         for pair in self.joints:
             for end in pair:
@@ -160,7 +160,7 @@ class _Mending:
 
     @cached_property
     def exceeded(self) -> list[str]:
-        """Which brokers have more links than they may."""
+        """Describe the brokers with more links than allowed."""
         degrees = Configuration.of(0, self.brokers, self.kept | set(self.joints) | set(self.leaves)).neighbours
         return [
             f"{broker} has {len(peers)} links, its limit is {self.degree_max}"
@@ -169,7 +169,7 @@ class _Mending:
         ]
 
     def reason(self, moves: Sequence[ClientMove]) -> str:
-        """Describe what is done and how good it is, for people."""
+        """Describe for people what is done and how good it is."""
         reasons = [change_text(self.task.change)]
         if self.joints:
             reasons.append(f"{len(self.joints) + 1} fragments are joined by {_links_text(self.joints)}")

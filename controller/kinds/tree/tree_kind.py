@@ -39,7 +39,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
     """
 
     NEEDS_REGISTER: ClassVar[bool] = False
-    LOST_MOVES_MAX: ClassVar[int] = 500  # Every broker gets every move.
+    LOST_MOVES_MAX: ClassVar[int] = 500  # Every broker receives every move.
 
     inventory: Inventory
     degree_max: int
@@ -49,7 +49,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         return with_publishers(present, windows)
 
     def state_of(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> TreeState:
-        """Return what planners of a tree look at."""
+        """Return the state for planners of a tree."""
         return TreeState(configuration, self.inventory, tuple(windows))
 
     def planner_context(self, proposals_max: int, settings: DecisionSettings) -> TreeContext:
@@ -64,7 +64,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         )
 
     def missing_in(self, state: TreeState) -> str:
-        """Return nothing: a complete window is all that it takes."""
+        """Return nothing: a complete window is sufficient."""
         return ""
 
     def reached(self, state: TreeState) -> ReachedTree:
@@ -72,7 +72,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         return ReachedTree(state)
 
     def judge_caps(self, before: ReachedTree, after: ReachedTree) -> Against | None:
-        """Return which broker would get more links or pass more notifications than its cap."""
+        """Return the refusal that names a broker that would get more links or notifications than its cap, or None."""
         names, loads = self.inventory.brokers, self.inventory.load_max_per_s
         degrees_before, degrees = before.degrees, after.degrees
         for position in (degrees > max(self.degree_max, 0)).nonzero()[0]:
@@ -91,11 +91,11 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         return None
 
     def choices_in(self, proposal: Proposal) -> int:
-        """Return how many links and homes change: each was picked by what the windows cost."""
+        """Return how many links and homes change: each was selected by what the windows cost."""
         return len(proposal.links_added) + len(proposal.moves) + len(proposal.subscribers_moved)
 
     def alternatives_to(self, proposal: Proposal) -> int:
-        """Return the pairs of brokers, as a link joins two, and about as many as publishers and brokers have."""
+        """Return the pairs of brokers, because a link joins two; publishers and brokers have about as many."""
         return len(self.inventory.brokers) ** 2
 
     def moves_max(self, settings: DecisionSettings) -> int:
@@ -118,14 +118,14 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         return repaired_tree(known, task, self.degree_max)
 
     def cost_per_s(self, configuration: Configuration, window: ClosedWindow) -> float:
-        """Return the one cost of the window's notifications (Jaeger07, Eq. 1-2), with the price of hand-overs."""
+        """Return the cost of the window's notifications (Jaeger07, Eq. 1-2), plus the price of hand-overs."""
         links = overlay_cost(configuration, self.inventory, window.sets_at(configuration.home_of))
         return links.total_per_s + float(access_costs_per_s(self.inventory, window).sum())
 
     def least_cost_per_s(self, windows: Sequence[ClosedWindow]) -> float | None:
-        """Return what no tree costs less than with subscribers where they are.
+        """Return a lower bound of the cost on any tree, with subscribers where they are.
 
-        None if delivered and published are not reported separately.
+        None if a window does not report deliveries separately from publications.
         """
         sets = [window.sets for window in windows]
         is_known = bool(sets) and all(one.delivered is not None for one in sets)
@@ -133,11 +133,11 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         return least_cost_per_s(self.inventory, sets) + float(access_per_s.mean()) if is_known else None
 
     def bill(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> ShownBill | None:
-        """Return what links and hand-overs come to at the inventory's prices; delays are not money."""
+        """Return the cost of links and hand-overs at the inventory's prices; delays are not charged."""
         return bill_of(configuration, self.inventory, windows)
 
     def breakdown(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> CostBreakdown:
-        """Return the same by link and broker."""
+        """Return the cost by link and broker."""
         sets = DeliverySets.joined(window.sets_at(configuration.home_of) for window in windows)
         found = overlay_cost(configuration, self.inventory, sets)
         if self.inventory.prices is None:
@@ -152,13 +152,13 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         return True
 
     def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
-        """Return True if all windows report what was delivered apart from what was published."""
+        """Return True if all windows report deliveries separately from publications."""
         return all(window.sets.delivered is not None for window in windows)
 
     def counted_cost_per_s(self, window: ClosedWindow) -> float | None:
-        """Return the cost by counters: notifications on each link end and broker; None when no broker sent any.
+        """Return the cost by counters of notifications on each link end and broker; None if no broker sent any.
 
-        It also holds what crossed links that a transition was retiring.
+        It includes what crossed links that a transition was retiring.
         """
         inventory = self.inventory
         known = [queue for queue in window.queues if queue.broker in inventory.index]
@@ -177,9 +177,9 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         return 2 * (len(configuration.brokers) - 1)
 
     def message_cost(self, configuration: Configuration) -> float:
-        """Return the cost of a mean link."""
+        """Return the mean cost of a link."""
         return statistics.fmean(self.inventory.cost_of_link(*pair) for pair in configuration.links)
 
     def followed_homes(self, start_epoch: int) -> FollowedHomes:
-        """Return where publishers are on a shadow tree."""
+        """Return the tracker of publishers' homes on a shadow tree."""
         return FollowedPublishers(start_epoch)

@@ -1,6 +1,6 @@
-"""TreeState: what planners of a tree look at, found on first use and shared between them.
+"""TreeState: the state for planners of a tree, computed on first use and shared between them.
 
-In: a tree and the windows of the horizon. Out: delivery sets, interests and costs of them.
+In: a tree and the windows of the horizon. Out: their delivery sets, interests and costs.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class TreeContext(PlannerContext):
     """The context of planners on a tree.
 
     ``links_max`` is how many links one plan may exchange. ``degree_max`` caps the links of a broker, None is the
-    paper's unbounded rule. ``frailty_weight`` is that of the judge: what it counts, as a share of the cost, when one
-    death cuts off all deliveries instead of none. ``subscribers_max`` is how many subscribers one plan may move.
+    paper's unbounded rule. ``frailty_weight`` is the judge's: the penalty, as a share of the cost, if one death cuts
+    off all deliveries instead of none. ``subscribers_max`` is how many subscribers one plan may move.
     """
 
     links_max: int = sys.maxsize
@@ -53,7 +53,7 @@ class TreeState(ContentState):
 
     @cached_property
     def window_sets(self) -> tuple[DeliverySets, ...]:
-        """The delivery sets of each window, with every publisher at its home of the configuration."""
+        """The delivery sets of each window, with every publisher at its home in the configuration."""
         homes = self.configuration.home_of
         return tuple(window.sets_at(homes) for window in self.windows)
 
@@ -64,7 +64,7 @@ class TreeState(ContentState):
 
     @cached_property
     def weighted(self) -> WeightedSets:
-        """The delivery sets of the whole horizon as one span, equal ones merged."""
+        """The delivery sets of the whole horizon as one span, with equal ones merged."""
         return WeightedSets.over_all(self.window_sets)
 
     @cached_property
@@ -74,43 +74,43 @@ class TreeState(ContentState):
 
     @cached_property
     def tree_costs(self) -> TreeCosts:
-        """The true cost of the tree and of every swap, over the horizon. Shared: copy it before a swap is made."""
+        """The true cost of the tree and of every swap, over the horizon. Shared: copy it before making a swap."""
         return TreeCosts(self.configuration, self.inventory, self.weighted)
 
     @cached_property
     def span_tree_costs(self) -> TreeCosts:
-        """The same with each span apart; how a gain differs between them is its noise."""
+        """The true cost with separate spans; the noise of a gain is how it differs between them."""
         cut = [part for sets in self.window_sets for part in time_slices(sets, self.slice_count)]
         return TreeCosts(self.configuration, self.inventory, WeightedSets.by_span(cut))
 
     @cached_property
     def access_by_span_per_s(self) -> NDArray[np.float64]:
-        """What handing over to subscribers costs in each span; 0 where the inventory has no prices."""
+        """The cost of handing over to subscribers in each span; 0 without prices."""
         return access_by_span_per_s(self.inventory, self.windows, self.slice_count)
 
     @cached_property
     def publisher_costs(self) -> PublisherCosts:
-        """What each publisher costs at each home, over the horizon and in each span, on the configuration's tree.
+        """The cost of each publisher at each home, over the horizon and in each span, on the configuration's tree.
 
-        Raises ValueError when what was delivered is not known apart in every window.
+        Raises ValueError if a window does not report deliveries separately from publications.
         """
         return PublisherCosts(self.configuration, self.inventory, self.span_sets)
 
     @cached_property
     def publisher_sets(self) -> PublisherSets:
-        """The delivery sets of the whole horizon by publisher, for any homes; all fixed where they cannot move."""
+        """The delivery sets of the whole horizon by publisher, for any homes; all fixed if publishers cannot move."""
         if not self.can_move_publishers:
             return PublisherSets.fixed(self.weighted)
         return PublisherSets.of([window.sets for window in self.windows], self.configuration.home_of)
 
     @cached_property
     def overlay_costs(self) -> OverlayCosts:
-        """The true cost of the tree with its publishers, over the horizon. Shared: copy it before a change is made."""
+        """The true cost of the tree with its publishers, over the horizon. Shared: copy it before making a change."""
         return OverlayCosts(self.configuration, self.inventory, self.publisher_sets)
 
     @cached_property
     def local_deliveries(self) -> dict[str, dict[str, int]]:
-        """How often something of a publisher was handed to a subscriber at a broker, by publisher and broker."""
+        """The number of hand-overs to subscribers, by publisher and broker."""
         found: dict[str, dict[str, int]] = {}
         for window in self.windows:
             for (publisher, broker), count in window.local_deliveries.items():
@@ -120,17 +120,17 @@ class TreeState(ContentState):
 
     @cached_property
     def deliveries_per_s(self) -> NDArray[np.float64]:
-        """What is handed to subscribers at each broker (column) of what is published at each (row)."""
+        """Hand-overs per second to subscribers at each broker (column) of what is published at each (row)."""
         return deliveries_between_per_s(self.windows, self.configuration.home_of, self.inventory.index)
 
     @cached_property
     def horizon_s(self) -> float:
-        """How long all windows last, in seconds; what is counted in full, as hand-overs are, is over this."""
+        """The total length of the windows in seconds, which full counts such as hand-overs cover."""
         return max(sum(window.sets.span_s / window.sets.share for window in self.windows), 1e-9)
 
     @cached_property
     def cut_off(self) -> CutOff | None:
-        """What the death of each broker would cut off; publishers whose home is not known are left out."""
+        """What the death of each broker would cut off; publishers without known home are left out."""
         return tree_cut_off(self.configuration, self.deliveries_per_s) if self.local_deliveries else None
 
     def caches(self, ids_max: int | None, shape: FilterShape | None) -> InterestCaches:
@@ -151,16 +151,16 @@ class TreeState(ContentState):
 
     @property
     def subscribers_at(self) -> Mapping[str, int] | None:
-        """How many subscribers each broker with any has, by the newest window; None where unknown."""
+        """The number of subscribers at each broker with any, in the newest window; None if unknown."""
         return self.newest.subscribers_at
 
     def with_subscribers_moved(self, moved: Mapping[str, str]) -> TreeState:
-        """Return the state as if all subscribers of these brokers had been at the others. Raises as the window does."""
+        """Return the state as if these brokers' subscribers had been at the others. Raises as ClosedWindow does."""
         windows = tuple(window.with_subscribers_moved(moved) for window in self.windows)
         return TreeState(self.configuration, self.inventory, windows)
 
     def with_single_moved(self, moved: Mapping[str, str]) -> TreeState:
-        """Return the state as if these single subscribers had been at other brokers. Raises as the window does."""
+        """Return the state as if these single subscribers had been at other brokers. Raises as ClosedWindow does."""
         parts = {self.newest.single[name]: home for name, home in moved.items()}
         windows = tuple(window.with_parts_moved(parts) for window in self.windows)
         return TreeState(self.configuration, self.inventory, windows)
@@ -172,9 +172,9 @@ class TreeState(ContentState):
         return {name: at[0] for name, at in here.items() if all(window.single.get(name) == at for window in others)}
 
     def taken_apart(self, name: str) -> tuple[NDArray[np.uint64], NDArray[np.uint64], float]:
-        """Return what a single subscriber took and what all others at its home did, over the columns of ``sets``.
+        """Return the deliveries of a single subscriber, those of all others at its home, and its hand-overs per second.
 
-        And how often something was handed to it a second.
+        Deliveries are over the columns of ``sets``.
         """
         going, staying = (np.zeros(len(self.sets.columns), dtype=np.uint64) for _ in range(2))
         key = self.newest.single[name]
@@ -194,7 +194,7 @@ class TreeState(ContentState):
         return going, staying, count / self.horizon_s
 
     def with_configuration(self, configuration: Configuration) -> TreeState:
-        """Return the same windows seen on another tree; what does not depend on it is not counted again."""
+        """Return the same windows on another tree; what does not depend on it is not computed again."""
         seen = TreeState(configuration, self.inventory, self.windows)
         if configuration.homes == self.configuration.homes:
             for name in ("window_sets", "sets", "weighted", "interest", "deliveries_per_s", "_caches"):

@@ -50,9 +50,9 @@ class HorizonSettings(OrderSettings):
 class SessionSettings(PlannerSettings):
     """What GRAPE of Cheung09 traces and weighs.
 
-    ``grape_weight``: by how many percent GRAPE minimises its first metric, 1 to 100. ``grape_notifications_min``:
-    length of a trace session, the paper's G_threshold of 100. ``link_delays``: whether links count in delivery delays;
-    not in the paper.
+    ``grape_weight``: by how many percent GRAPE minimises its first metric, 1 to 100.
+    ``grape_notifications_min``: length of a trace session, the paper's G_threshold of 100.
+    ``link_delays``: whether links count in delivery delays; not in the paper.
     """
 
     grape_weight: int = 100
@@ -77,8 +77,9 @@ class ReassignmentSettings(PlannerSettings):
     """When a reassignment of ring IDs pays.
 
     ``ring_free_s``: T_free of Zhao13, the time within which a reassignment of IDs must pay. Default 600 s: the paper's
-    10 hours suit hourly changes. ``ring_demand_share_min``: beta, what the notifications of that time must cost, as a
-    share of the costliest reassignment, before one is computed; the paper's 0.1.
+    10 hours suit hourly changes.
+    ``ring_demand_share_min``: beta, what the notifications of that time must cost, as a share of the costliest
+    reassignment, before one is computed; the paper's 0.1.
     """
 
     ring_free_s: float = 600.0
