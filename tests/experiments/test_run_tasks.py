@@ -25,7 +25,7 @@ def test_processes_give_what_one_process_gives(tmp_path: Path) -> None:
 
 
 def test_progress_names_the_tasks_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks start in order, one on each core, so the first unfinished ones are those that run."""
+    """Tasks start in order, one per core, so the first unfinished ones are those that run."""
     monkeypatch.setattr(regraft.experiments.run_tasks, "_core_count", lambda: 2)
     one, two = TASKS[1].label, TASKS[2].label
     assert progress_text(1, 9, "networks", [*TASKS[1:], *TASKS]) == f"{one}, {two}; 1 of 9 networks done"
@@ -39,19 +39,19 @@ def test_a_second_run_starts_no_process(tmp_path: Path, monkeypatch: pytest.Monk
     assert run_tasks(TASKS, run_task, TaskResult, tmp_path) == results
     assert len(list(tmp_path.iterdir())) == len(TASKS)
     part = next(tmp_path.iterdir())
-    part.write_text(part.read_text(encoding="utf-8")[:50], encoding="utf-8")  # A file that was cut off is not a part.
+    part.write_text(part.read_text(encoding="utf-8")[:50], encoding="utf-8")  # A truncated file does not count.
     with pytest.raises(TypeError):
         run_tasks(TASKS, run_task, TaskResult, tmp_path)
 
 
 def test_a_fault_in_a_task_is_raised_here() -> None:
-    """A task that cannot be run ends the run with its own message."""
+    """A task that cannot run ends the run with its own message."""
     with pytest.raises(ValueError, match="--data"):
         run_tasks([changed(network="zoo")], run_task, TaskResult, None)
 
 
 class _TaskWithTable(msgspec.Struct, frozen=True):
-    """A task that cannot be a key, as settings with a table cannot."""
+    """A task that is not hashable, like settings that contain a table."""
 
     number: int
     table: dict[str, int] = {}
@@ -69,13 +69,13 @@ def _number_of(task: _TaskWithTable, report_work: ReportWork) -> _Number:
 
 
 def test_a_task_need_not_be_a_key() -> None:
-    """Settings of planners are a table; equal tasks each have their result, in order."""
+    """Settings of planners contain a table; equal tasks each have their result, in order."""
     tasks = [_TaskWithTable(2), _TaskWithTable(1), _TaskWithTable(2)]
     assert [one.number for one in run_tasks(tasks, _number_of, _Number, None)] == [2, 1, 2]
 
 
 def test_an_interrupt_waits_until_processes_are_started() -> None:
-    """Whichever thread takes it; the handler of before gets it afterwards."""
+    """On whichever thread it arrives; the previous handler gets it afterwards."""
     may_end = threading.Event()
     other = threading.Thread(target=may_end.wait)
     other.start()

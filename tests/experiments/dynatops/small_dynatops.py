@@ -1,4 +1,4 @@
-"""Zhao13's evaluation in a size of seconds: few users, one coarse grid, short times."""
+"""Zhao13's evaluation at a size that runs in seconds: few users, one coarse grid, short times."""
 
 from regraft.experiments.dynatops.dynatops_tasks import Size
 

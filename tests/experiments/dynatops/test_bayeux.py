@@ -18,7 +18,7 @@ def _drawn(shape: tuple[int, tuple[int, int], int], near: bool = False) -> Tapes
 
 
 def _shared(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """Return how many first digits are the same."""
+    """Return the length of the common prefix."""
     return next((place for place, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]), len(one))
 
 
@@ -39,7 +39,7 @@ def test_each_hop_resolves_a_digit_at_least(shape: tuple[int, tuple[int, int], i
 
 @given(MESHES)
 def test_a_node_has_one_entry_for_a_digit(shape: tuple[int, tuple[int, int], int]) -> None:
-    """Whatever begins with the same digits up to the first that differs from the node's goes the same way."""
+    """All IDs with the same digits up to the first that differs from the node's have the same next hop."""
     mesh = _drawn(shape)
     digits = [mesh.digits(int(one)) for one in mesh.ids]
     for start in range(len(digits)):
@@ -55,7 +55,7 @@ def test_a_node_has_one_entry_for_a_digit(shape: tuple[int, tuple[int, int], int
 def test_surrogate_routing_ends_at_one_broker_from_everywhere(
     shape: tuple[int, tuple[int, int], int], key_seed: int
 ) -> None:
-    """Walked hop by hop as Tapestry defines it: where an entry is empty the next digit counts, on and around."""
+    """Simulated hop by hop as Tapestry defines it: if an entry is empty the next digit is tried, cyclically."""
     mesh = _drawn(shape)
     digits = [mesh.digits(int(one)) for one in mesh.ids]
     key = int(np.random.default_rng(key_seed).integers(mesh.base**mesh.digit_count))
@@ -81,7 +81,7 @@ def _surrogate_walk(mesh: TapestryMesh, digits: list[tuple[int, ...]], key: tupl
 
 @given(MESHES)
 def test_trees_split_where_digits_differ(shape: tuple[int, tuple[int, int], int]) -> None:
-    """The broker before another one on the way from the root shares more digits with it than the root does."""
+    """The predecessor of a broker on the route from the root shares more digits with it than the root does."""
     mesh = _drawn(shape)
     digits = [mesh.digits(int(one)) for one in mesh.ids]
     for root in range(len(digits)):
@@ -130,7 +130,7 @@ def test_a_larger_base_takes_fewer_hops_and_relays() -> None:
 
 
 def test_roots_of_topics_spread_over_the_brokers() -> None:
-    """Surrogates are uneven, but no broker has a tenth of the topics of a hundred."""
+    """Surrogates are uneven, but no broker has a tenth of a hundred topics."""
     mesh = draw_mesh(100, np.random.default_rng(6))
     roots = mesh.topic_roots([f"t{place:04d}" for place in range(1_000)])
     counts = np.bincount(roots, minlength=100)
@@ -140,6 +140,6 @@ def test_roots_of_topics_spread_over_the_brokers() -> None:
 
 @pytest.mark.parametrize(("base", "digits", "words"), [(3, 8, "base is 3"), (2, 3, "distinguish 9 brokers")])
 def test_ids_that_cannot_be_say_why(base: int, digits: int, words: str) -> None:
-    """Digits are whole bits, and there are enough of them."""
+    """Digits are a whole number of bits, and there are enough of them."""
     with pytest.raises(ValueError, match=words):
         draw_mesh(9, np.random.default_rng(0), base, digits)

@@ -1,4 +1,4 @@
-"""Systems count what they send, and say what a notification costs, as the overlay's own costs do."""
+"""Systems count the messages that they send, and report the same cost per notification as the overlay's costs."""
 
 import numpy as np
 import pytest
@@ -14,19 +14,19 @@ TOPICS = tuple(f"t{number:02d}" for number in range(15))
 
 
 def step_of(counts: np.ndarray, end_h: float = 1.0, changed: list[tuple[int, int]] | None = None) -> InterestStep:
-    """One step with these users at brokers (brokers, topics), and changes of (broker, topic)."""
+    """Return a step with these users at brokers (brokers, topics), and these changes of (broker, topic)."""
     pairs = np.array(changed or [], dtype=np.int32).reshape(-1, 2)
     return InterestStep(end_h, counts.astype(np.int32), pairs[:, 0], pairs[:, 1], 0)
 
 
 def random_counts(seed: int) -> np.ndarray:
-    """Users at brokers, none at most of them."""
+    """Return users at brokers, none at most of them."""
     rng = np.random.default_rng(seed)
     return rng.integers(1, 5, (len(BROKERS), len(TOPICS))) * (rng.random((len(BROKERS), len(TOPICS))) < 0.25)
 
 
 def test_a_ring_measures_what_the_ring_costs() -> None:
-    """Messages, relays and mean delay over brokers are those of the cost of the ring at equal rates."""
+    """Messages, relays and mean delay over brokers equal those of the ring's cost at equal rates."""
     configuration = random_configuration(BROKERS, np.random.default_rng(1))
     counts = random_counts(2)
     found = RingSystem(configuration, TOPICS).measures(step_of(counts))
@@ -37,11 +37,11 @@ def test_a_ring_measures_what_the_ring_costs() -> None:
     assert found.messages == pytest.approx((cost.subscriber_per_s + cost.relay_per_s) / len(TOPICS))
     assert found.relays == pytest.approx(cost.relay_per_s / len(TOPICS))
     assert found.broker_delay == pytest.approx(cost.delay_per_s / (counts > 0).sum())
-    assert found.delay == found.hops  # Hops of delay 1.
+    assert found.delay == found.hops  # hops of delay 1
 
 
 def test_requests_take_the_hops_to_the_root() -> None:
-    """A change at the start is none: all systems begin with what is wanted then."""
+    """Changes at the start do not count: all systems begin with the initial interests."""
     configuration = random_configuration(BROKERS, np.random.default_rng(1))
     ring = RingSystem(configuration, TOPICS)
     ring.see(step_of(random_counts(2), 0.0, [(0, 0), (1, 1)]))
@@ -55,7 +55,7 @@ def test_requests_take_the_hops_to_the_root() -> None:
 
 
 def test_reassigning_lowers_the_cost_and_is_counted() -> None:
-    """Both ways, with events enough to pay; what is wanted stays where it is, so delay and relays fall together."""
+    """By both methods, with enough events to pay off; interests do not change, so delay and relays fall together."""
     configuration = random_configuration(BROKERS, np.random.default_rng(1))
     step = step_of(random_counts(3))
     systems = ring_systems(configuration, TOPICS, 10_000.0, lambda: np.random.default_rng(5))
@@ -72,7 +72,7 @@ def test_reassigning_lowers_the_cost_and_is_counted() -> None:
 
 
 def test_nothing_moves_when_events_are_too_few() -> None:
-    """One event of each topic does not pay for a move."""
+    """One event per topic does not pay for a move."""
     configuration = random_configuration(BROKERS, np.random.default_rng(1))
     reassigner = Reassigner("assignment", np.ones(len(TOPICS)), np.random.default_rng(1))
     ring = RingSystem(configuration, TOPICS, reassigner)
@@ -81,7 +81,7 @@ def test_nothing_moves_when_events_are_too_few() -> None:
 
 
 def test_delays_of_hops_are_minded_by_ssbr() -> None:
-    """With brokers on a line the mean delay falls further than with random swaps: below that of the start."""
+    """With brokers on a line the mean delay falls below that of the start, unlike with random swaps."""
     configuration = random_configuration(BROKERS, np.random.default_rng(1))
     places = np.arange(len(BROKERS), dtype=float)
     delays = np.abs(places[:, None] - places[None, :])
@@ -96,7 +96,7 @@ def test_delays_of_hops_are_minded_by_ssbr() -> None:
 
 
 def test_a_connected_overlay_is_rebuilt_only_when_a_topic_comes_apart() -> None:
-    """The same subscriptions again change no link; others do, and each link is a message."""
+    """The same subscriptions change no link; others do, at one message per link."""
     system = ConnectedSystem(np.random.default_rng(1))
     system.see(step_of(random_counts(4), 0.0))
     system.see(step_of(random_counts(4), 1.0))

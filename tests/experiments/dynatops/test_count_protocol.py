@@ -1,4 +1,4 @@
-"""Messages of a reassignment, counted: what the steps take, and what the paper's would."""
+"""Counted messages of a reassignment: by our protocol, and by the paper's."""
 
 import math
 from collections import Counter
@@ -22,7 +22,7 @@ TASK = ProtocolTask(1, 0, 8, 10)
 
 
 def test_commands_are_seven_for_each_broker() -> None:
-    """Prepare, activate and retire, and four answers; nobody looks up anything; END is sent where due or asked for."""
+    """Prepare, activate and retire, and four answers; no lookups; END is sent when due or requested."""
     ring = CountedRing(TASK, np.random.default_rng(1))
     sent = ring.carry_out(ring.exchange_ids(4), [])
     found = by_step(sent)
@@ -35,7 +35,7 @@ def test_commands_are_seven_for_each_broker() -> None:
 
 
 def ways_of(ring: CountedRing, configuration: ChordConfiguration) -> set[tuple[str, tuple[str, ...]]]:
-    """The ways from rendezvous to all brokers in the trees of topics, subscribers and relays."""
+    """Return the routes from each rendezvous to all brokers in the topic's tree, subscribers and relays."""
     ways = set()
     for user, home in ring.home_of.items():
         for topic in ring.wanted[user]:
@@ -46,7 +46,7 @@ def ways_of(ring: CountedRing, configuration: ChordConfiguration) -> set[tuple[s
 
 @pytest.mark.parametrize("moved", [0, 2, 8])
 def test_each_broker_whose_way_changes_joins_once(moved: int) -> None:
-    """Subscribers and relays of the new trees; places with the same way from the rendezvous are taken over."""
+    """Subscribers and relays of the new trees; places whose route from the rendezvous is unchanged are kept."""
     ring = CountedRing(TASK, np.random.default_rng(2))
     target = ring.exchange_ids(moved)
     new = ways_of(ring, target) - ways_of(ring, ring.ring)
@@ -55,7 +55,7 @@ def test_each_broker_whose_way_changes_joins_once(moved: int) -> None:
 
 
 def test_the_papers_protocol_takes_nothing_when_nobody_moves() -> None:
-    """But its commands; with all moved, tables are handed over and repaired."""
+    """Except its commands; with all moved, tables are transferred and repaired."""
     ring = CountedRing(TASK, np.random.default_rng(3))
     assert paper_messages(ring, ring.exchange_ids(0)) == {"commands": 48.0, "overlay": 0.0, "pubsub": 0.0, "drain": 0.0}
     found = paper_messages(ring, ring.exchange_ids(8))
@@ -65,7 +65,7 @@ def test_the_papers_protocol_takes_nothing_when_nobody_moves() -> None:
 
 
 def test_the_bound_is_the_papers_without_constants() -> None:
-    """Eq. 7 at 16 brokers, 20 topics, 3 moved: 16 + (16 + 20 * 4) * 3."""
+    """Eq. 7 at 16 brokers, 20 topics, 4 moved: 16 + (16 + 20 * 4) * 4."""
     figures = Measured(run_protocol(ProtocolTask(1, 0, 16, 20)))
     steps = bounds(ProtocolTask(1, 0, 16, 20), 4)
     assert steps == {"commands": 32.0, "overlay": 64.0, "pubsub": 21 * 4 * 4, "drain": 0.0}
@@ -76,11 +76,11 @@ def test_the_bound_is_the_papers_without_constants() -> None:
     for step in STEPS:
         assert figures.value("step_messages", protocol_step=step, moved=4) is not None
     requests = figures.value("moved_user_requests", brokers=16)
-    # It hears that it is to move and that it need not wait, attaches, and its three subscriptions are drained.
+    # It is told to move and that it need not wait, attaches, and its three subscriptions are drained.
     assert requests == pytest.approx(6.0)
 
 
 def test_a_message_of_an_unknown_kind_is_no_step() -> None:
-    """What is not accounted for must not be left out."""
+    """Every message must be accounted for."""
     with pytest.raises(KeyError):
         by_step(Counter({"Gossip": 1}))

@@ -1,4 +1,4 @@
-"""Figures of reassignments: patterns as they are meant, cuts between none and the bound, times with all their parts."""
+"""Figures of reassignments: correct patterns, cuts between none and the bound, complete times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FEW = (PATTERNS[1], PATTERNS[4])
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
 def test_every_broker_wants_as_many_topics_as_the_pattern_says(pattern: Pattern) -> None:
-    """A share of all, or some of one mode of ten that lie side by side."""
+    """A share of all topics, or some of one of ten modes of adjacent topics."""
     wanted = draw_problem(pattern, 40, 100, seed=3).wanted
     counts = wanted.sum(axis=1)
     assert set(counts.tolist()) == {pattern.of_mode or round(pattern.topic_share * 100)}
@@ -22,7 +22,7 @@ def test_every_broker_wants_as_many_topics_as_the_pattern_says(pattern: Pattern)
 
 
 def test_another_seed_is_another_ring_and_the_same_one_the_same() -> None:
-    """Brokers' IDs, roots and wishes."""
+    """Brokers' IDs, roots and interests."""
     one, again, other = (draw_problem(PATTERNS[1], 20, 50, seed) for seed in (1, 1, 2))
     assert one.ring == again.ring != other.ring
     assert one.roots.tolist() == again.roots.tolist() != other.roots.tolist()
@@ -30,7 +30,7 @@ def test_another_seed_is_another_ring_and_the_same_one_the_same() -> None:
 
 
 def test_cuts_lie_in_their_order() -> None:
-    """SSBR-Greedy cuts something, its tabu variant goes on from there, and no mapping cuts more than the bound."""
+    """SSBR-Greedy cuts something, its tabu variant continues from there, and no mapping cuts more than the bound."""
     figures = cut_figures(24, 50, 3, seed=1, patterns=FEW)
     for pattern in FEW:
         cut = {one.name: one.value for one in figures if one.where["pattern"] == pattern.name}
@@ -39,7 +39,7 @@ def test_cuts_lie_in_their_order() -> None:
 
 
 def test_net_benefits_grow_with_events() -> None:
-    """With next to no events nothing pays; ours is never below DYNATOPS-Greedy's, which the measurement asserts too."""
+    """With almost no events nothing pays; ours is never below DYNATOPS-Greedy's, which the measurement asserts, too."""
     figures = net_benefit_figures(24, 50, 3, 1, FEW, events=(0.1, 100.0, 1000.0))
     for pattern in FEW:
         values = {
@@ -54,7 +54,7 @@ def test_net_benefits_grow_with_events() -> None:
 
 
 def test_times_come_with_the_comparison_from_scratch() -> None:
-    """All steps of a small path are compared, and few of one for which the allowance is small."""
+    """All steps of a short path are compared, and few steps if the allowance is small."""
     figures = reassignment_times(((12, 30), (24, 50)), seed=2, patterns=FEW, scratch_values_max=12 * 12 * 30 * 40)
     names = {one.name for one in figures}
     expected = {"ssbr_ms", "assignment_ms", "ssbr_first_ms", "ssbr_swaps"}

@@ -1,4 +1,4 @@
-"""Trees and measures that all systems share, and Chord in that form."""
+"""Trees and measures shared by all systems, and Chord in that form."""
 
 import numpy as np
 import pytest
@@ -23,13 +23,15 @@ def test_routes_on_a_line() -> None:
 
 
 def test_a_route_that_never_arrives_is_refused() -> None:
-    """0 and 1 send what is for 2 to each other."""
+    """0 and 1 send messages for 2 to each other."""
     with pytest.raises(ValueError, match="loop"):
         walk_routes(np.array([[0, 1, 1], [0, 1, 0], [0, 1, 2]], np.int32))
 
 
 def test_messages_and_delay_by_hand() -> None:
-    """On the line, topic 0 from root 0 to brokers 1 and 3: broker 2 relays. Topic 1 from 2 to 2 and 3. 2 to nobody."""
+    """On the line, topic 0 goes from root 0 to brokers 1 and 3, relayed by 2; topic 1 from 2 to 2 and 3; topic 2 to
+    none.
+    """
     wanted = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]], dtype=bool)
     trees = RootedTrees.of_routes(LINE)
     found = topic_measures(trees, np.array([0, 2, 1]), wanted)
@@ -58,7 +60,7 @@ def test_delays_add_up_along_the_way_and_count_for_each_user() -> None:
 
 
 def test_a_change_costs_the_way_there_and_for_routes_also_the_way_back() -> None:
-    """Trees of routes are updated from the root down, trees of requests on the way to it."""
+    """Trees of routes are updated from the root down, trees of requests on the path to it."""
     assert RootedTrees.of_routes(LINE).change_messages[0].tolist() == [0, 2, 4, 6]
     assert RootedTrees.of_requests(LINE).change_messages[0].tolist() == [0, 1, 2, 3]
 
@@ -74,7 +76,7 @@ def test_trees_of_requests_are_their_ways_backwards() -> None:
 
 @given(st.integers(1, 25), st.integers(1, 12), st.floats(0, 1), st.integers(0, 2**32 - 1))
 def test_chord_costs_what_its_ring_says(brokers: int, topics: int, density: float, seed: int) -> None:
-    """The shared measures agree with the cost that planners work on, with hops and with link delays."""
+    """The shared measures agree with the cost that planners use, with hops and with link delays."""
     rng = np.random.default_rng(seed)
     names = [f"b{place:02d}" for place in range(brokers)]
     configuration = random_configuration(names, rng)
@@ -99,7 +101,7 @@ def test_chord_costs_what_its_ring_says(brokers: int, topics: int, density: floa
 
 
 def test_random_rings_differ_and_repeat_by_seed() -> None:
-    """Every broker has an ID; another draw gives another ring."""
+    """Every broker has an ID; another seed gives another ring."""
     names = [f"b{place}" for place in range(40)]
     first, again, other = (random_configuration(names, np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert first == again

@@ -1,4 +1,4 @@
-"""GeoPS: cells, neighbours, long links, the way to a cell."""
+"""GeoPS: cells, neighbours, long links, the route to a cell."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from regraft.experiments.dynatops.geops import GeoOverlay, draw_geo_overlay
 
 @st.composite
 def overlays(draw: st.DrawFn) -> tuple[np.ndarray, GeoOverlay]:
-    """Brokers in some of the cells of a small grid."""
+    """Return brokers in some of the cells of a small grid."""
     side = draw(st.sampled_from([2, 4, 8]))
     cells = draw(st.lists(st.integers(0, side * side - 1), min_size=2, max_size=side * side, unique=True))
     seed = draw(st.integers(0, 2**32 - 1))
@@ -20,13 +20,13 @@ def overlays(draw: st.DrawFn) -> tuple[np.ndarray, GeoOverlay]:
 
 @pytest.fixture(scope="module")
 def full() -> GeoOverlay:
-    """One broker in each of 32 x 32 cells, as in Zhao13."""
+    """Return one broker in each of 32 x 32 cells, as in Zhao13."""
     return draw_geo_overlay(np.arange(1_024), np.random.default_rng(1))
 
 
 @given(overlays())
 def test_every_cell_belongs_to_the_nearest_broker(drawn: tuple[np.ndarray, GeoOverlay]) -> None:
-    """A broker has its own cell, and nobody is nearer to a cell than its owner."""
+    """A broker owns its cell, and no broker is nearer to a cell than its owner."""
     cells, overlay = drawn
     assert overlay.owners[cells].tolist() == list(range(len(cells)))
     for cell, owner in enumerate(overlay.owners.tolist()):
@@ -37,7 +37,9 @@ def test_every_cell_belongs_to_the_nearest_broker(drawn: tuple[np.ndarray, GeoOv
 
 @given(overlays())
 def test_a_geocast_reaches_the_cell_over_links(drawn: tuple[np.ndarray, GeoOverlay]) -> None:
-    """Each hop is a neighbour link or the own long link and comes nearer; no way is longer than by neighbours only."""
+    """Each hop uses a neighbour link or the broker's long link and gets closer; no route is longer than by neighbours
+    alone.
+    """
     _, overlay = drawn
     count = len(overlay.long_links)
     for start in range(count):
@@ -54,7 +56,7 @@ def test_a_geocast_reaches_the_cell_over_links(drawn: tuple[np.ndarray, GeoOverl
 
 @given(overlays())
 def test_notifications_take_the_way_of_the_subscription_back(drawn: tuple[np.ndarray, GeoOverlay]) -> None:
-    """The broker above another one in a tree is the one its subscription went to next."""
+    """A broker's parent in a tree is the first hop of its subscription."""
     _, overlay = drawn
     trees = overlay.trees
     for root in range(len(trees.parents)):
@@ -73,13 +75,13 @@ def test_distances_on_a_full_grid_are_manhattan(full: GeoOverlay) -> None:
 
 
 def test_long_links_shorten_the_ways_across(full: GeoOverlay) -> None:
-    """They lead anywhere; with them the mean way is well below the mean Manhattan distance of 21."""
+    """They may lead anywhere; with them the mean route is well below the mean Manhattan distance of 21."""
     assert len(np.unique(full.long_links)) > 500
     assert full.trees.depths.mean() < 0.6 * full.distances.mean()
 
 
 def test_a_local_topic_costs_little(full: GeoOverlay) -> None:
-    """Geography is kept: subscribers around the cell are a hop away and need no relay."""
+    """Locality is preserved: subscribers around the cell are a hop away and need no relay."""
     middle = 16 * 32 + 16
     wanted = np.zeros((1_024, 1), dtype=bool)
     wanted[[middle, middle - 1, middle + 1, middle - 32, middle + 32]] = True
@@ -92,6 +94,6 @@ def test_a_local_topic_costs_little(full: GeoOverlay) -> None:
     [([0, 1], 6, "power of two"), ([0, 0], 4, "different cells"), ([0, 16], 4, "0 to 15"), ([3], 4, "two brokers")],
 )
 def test_places_that_make_no_grid_say_why(cells: list[int], side: int, words: str) -> None:
-    """The sentence has the value and what is needed."""
+    """The message has the value and what is required."""
     with pytest.raises(ValueError, match=words):
         draw_geo_overlay(np.array(cells), np.random.default_rng(0), side)

@@ -1,4 +1,4 @@
-"""Verdicts follow from the figures alone; tables, README and drawings show what the file has."""
+"""Verdicts depend on the figures alone; tables, README and drawings show the file's figures."""
 
 from pathlib import Path
 
@@ -46,12 +46,12 @@ Where = dict[str, str | int | float]
 
 
 def figure(name: str, value: float, where: Where | None = None, **more: str | int | float) -> Figure:
-    """A figure with its setting."""
+    """Return a figure with its setting."""
     return Figure(name, {**(where or {}), **more}, value, "1")
 
 
 def at_rate(rate: float) -> Where:
-    """The headline setting at another rate."""
+    """Return the headline setting at another rate."""
     return {**MULTIMODAL, "changes_per_user_h": rate}
 
 
@@ -63,7 +63,7 @@ def test_without_figures_nothing_can_be_decided(claim: Claim) -> None:
 
 @pytest.mark.parametrize("claim", [*PAPER_CLAIMS, *OUR_CLAIMS], ids=lambda claim: claim.text)
 def test_the_readme_tells_every_claim_as_it_is_judged(claim: Claim) -> None:
-    """The block is made by a command; a claim that was changed since is not in it."""
+    """A command generates the block; a claim changed since then would not be in it."""
     text = README.read_text(encoding="utf-8")
     assert begin_marker(PROGRAM) in text
     assert f"| {claim.place} | {claim.text} | {claim.test} | **" in text
@@ -79,18 +79,18 @@ def test_the_readme_tells_every_claim_as_it_is_judged(claim: Claim) -> None:
     ],
 )
 def test_a_claim_must_hold_in_every_reading(values: dict[str, float], expected: Verdict) -> None:
-    """In none is against it, in some leaves it open."""
+    """If it holds in no reading it is refuted, if only in some it is undecided."""
     assert over_readings(values, 0.3).verdict is expected
 
 
 def test_readings_are_reported_with_where_it_holds() -> None:
-    """The worst, the best, and how many."""
+    """The worst and the best value, and how many hold."""
     assert over_readings({"a": 0.5, "b": 0.1}, 0.3).evidence == "10% (b) to 50% (a); holds in 1 of 2 readings"
 
 
 @pytest.mark.parametrize(("against_tco", "expected"), [(0.6, Verdict.REPRODUCED), (0.2, Verdict.REFUTED)])
 def test_the_better_of_bayeux_and_tco_counts(against_tco: float, expected: Verdict) -> None:
-    """70 % less than Bayeux is nothing where TCO has as few."""
+    """70 % less than Bayeux is not enough if TCO has as few."""
     figures = [figure("delay", 3.0, {**MULTIMODAL, **DYNATOPS})]
     for base in (16, 4):
         figures.append(
@@ -112,7 +112,7 @@ def test_the_better_of_bayeux_and_tco_counts(against_tco: float, expected: Verdi
 def test_reconfiguration_is_judged_at_the_highest_rate(
     dynatops: tuple[float, float], tco: tuple[float, float], cheaper: Verdict, grows: Verdict
 ) -> None:
-    """12 of 400 is 97 % less, 90 of 150 is not; 4 times is dramatic, 1.5 times is not."""
+    """12 of 400 is 97 % less, 90 of 150 is not; a factor of 4 is dramatic, one of 1.5 is not."""
     figures = []
     for system, values in ((DYNATOPS, dynatops), (TCO, tco)):
         for rate, value in zip((0.025, 0.1), values, strict=True):
@@ -122,7 +122,7 @@ def test_reconfiguration_is_judged_at_the_highest_rate(
     found = Measured(figures)
     assert judge_cheaper_reconfiguration(found).verdict is cheaper
     assert judge_connected_grows(found).verdict is grows
-    assert judge_less_sensitive(found).verdict is grows  # 1.2 times against 4, 9 times against 1.5.
+    assert judge_less_sensitive(found).verdict is grows  # a factor of 1.2 against 4, of 9 against 1.5
 
 
 @pytest.mark.parametrize(("zipf", "expected"), [(2.4, Verdict.REPRODUCED), (4.9, Verdict.REFUTED)])
@@ -154,14 +154,14 @@ def test_a_tie_is_no_advantage() -> None:
     ],
 )
 def test_a_u_has_its_least_in_the_middle(by_cluster: dict[int, float], expected: Verdict) -> None:
-    """Neither at the smallest nor at the largest c."""
+    """At neither the smallest nor the largest c."""
     where: Where = {"model": "location", "grid": "8x8", "homes": "asks_home", "load_weight": 0.0}
     figures = [figure("user_management_per_h", value, where, cluster_brokers=c) for c, value in by_cluster.items()]
     assert judge_u_shape(Measured(figures)).verdict is expected
 
 
 def test_handovers_hold_in_one_reading_and_not_in_the_other() -> None:
-    """Then the text does not decide it."""
+    """So the text does not decide it."""
     where: Where = {"model": "location", "grid": "8x8", "load_weight": 0.0, "cluster_brokers": 10}
     figures = [
         figure("handovers_cut", value, where, homes=homes) for homes, value in (("asks_home", 0.99), ("asks_near", 0.4))
@@ -187,7 +187,7 @@ def test_imbalance_must_grow_with_the_cluster(at_fifty: float, expected: Verdict
     ("cuts", "expected"), [((0.1, 0.2, 0.4), Verdict.REPRODUCED), ((0.1, 0.4, 0.2), Verdict.REFUTED)]
 )
 def test_an_improvement_that_turns_back_does_not_grow(cuts: tuple[float, ...], expected: Verdict) -> None:
-    """From c to c, at most 0.05 down."""
+    """From one c to the next it may fall by at most 0.05."""
     where: Where = {
         "model": "location", "grid": "8x8", "homes": "asks_home", "load_weight": 0.0, "system": "ssbr",
         "period_h": 168.0, "events_per_user_h": 1.0, "against": "bayeux16", "against_homes": "located",
@@ -197,7 +197,7 @@ def test_an_improvement_that_turns_back_does_not_grow(cuts: tuple[float, ...], e
 
 
 def test_longer_periods_are_judged_from_end_to_end() -> None:
-    """Fewer at the longest than at the shortest; 4 % more messages are slight, 10 % are not."""
+    """Fewer at the longest than at the shortest period; 4 % more messages are slight, 10 % are not."""
     where = PERIODS["Poisson"]
     counts = [
         figure("reassignments_per_100h", value, where, period_h=h)
@@ -238,14 +238,14 @@ def test_ours_must_cut_half_as_much_again(ours: float, expected: Verdict) -> Non
 
 
 def test_small_clusters_do_not_count_among_ours() -> None:
-    """The target is for five brokers and more."""
+    """The target applies to at least five brokers."""
     where: Where = {"model": "poisson", "pattern": "multimodal", "load_weight": 1.0}
     figures = [figure("subscription_changes_cut", cut, where, cluster_brokers=c) for c, cut in ((2, 0.1), (5, 0.9))]
     assert judge_changes_cut("multimodal")(Measured(figures)).verdict is Verdict.REPRODUCED
 
 
 def test_one_ring_above_the_bound_is_enough_against_it() -> None:
-    """All moved within it, two moved not."""
+    """With all moved it is within the bound, with two moved it is not."""
     figures = [
         figure(name, value, brokers=16, topics=20, moved=moved)
         for moved, sent, bound in ((2, 900.0, 200.0), (16, 900.0, 1500.0))
@@ -259,7 +259,7 @@ def test_one_ring_above_the_bound_is_enough_against_it() -> None:
 
 
 def test_the_readme_block_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only what stands between the markers; without a README the tables are printed."""
+    """Only the text between the markers; without a README the tables are printed."""
     path, readme = tmp_path / "figures.json", tmp_path / "README.md"
     run = {"seed": 4, "commit": "0" * 40, "settings": {"size": "small", "draws": {"poisson": 2}, "data": "none"}}
     figures = [
@@ -280,7 +280,7 @@ def test_the_readme_block_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_drawings_are_made_of_what_was_run() -> None:
-    """Rates alone: one drawing, the same bytes again; nothing without figures."""
+    """With rates alone there is one drawing, byte-identical when repeated; without figures there is none."""
     figures = [
         figure(name, 3.0 * rate, {**at_rate(rate), **system})
         for rate in (0.025, 0.1)

@@ -1,4 +1,4 @@
-"""Movements, grids and where users are."""
+"""Movements, grids and users' positions."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from regraft.experiments.dynatops.user_model import UserHomes
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a year of check-ins of three users, most of them from day 200 on."""
+    """Return a folder with a year of check-ins of three users, most of them from day 200 on."""
     folder = tmp_path_factory.mktemp("data") / "checkins"
     folder.mkdir()
     rng = np.random.default_rng(1)
@@ -35,7 +35,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_busiest_three_months_are_taken(recording: Path) -> None:
-    """Days 200 to 291 of the year, told again from day 0 on."""
+    """Days 200 to 291 of the year, renumbered from day 0."""
     found = recorded_movements(recording)
     assert found.days == PAPER_DAYS
     assert 0 <= found.minute.min() <= found.minute.max() < PAPER_DAYS * 1440
@@ -51,7 +51,7 @@ def test_the_shipped_cut_is_shorter_and_kept_whole(tmp_path: Path) -> None:
 
 
 def test_located_users_are_near_and_placed_ones_pay_for_it() -> None:
-    """The broker of one's own cell is near, random ones are farthest, and asking nearby keeps users nearer than not."""
+    """The broker of a user's own cell is near, random ones are farthest, and asking nearby keeps users nearer."""
     setting = draw_location_setting(1, 0, 8, 8)
     workload, times_h = setting.workload, [200.0, 700.0, 1200.0]
     located = UserHomes(workload.own_first, workload.own_after)
@@ -72,7 +72,7 @@ def test_brokers_exchange_after_so_many_changes() -> None:
 
 
 def test_draws_differ_in_friends_and_rings_alone() -> None:
-    """Movements are recorded; the same draw is the same."""
+    """Movements are recorded; the same draw gives the same setting."""
     one, again, other = (draw_location_setting(3, draw, 4, 4) for draw in (0, 0, 1))
     assert one.configuration == again.configuration
     assert one.configuration != other.configuration

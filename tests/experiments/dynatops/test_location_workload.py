@@ -1,4 +1,4 @@
-"""Check-ins on a grid: visits, their statistics, what users want while they and their friends move."""
+"""Check-ins on a grid: visits, their statistics, and users' interests while they and their friends move."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ LINE = LocationGrid(0.0, 1.0, 0.0, 4.0, rows=1, columns=4)
 
 
 def _on_a_line(rows: list[tuple[int, float, int]]) -> Checkins:
-    """Check-ins (user, hour, cell 0 to 3)."""
+    """Return check-ins (user, hour, cell 0 to 3)."""
     users, hours, cells = (np.array(column) for column in zip(*rows, strict=True))
     return checkins_of(users, (hours * 60).astype(np.int64), np.full(len(users), 0.5), cells + 0.5, 30)
 
@@ -40,7 +40,7 @@ def shipped_workload(shipped: Visits) -> LocationWorkload:
 
 
 def test_cells_are_counted_from_the_south_west() -> None:
-    """Rows go north; borders of the area are inside."""
+    """Rows go north; the area's borders belong to it."""
     grid = LocationGrid(40.0, 42.0, -74.0, -71.0, rows=2, columns=3)
     lat, lon = np.array([40.0, 40.9, 41.1, 42.0, 39.0]), np.array([-74.0, -72.5, -71.1, -71.0, -75.0])
     assert grid.cells(lat, lon).tolist() == [0, 1, 5, 5, 0]
@@ -50,7 +50,7 @@ def test_cells_are_counted_from_the_south_west() -> None:
 
 
 def test_a_degree_of_latitude_is_111_km() -> None:
-    """And one of longitude at 60 degrees half of that."""
+    """And a degree of longitude at 60 degrees is half of that."""
     grid = LocationGrid(59.0, 61.0, 10.0, 12.0, rows=2, columns=2)
     distances = grid.distances_km(np.arange(4))
     assert distances[0, 2] == pytest.approx(111.2, rel=0.001)
@@ -95,7 +95,7 @@ def test_statistics_of_a_small_example() -> None:
 def test_shipped_checkins_move_as_in_the_paper_where_they_can(shipped: Visits) -> None:
     """More than half of the visits last less than a day, 5 % more than a week; the paper has 1/2 and 10 %.
 
-    More pairs come only once than the paper's third, since the users are sparse: 16 check-ins each, not 75.
+    More pairs occur only once than the paper's third, because users are sparse: 16 check-ins each, not 75.
     """
     found = visit_statistics(shipped)
     assert found.cells == 1_200
@@ -107,10 +107,10 @@ def test_shipped_checkins_move_as_in_the_paper_where_they_can(shipped: Visits) -
 
 
 def test_users_want_their_cell_and_those_of_their_friends() -> None:
-    """Two users and one friend each, so that each follows the other."""
+    """Two users with one friend each, so that each follows the other."""
     checkins = _on_a_line([(0, 1, 1), (1, 2, 3), (0, 5, 2), (1, 6, 2), (0, 8, 3), (1, 9, 3)])
     workload = draw_location_changes(merge_visits(checkins, LINE), np.random.default_rng(SEED), friend_count=1)
-    assert workload.cells.tolist() == [1, 2, 3]  # Topics 0, 1, 2: nobody is ever in cell 0.
+    assert workload.cells.tolist() == [1, 2, 3]  # topics 0, 1, 2: cell 0 is never visited
     assert [topics.tolist() for topics in workload.changes.initial_topics()] == [[0, 2], [0, 2]]
     found = [(time_h, user, topics.tolist()) for time_h, user, topics in workload.changes.changes()]
     assert found == [
@@ -128,7 +128,7 @@ def test_users_want_their_cell_and_those_of_their_friends() -> None:
 
 
 def test_a_move_that_changes_no_set_is_still_a_move() -> None:
-    """User 0 goes where its friend is, and another friend comes to where it was."""
+    """User 0 moves to its friend's cell, and another friend to the one that it left."""
     rows = [(0, 0, 1), (1, 0, 2), (2, 0, 1), (0, 5, 2)]
     workload = draw_location_changes(merge_visits(_on_a_line(rows), LINE), np.random.default_rng(SEED), 2)
     assert [(user, topics.tolist()) for _, user, topics in workload.changes.changes()] == [(0, [0, 1])]
@@ -158,7 +158,7 @@ def test_wanted_cells_are_those_where_user_and_friends_were_last_seen(
 
 
 def test_own_cells_change_with_each_visit_but_the_first(shipped: Visits, shipped_workload: LocationWorkload) -> None:
-    """This many handovers a user has whose home follows its place; visits in the same minute are one."""
+    """A user whose home follows its position has this many handovers; visits in the same minute are one."""
     workload = shipped_workload
     before = np.where(
         workload.changes.previous < 0,
@@ -171,7 +171,7 @@ def test_own_cells_change_with_each_visit_but_the_first(shipped: Visits, shipped
 
 
 def test_friends_are_different_others_and_equally_likely() -> None:
-    """Nobody follows itself or one user twice; counts of followers are within 5 standard deviations."""
+    """No user follows itself or another user twice; counts of followers are within 5 standard deviations."""
     friends = draw_friends(2_000, 4, np.random.default_rng(SEED))
     ordered = np.sort(np.column_stack([np.arange(2_000), friends]), axis=1)
     assert (np.diff(ordered) > 0).all()
@@ -184,7 +184,7 @@ def test_friends_are_different_others_and_equally_likely() -> None:
 
 
 def test_too_few_users_cannot_follow_four_others() -> None:
-    """The sentence says what to do."""
+    """The message says what to do."""
     visits = merge_visits(_on_a_line([(0, 1, 1), (1, 2, 3)]), LINE)
     with pytest.raises(ValueError, match="take more check-ins"):
         draw_location_changes(visits, np.random.default_rng(SEED))
@@ -222,7 +222,7 @@ def test_without_a_folder_the_shipped_cut_is_read() -> None:
 
 
 def test_missing_checkins_say_what_the_option_must_name(tmp_path: Path) -> None:
-    """And an unknown source which ones there are."""
+    """And for an unknown source the message lists the known ones."""
     with pytest.raises(CheckinFileError, match="--data must name the folder with checkins/foursquare_nyc"):
         read_checkins(tmp_path)
     with pytest.raises(ValueError, match="gowalla_nyc"):

@@ -1,4 +1,4 @@
-"""The Poisson model: counts, times, patterns, what a change does."""
+"""The Poisson model: counts, times, patterns, the effect of a change."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_users_always_have_five_topics(pattern: Pattern) -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_change_replaces_one_topic(pattern: Pattern) -> None:
-    """Four stay, one goes, one comes."""
+    """Four stay, one is dropped, one is added."""
     changes = _drawn(pattern)
     held = [set(topics.tolist()) for topics in changes.initial_topics()]
     for _, user, topics in changes.changes():
@@ -38,7 +38,7 @@ def test_a_change_replaces_one_topic(pattern: Pattern) -> None:
 
 @pytest.mark.parametrize("rate", [0.1, 0.025])
 def test_changes_are_a_poisson_process(rate: float) -> None:
-    """Their number, how it varies between users and their times fit the rate of each user, within 5 standard errors."""
+    """Their number, its variance between users and their times fit each user's rate, within 5 standard errors."""
     changes = _drawn("uniform", changes_per_user_h=rate)
     mean = rate * 100
     assert changes.change_count == pytest.approx(USERS * mean, abs=5 * np.sqrt(USERS * mean))
@@ -51,12 +51,12 @@ def test_changes_are_a_poisson_process(rate: float) -> None:
 
 
 def test_uniform_topics_are_equally_popular() -> None:
-    """First topics and replacements alike: no topic's count is further off than 5 standard deviations."""
+    """First topics and replacements alike: every topic's count is within 5 standard deviations."""
     changes = _drawn("uniform")
     for drawn in (changes.wanted, changes.new_wanted):
         counts = np.bincount(drawn, minlength=1_000)
         mean = len(drawn) / 1_000
-        # Sets of one user after each change are nearly the same, so these counts vary five times as much as drawn.
+        # Successive sets of a user overlap, so these counts vary five times as much as those of independent draws.
         spread = np.sqrt(mean) if drawn is changes.wanted else np.sqrt(5 * mean)
         assert abs(counts - mean).max() < 5 * spread
 
@@ -73,7 +73,7 @@ def test_zipf_popularity_falls_with_the_rank(exponent: float) -> None:
 
 
 def test_zipf_topics_of_a_user_are_drawn_one_after_the_other() -> None:
-    """Two of three topics: a pair comes with p_i p_j / (1 - p_i) + p_j p_i / (1 - p_j)."""
+    """Two of three topics: a pair has probability p_i p_j / (1 - p_i) + p_j p_i / (1 - p_j)."""
     settings = PoissonSettings("zipf", user_count=60_000, topics_per_user=2, topic_count=3)
     changes = draw_poisson_changes(settings, np.random.default_rng(SEED))
     law = np.array([1 / 2, 1 / 3, 1 / 4])
@@ -106,7 +106,7 @@ def test_a_redrawn_mode_is_another_one() -> None:
 
 
 def test_the_same_seed_gives_the_same_users() -> None:
-    """Figures can be repeated."""
+    """Figures are reproducible."""
     first, second = _drawn("zipf"), _drawn("zipf")
     assert (first.new_wanted == second.new_wanted).all()
     assert (first.times_h == second.times_h).all()
@@ -127,6 +127,6 @@ def test_a_model_without_changes_has_none() -> None:
     ],
 )
 def test_settings_that_make_no_model_say_why(settings: dict[str, object], words: str) -> None:
-    """The sentence names what to change."""
+    """The message names what to change."""
     with pytest.raises(ValueError, match=words):
         PoissonSettings(**settings)  # type: ignore[arg-type]

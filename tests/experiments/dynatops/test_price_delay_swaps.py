@@ -1,4 +1,4 @@
-"""Prices of swaps with delays are those from scratch, swap after swap."""
+"""Prices of swaps with delays equal those from scratch, swap after swap."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from regraft.overlay.ring_scratch import ScratchSwaps
 
 
 def random_problem(seed: int) -> RingProblem:
-    """Up to a dozen brokers on a ring of 8 bits, up to nine topics, delays of 0 to 4."""
+    """Return up to a dozen brokers on a ring of 8 bits, up to nine topics, delays of 0 to 4."""
     rng = np.random.default_rng(seed)
     brokers, topics = int(rng.integers(2, 13)), int(rng.integers(1, 10))
     ring = ChordRing(8, tuple(sorted(rng.choice(256, brokers, replace=False).tolist())))
@@ -31,7 +31,7 @@ def random_problem(seed: int) -> RingProblem:
 @given(st.integers(0, 10_000))
 @settings(max_examples=40, deadline=None)
 def test_prices_are_those_from_scratch(seed: int) -> None:
-    """What each broker costs and each swap would change, from a random mapping on through three random swaps."""
+    """Each broker's cost and each swap's change, from a random mapping through three random swaps."""
     problem = random_problem(seed)
     rng = np.random.default_rng(seed)
     mapping = rng.permutation(problem.broker_count)
@@ -56,7 +56,7 @@ def test_the_greedy_search_takes_the_same_path() -> None:
 
 
 def test_delays_must_be_there_and_alike_both_ways() -> None:
-    """Hops of delay 1 have faster prices elsewhere."""
+    """Hops of delay 1 have a faster implementation."""
     problem = random_problem(3)
     delays = problem.hop_delays
     assert delays is not None

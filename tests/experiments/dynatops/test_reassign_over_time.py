@@ -1,4 +1,4 @@
-"""Algorithm 2: rates are filtered, and nothing is proposed that does not pay."""
+"""Algorithm 2: rates are filtered, and only what pays is proposed."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from regraft.experiments.dynatops.reassign_over_time import WAYS, Reassigner
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("events", [0.0, 30.0, 300.0, 3000.0])
 def test_what_is_proposed_pays(way: str, events: float) -> None:
-    """Bft is above Cst, or there is no proposal; with hardly an event there is none."""
+    """Bft is above Cst, or there is no proposal; with hardly any events there is none."""
     problem = draw_problem(PATTERNS[1], 30, 40, 1)
     reassigner = Reassigner(way, np.full(40, events), np.random.default_rng(1))  # type: ignore[arg-type]
     found = reassigner.reassign(problem.ring, problem.roots, problem.wanted)
@@ -24,7 +24,7 @@ def test_what_is_proposed_pays(way: str, events: float) -> None:
 
 
 def test_rates_are_filtered_over_periods() -> None:
-    """A burst counts 0.3 in the next period (Eq. 8): after one without events, 1,000 a topic bring less at first."""
+    """A burst counts 0.3 in the next period (Eq. 8): after one without events, 1,000 per topic bring less at first."""
     problem = draw_problem(PATTERNS[1], 30, 40, 1)
     quiet = Reassigner("ssbr", np.zeros(40), np.random.default_rng(1))
     assert quiet.reassign(problem.ring, problem.roots, problem.wanted) is None

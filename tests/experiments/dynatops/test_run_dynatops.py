@@ -1,4 +1,4 @@
-"""Whole tasks in small: the same again, what must hold of any, and means over draws."""
+"""Whole tasks at a small size: reproducible, with the invariants of all tasks, and means over draws."""
 
 import pytest
 
@@ -29,7 +29,7 @@ CLUSTERS = ClusterTask(1, 0, "multimodal", (1, 5, 10), (0.0, 1.0), 0.1, 10.0, 2_
     "task", [POISSON, LOCATION, USERS, CLUSTERS, ProtocolTask(1, 0, 8, 10), PatternTask(1, 0, 10, 50, True)]
 )
 def test_a_task_gives_the_same_again_and_tells_all_its_work(task: Task) -> None:
-    """Samples depend on nothing but the task."""
+    """Samples depend only on the task."""
     told: list[int] = []
     found = run_task(task, told.append)
     assert found == run_task(task)
@@ -55,7 +55,7 @@ def test_placed_users_change_brokers_subscriptions_less() -> None:
 
 
 def test_clusters_of_one_change_nothing() -> None:
-    """A broker by itself tells nobody anything; larger clusters save more."""
+    """A broker by itself exchanges nothing; larger clusters save more."""
     found = Measured(run_task(CLUSTERS).samples)
     for weight in (0.0, 1.0):
         assert found.value("subscription_changes_cut", cluster_brokers=1, load_weight=weight) == 0
@@ -68,7 +68,7 @@ def test_clusters_of_one_change_nothing() -> None:
 
 
 def test_a_user_that_asks_nearby_in_clusters_of_one_is_located() -> None:
-    """It is told the broker that it asks: as many handovers as by location; one that asks its home never moves."""
+    """It gets the broker that it asks: as many handovers as by location; one that asks its home never moves."""
     found = Measured(run_task(USERS).samples)
     assert found.value("handovers_cut", homes="asks_near", cluster_brokers=1) == 0
     assert found.value("handovers_cut", homes="asks_home", cluster_brokers=1) == 1
@@ -77,7 +77,7 @@ def test_a_user_that_asks_nearby_in_clusters_of_one_is_located() -> None:
 
 
 def test_proximity_and_places_shorten_delays() -> None:
-    """Neighbours by nearness are nearer than random ones, and GeoPS goes straight."""
+    """Neighbours chosen by nearness are nearer than random ones, and GeoPS routes directly."""
     found = Measured(run_task(LOCATION).samples)
     delays = [found.value("delay", system=system, homes="located") for system in ("geops", "bayeux16_pns", "bayeux16")]
     assert None not in delays
@@ -87,7 +87,7 @@ def test_proximity_and_places_shorten_delays() -> None:
 
 
 def test_means_are_over_draws_of_the_same_setting() -> None:
-    """1 and 3 are 2 on average; a single draw has no interval."""
+    """1 and 3 give 2 on average; a single draw has no interval."""
     results = [
         TaskResult([Figure("delay", {"system": "tco"}, 1.0, "hops"), Figure("delay", {"system": "ssbr"}, 5.0, "hops")]),
         TaskResult([Figure("delay", {"system": "tco"}, 3.0, "hops")]),
@@ -104,7 +104,7 @@ def test_means_are_over_draws_of_the_same_setting() -> None:
 
 @pytest.mark.parametrize("size", [QUICK, FULL, SMALL_SIZE], ids=lambda size: size.name)
 def test_sizes_have_what_the_claims_need(size: object) -> None:
-    """All three patterns, two rates, clusters below and above ten; labels are file names; tasks are all different."""
+    """All three patterns, two rates, clusters below and above ten; labels are file names; all tasks are different."""
     tasks = all_tasks(size, 1)  # type: ignore[arg-type]
     assert len(set(tasks)) == len(tasks)
     assert all("/" not in task.label and task.work_count > 0 for task in tasks)

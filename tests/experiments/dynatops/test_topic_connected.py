@@ -1,4 +1,4 @@
-"""Topic-connected overlays: greedy links, DCB-M, rebuilding, what events cost on them."""
+"""Topic-connected overlays: greedy links, DCB-M, rebuilding, the cost of events on them."""
 
 import networkx as nx
 import numpy as np
@@ -21,7 +21,7 @@ RATIOS = st.sampled_from([GREEDY_MERGE, 2.0, MINMAX])
 
 @st.composite
 def interests(draw: st.DrawFn) -> np.ndarray:
-    """Which of up to 14 brokers want which of up to 8 topics."""
+    """Return which of up to 14 brokers want which of up to 8 topics."""
     brokers, topics = draw(st.integers(1, 14)), draw(st.integers(1, 8))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     return rng.random((brokers, topics)) < draw(st.floats(0, 1))
@@ -39,7 +39,7 @@ def _parts(links: object, wanted: np.ndarray, topic: int) -> int:
 
 @given(interests(), RATIOS)
 def test_greedy_links_connect_every_topic_and_each_was_needed(wanted: np.ndarray, ratio: float) -> None:
-    """In the order they are added, each link joins parts of some topic."""
+    """In the order of their addition, each link joins parts of some topic."""
     links = greedy_links(wanted, weight_ratio_max=ratio)
     topics = range(wanted.shape[1])
     assert all(_parts(links, wanted, topic) <= 1 for topic in topics)
@@ -50,7 +50,7 @@ def test_greedy_links_connect_every_topic_and_each_was_needed(wanted: np.ndarray
 
 @given(interests(), RATIOS)
 def test_each_greedy_link_is_the_one_the_rule_names(wanted: np.ndarray, ratio: float) -> None:
-    """Checked against weights and degrees counted again for each step."""
+    """Checked against weights and degrees recomputed for each step."""
     links = greedy_links(wanted, weight_ratio_max=ratio)
     for place, chosen in enumerate(links):
         weights = _weights(links[:place], wanted)
@@ -75,7 +75,7 @@ def _weights(links: list[tuple[int, int]], wanted: np.ndarray) -> dict[tuple[int
 
 
 def test_minmax_spreads_links_that_greedy_merge_gathers() -> None:
-    """All want all of twenty topics, one wants ten more, two of which each other one has: GM makes a star."""
+    """All want all of twenty topics, one wants ten more, and each other broker two of these: GM makes a star."""
     wanted = np.ones((6, 20), dtype=bool)
     more = np.zeros((6, 10), dtype=bool)
     more[0] = True
@@ -84,14 +84,14 @@ def test_minmax_spreads_links_that_greedy_merge_gathers() -> None:
     wanted = np.hstack([wanted, more])
     star, spread = greedy_links(wanted, weight_ratio_max=GREEDY_MERGE), greedy_links(wanted)
     assert sorted(star) == [(0, other) for other in range(1, 6)]
-    assert len(spread) > len(star)  # Links of its own for the ten topics come after a path for the twenty.
+    assert len(spread) > len(star)  # The ten topics get their own links after a path for the twenty.
     ring = greedy_links(np.ones((6, 1), dtype=bool))
     assert adjacency_of(ring, 6).sum(axis=1).max() == 2
 
 
 @given(interests())
 def test_unconnected_topics_are_those_in_several_parts(wanted: np.ndarray) -> None:
-    """On a random overlay, against another library."""
+    """On a random overlay, compared with another library."""
     rng = np.random.default_rng(len(wanted))
     count = len(wanted)
     links = [(one, other) for one in range(count) for other in range(one + 1, count) if rng.random() < 0.2]
@@ -101,7 +101,7 @@ def test_unconnected_topics_are_those_in_several_parts(wanted: np.ndarray) -> No
 
 @given(interests(), st.floats(0, 1), st.integers(1, 5), st.integers(0, 2**32 - 1))
 def test_dcbm_connects_every_topic(wanted: np.ndarray, bulk_share: float, parts: int, seed: int) -> None:
-    """Whatever brokers are bulk, and however many parts there are; links name the smaller broker first."""
+    """Whichever brokers are bulk, and however many parts there are; links name the smaller broker first."""
     overlay = build_overlay(wanted, np.random.default_rng(seed), bulk_share, parts)
     assert not len(unconnected_topics(overlay.adjacency, wanted))
     assert all(one < other for one, other in overlay.links)
@@ -115,7 +115,7 @@ def test_dcbm_connects_every_topic(wanted: np.ndarray, bulk_share: float, parts:
 def test_rebuilding_connects_again_and_counts_the_links_that_differ(
     wanted: np.ndarray, other: np.ndarray, seed: int
 ) -> None:
-    """Nothing happens while all topics are connected; parts in which nobody changed keep their links."""
+    """Nothing happens while all topics are connected; parts without changes keep their links."""
     later = wanted.copy()
     rows, columns = min(len(wanted), len(other)), min(wanted.shape[1], other.shape[1])
     later[:rows, :columns] = other[:rows, :columns]
@@ -153,13 +153,13 @@ def test_dcbm_has_little_higher_degrees_than_the_whole() -> None:
 
 @pytest.mark.parametrize(("share", "parts", "words"), [(1.5, 2, "bulk_share is 1.5"), (0.1, 0, "part_count is 0")])
 def test_parts_that_cannot_be_say_why(share: float, parts: int, words: str) -> None:
-    """The sentence has the value and the limit."""
+    """The message has the value and the limit."""
     with pytest.raises(ValueError, match=words):
         build_overlay(np.ones((3, 3), dtype=bool), np.random.default_rng(0), share, parts)
 
 
 def test_events_go_over_subscribers_only() -> None:
-    """A line of four, of which three want the topic: one message for each but the first, mean way (3 + 2 + 3) / 3."""
+    """A line of four, of which three want the topic: one message for each but the first, mean path (3 + 2 + 3) / 3."""
     adjacency = adjacency_of([(0, 1), (1, 2), (2, 3)], 4)
     wanted = np.array([[1, 0], [1, 0], [1, 0], [0, 0]], dtype=bool)
     found = connected_measures(adjacency, wanted, np.random.default_rng(1), entries=3_000)
@@ -172,7 +172,7 @@ def test_events_go_over_subscribers_only() -> None:
 
 @given(interests(), st.integers(0, 2**32 - 1))
 def test_ways_are_shortest_among_subscribers(wanted: np.ndarray, seed: int) -> None:
-    """Entry by entry they add up to what another library finds; with delays they follow a way of as many hops."""
+    """Their sums equal those of another library; with delays they use a path of as many hops."""
     overlay = build_overlay(wanted, np.random.default_rng(seed))
     found = connected_measures(overlay.adjacency, wanted, np.random.default_rng(seed), entries=1)
     doubled = np.full((len(wanted),) * 2, 2.0)
@@ -186,7 +186,7 @@ def test_ways_are_shortest_among_subscribers(wanted: np.ndarray, seed: int) -> N
 
 
 def test_a_topic_that_hangs_together_by_others_only_is_refused() -> None:
-    """Broker 1 does not want it, so it does not relay it."""
+    """Broker 1 does not want the topic, so it does not relay it."""
     adjacency = adjacency_of([(0, 1), (1, 2)], 3)
     wanted = np.array([[1], [0], [1]], dtype=bool)
     with pytest.raises(ValueError, match="rebuild it first"):

@@ -1,4 +1,4 @@
-"""Sets of users over time, and what brokers want of them."""
+"""Users' topic sets over time, and the resulting interests of brokers."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_sets_have_each_topic_once() -> None:
 
 
 def test_a_change_differs_by_its_set_not_by_its_row() -> None:
-    """Order and repetition in a row mean nothing."""
+    """Order and repetition in a row are irrelevant."""
     initial = np.array([[0, 1, 1], [2, 2, 2]], dtype=np.int32)
     users = np.array([0, 1, 0, 0], dtype=np.int32)
     tables = np.array([[1, 0, 0], [2, 2, 3], [0, 1, 2], [2, 1, 0]], dtype=np.int32)
@@ -45,7 +45,7 @@ def test_a_change_differs_by_its_set_not_by_its_row() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[list[int]], list[int], list[tuple[float, int, list[int]]], list[int]]:
-    """Users with sets and homes, then changes of both, several of them in one hour."""
+    """Return users with sets and homes, and changes of both, several of them within one hour."""
     users = draw(st.integers(1, 4))
     sets = st.lists(st.integers(0, TOPICS - 1), min_size=2, max_size=2)
     homes = st.integers(0, BROKERS - 1)
@@ -64,7 +64,9 @@ def histories(draw: st.DrawFn) -> tuple[list[list[int]], list[int], list[tuple[f
 def test_steps_count_what_one_change_after_the_other_does(
     history: tuple[list[list[int]], list[int], list[tuple[float, int, list[int]]], list[int]],
 ) -> None:
-    """User counts, beginnings and ends of brokers' subscriptions and handovers are those of applying changes singly."""
+    """User counts, beginnings and ends of brokers' subscriptions and handovers equal those of changes applied one by
+    one.
+    """
     initial, homes, later, homes_after = history
     steps = list(
         interest_steps(
@@ -99,7 +101,7 @@ def test_steps_count_what_one_change_after_the_other_does(
 
 
 def test_steps_last_until_the_last_change_when_no_end_is_given() -> None:
-    """A change on the last border is not lost."""
+    """A change at the last boundary is not lost."""
     changes = _changes([[0, 1]], [(0.5, 0, [1, 2]), (2.0, 0, [2, 3])])
     steps = list(interest_steps(changes, 1, np.array([0])))
     assert [step.end_h for step in steps] == [0.0, 1.0, 2.0]

@@ -1,4 +1,4 @@
-"""The simulated brokers and users: the same as a loop over changes, and what the paper says of it, in small."""
+"""The simulated brokers and users: equal to a loop over changes, and the paper's statements at a small size."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def changes_of(initial: list[list[int]], changes: list[tuple[float, int, list[in
 
 @dataclass
 class PlainUsers:
-    """Users one by one, each looking at copies of what every user wanted at the last exchange."""
+    """Users one by one, each using copies of what every user wanted at the last exchange."""
 
     clusters: UserClusters
     rules: PlacementRules
@@ -103,7 +103,7 @@ def test_homes_are_those_of_a_loop_over_changes(
     asks_anywhere: bool,
     seed: int,
 ) -> None:
-    """Users join one after the other, and are answered later by what brokers told each other last."""
+    """Users join one after the other, and are later answered by what brokers last exchanged."""
     changes, initial, listed = workload
     rng = np.random.default_rng(seed)
     clusters = UserClusters.at_random(brokers, size, rng)
@@ -120,7 +120,7 @@ def test_homes_are_those_of_a_loop_over_changes(
     exchanged = 0
     assert found.after is not None
     for place, (time_h, user, topics) in enumerate(listed):
-        due = int(time_h / update_h)  # A change at the moment of an exchange comes after it.
+        due = int(time_h / update_h)  # A change at the time of an exchange comes after it.
         if due > exchanged:
             plain.exchange()
             exchanged = due
@@ -163,7 +163,7 @@ def test_every_joined_and_left_tree_is_counted(
 
 
 def quick_totals(settings: PoissonSettings, cluster_brokers: int | None, **rules: float) -> UserTotals:
-    """Return what a seeded run costs; without clusters users stay at random homes."""
+    """Return the totals of a seeded run; without clusters users stay at random homes."""
     changes = draw_poisson_changes(settings, np.random.default_rng(1))
     asked = np.random.default_rng(2).integers(settings.broker_count, size=settings.user_count)
     hops = np.full((settings.broker_count, settings.topic_count), 3)
@@ -180,7 +180,7 @@ def quick_totals(settings: PoissonSettings, cluster_brokers: int | None, **rules
 def test_clusters_save_four_fifths_of_brokers_subscription_changes(
     cluster_brokers: int, cut: float, redraws_mode: bool
 ) -> None:
-    """Zhao13, Fig. 7a (multimodal): 80 % less, with loads that vary by a fifth at most at w_l = 1."""
+    """Zhao13, Fig. 7a (multimodal): 80 % less, with loads that vary by at most a fifth at w_l = 1."""
     made = PoissonSettings(user_count=10_000, duration_h=4.0, redraws_mode=redraws_mode)
     static, placed = quick_totals(made, None), quick_totals(made, cluster_brokers)
     assert placed.subscription_changes < (1 - cut) * static.subscription_changes

@@ -1,4 +1,4 @@
-"""When systems are measured, what is averaged, and what one saves of another."""
+"""When systems are measured, what is averaged, and what one saves relative to another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regraft.experiments.dynatops.watch_systems import (
 
 
 class ClockSystem:
-    """A system whose delay is the time, and that writes down when a period was over."""
+    """A system whose delay is the time, and which records when a period has ended."""
 
     def __init__(self) -> None:
         self.counts = SystemCounts()
@@ -35,7 +35,7 @@ class ClockSystem:
 
 
 def steps(hours: int) -> list[InterestStep]:
-    """Steps of an hour in which nothing happens, the start among them."""
+    """Return steps of an hour without changes, including the start."""
     nothing = np.zeros(0, dtype=np.int32)
     return [
         InterestStep(float(hour), np.zeros((1, 1), dtype=np.int32), nothing, nothing, 0) for hour in range(hours + 1)
@@ -52,20 +52,20 @@ def test_what_is_measured_and_when_a_period_is_over() -> None:
 
 
 def test_without_a_period_nothing_adapts() -> None:
-    """The default is never."""
+    """By default there is no period."""
     system = ClockSystem()
     watch_systems(steps(6), {"clock": system}, Schedule(2.0, 0.0))
     assert system.adapted_h == []
 
 
 def test_a_run_that_is_too_short_is_reported() -> None:
-    """It would be a mean over nothing."""
+    """Its mean would be over nothing."""
     with pytest.raises(ValueError, match="no time to measure"):
         watch_systems(steps(3), {"clock": ClockSystem()}, Schedule(5.0, 10.0))
 
 
 def test_a_cut_is_what_is_saved_of_the_other() -> None:
-    """3 hops of 4, 20 messages of 80, 150 requests and 50 exchanges of 1,000; no cut against oneself or nothing."""
+    """3 hops of 4, 20 messages of 80, 150 requests and 50 exchanges of 1,000; no cut relative to itself or nothing."""
     ours = SystemTotals(Measures(3.0, 0.0, 0.0, 20.0, 5.0), SystemCounts(requests=150), 10.0, 50.0)
     theirs = SystemTotals(Measures(4.0, 0.0, 0.0, 80.0, 0.0), SystemCounts(requests=1_000), 10.0)
     totals = {("ssbr", "placed"): ours, ("bayeux16", "static"): theirs}

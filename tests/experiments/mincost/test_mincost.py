@@ -1,4 +1,4 @@
-"""The evaluation of Zhao and Wu: what networks are, what a task comes to, what is judged."""
+"""The evaluation of Zhao11: properties of networks, results of tasks, verdicts."""
 
 import math
 from pathlib import Path
@@ -41,7 +41,7 @@ SMALL = Setting(60, 6)
 @pytest.mark.parametrize("prices", PRICES)
 @pytest.mark.parametrize("interests", INTERESTS)
 def test_networks_are_as_the_paper_has_them(prices: str, interests: str) -> None:
-    """Room for twice the traffic, each broker as much; the triangle inequality between brokers; all want something."""
+    """Brokers have equal room, for twice the traffic; core prices keep the triangle inequality; all want something."""
     instance = draw_instance(Setting(60, 6, prices, 2.0, interests), np.random.default_rng(1))
     room, core = instance.room_per_s, instance.core_price
     assert room == pytest.approx(np.full(6, max(2 * instance.demand_per_s.sum() / 6, instance.demand_per_s.max())))
@@ -51,7 +51,7 @@ def test_networks_are_as_the_paper_has_them(prices: str, interests: str) -> None
 
 
 def test_narrow_interests_are_a_twentieth_of_the_content() -> None:
-    """They touch two sub-channels of 20 at most."""
+    """They touch at most two sub-channels of 20."""
     wants = draw_instance(Setting(200, 4, interests="narrow"), np.random.default_rng(2)).wants
     assert set(wants.sum(axis=1).tolist()) <= {1, 2}
 
@@ -67,7 +67,7 @@ def test_equal_tasks_are_equal_figures_but_for_times() -> None:
 
 
 def test_sizes_hold_each_setting_once() -> None:
-    """100 networks a point in full, as in the paper."""
+    """In full size 100 networks per point, as in the paper."""
     for size in (FULL, QUICK):
         tasks = all_tasks(size, 1)
         assert len({task.label for task in tasks}) == len(tasks)
@@ -76,7 +76,7 @@ def test_sizes_hold_each_setting_once() -> None:
 
 
 def test_users_that_brokers_redirect_end_cheaper_within_room() -> None:
-    """From random homes; who declines stays, and is distinguished from who moved."""
+    """From random homes; users that decline stay, and are counted separately from those that moved."""
     instance = draw_instance(SMALL, np.random.default_rng(4))
     homes = pack_random(instance, np.random.default_rng(5))
     before_per_s = PackingCosts(instance, homes).cost_per_s
@@ -115,7 +115,7 @@ def test_a_run_gives_tables_and_drawings() -> None:
     figures = mean_figures([run_task(MincostTask(1, draw, setting)) for setting in settings for draw in range(2)])
     assert list(by_users(Measured(figures), "crr", "greedy")) == [200.0, 400.0]
     document = claims_document({"settings": {"size": "quick"}, "seed": 1}, figures)
-    assert document.count("| 200 | 2 |") == 1 + 4  # And four migrations.
+    assert document.count("| 200 | 2 |") == 1 + 4  # and four migrations
     assert document.count("**") == 2 * len((*PAPER_CLAIMS, *OUR_CLAIMS))
     assert not any(math.isnan(one.value) for one in figures)
     drawn = draw_mincost(figures)
@@ -124,7 +124,7 @@ def test_a_run_gives_tables_and_drawings() -> None:
 
 
 def test_round_trips_that_are_not_shipped_come_from_a_folder(tmp_path: Path) -> None:
-    """The mean of both ways; tasks with them are there with a folder alone, and know it."""
+    """The mean of both directions; tasks with them exist only with a folder."""
     rtt_us = np.arange(64.0).reshape(8, 8) * 1000
     np.savez(tmp_path / WONDERPROXY_FILE, avg_us=rtt_us)
     instance = draw_instance(Setting(20, 4, WONDERPROXY), np.random.default_rng(1), tmp_path)

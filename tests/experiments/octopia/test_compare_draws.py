@@ -1,4 +1,4 @@
-"""Routings are compared draw by draw: what draws differ in does not hide what routings do."""
+"""Routings are compared draw by draw, so that differences between draws do not hide those between routings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real input of Shafique's evaluation: what is read, what is refused, and who wants what."""
+"""Recorded input of Shafique's evaluation: what is read, what is refused, and who wants what."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SYMBOL = min(load_stock_data().thresholds)
 
 
 def test_the_shipped_cuts_have_a_host_for_each_broker_and_stocks_with_subscriptions() -> None:
-    """And a file of all quotes is read in the order of its days, whatever order it has."""
+    """A file of all quotes is read in the order of its days, whatever its own order."""
     check_files("", "", len(OVERLAY.brokers()))
     assert len(read_quotes("")) == len(load_stock_data().symbols) == 49
 
 
 def test_files_of_quotes_and_delays_are_read(tmp_path: Path) -> None:
-    """Oldest first; stocks that nobody asks for are left out, of several time slices the first is taken."""
+    """Oldest first; stocks without subscriptions are left out, of several time slices the first is used."""
     quotes = tmp_path / "quotes.csv"
     quotes.write_text(f"symbol,date,open,high\n{SYMBOL},2004-02-01,3,4\n{SYMBOL},2004-01-01,1,2\n??,2004-01-01,1,2\n")
     assert read_quotes(str(quotes)) == {SYMBOL: [(1.0, 2.0), (3.0, 4.0)]}
@@ -58,7 +58,7 @@ def test_files_of_quotes_and_delays_are_read(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_used_ends_the_command_before_anything_is_run(
     option: str, text: str | None, reason: str, tmp_path: Path
 ) -> None:
-    """Code 2, with the file and what is wrong with it."""
+    """Code 2, with the file and its fault."""
     path = tmp_path / "given"
     if text is not None:
         path.write_text(text)
@@ -71,7 +71,7 @@ def test_a_file_that_cannot_be_used_ends_the_command_before_anything_is_run(
 
 
 def test_a_quote_is_wanted_where_a_subscription_allows_its_prices() -> None:
-    """Open and high below the limits; quotes come round and round."""
+    """Open and high below the limits; quotes repeat cyclically."""
     a, b = ScotBroker("a", 0), ScotBroker("b", 1)
     publisher = QuotePublisher("p", a, [(1.0, 2.0), (5.0, 6.0)], [(a, 2.0, 3.0), (b, 9.0, 6.5), (b, 0.5, 9.0)])
     assert [publisher.targets_of(number) for number in range(3)] == [{a, b}, {b}, {a, b}]
@@ -80,7 +80,7 @@ def test_a_quote_is_wanted_where_a_subscription_allows_its_prices() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_bursting_publisher_is_as_in_the_paper(seed: int) -> None:
-    """At no broker of its subscribers, which are in all clusters."""
+    """It is at no broker of its subscribers, which are in all clusters."""
     publishers, fast = draw_quote_publishers(OVERLAY, read_quotes(""), random.Random(seed))
     assert len(publishers) == 100
     assert fast.host not in fast.subscribed

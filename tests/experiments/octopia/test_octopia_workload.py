@@ -1,4 +1,4 @@
-"""Drawn publishers and subscribers: notifications of ten attributes, matched by content as brokers match them."""
+"""Random publishers and subscribers: notifications of ten attributes, matched by content as brokers match them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OVERLAY = paper_overlay()
 
 @cache
 def drawn(seed: int) -> StockWorkload:
-    """Return the publishers and subscribers of a seed, three of whom burst."""
+    """Return the publishers and subscribers of a seed, including three bursting publishers."""
     return draw_workload(OVERLAY, random.Random(seed), bursting=3)
 
 
@@ -43,7 +43,7 @@ def test_who_wants_a_notification_is_who_has_a_filter_that_a_broker_finds_it_mat
 
 
 def test_subscriptions_want_two_percent_and_no_two_quotes_of_a_stock_the_same() -> None:
-    """Of what is published each matches 2 %; what a stock publishes is wanted by others from one quote to another."""
+    """Each matches 2 % of the notifications; successive quotes of a stock interest different subscribers."""
     workload = drawn(1)
     quotes = [(publisher, number) for publisher in workload.publishers for number in range(0, 100, 10)]
     share = np.mean([len(publisher.matched(number)) for publisher, number in quotes]) / SUBSCRIBER_COUNT
@@ -53,7 +53,7 @@ def test_subscriptions_want_two_percent_and_no_two_quotes_of_a_stock_the_same() 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_bursting_publishers_are_as_in_the_paper(seed: int) -> None:
-    """Two in a hundred subscribers want what they publish, in all clusters and at none of their brokers."""
+    """2 % of the subscribers want what they publish, in all clusters but at none of the publishers' brokers."""
     for publisher in drawn(seed).bursting:
         assert publisher.wanted_share == pytest.approx(SELECTIVITY, rel=0.25)
         assert publisher.host not in publisher.subscribed
@@ -62,7 +62,7 @@ def test_bursting_publishers_are_as_in_the_paper(seed: int) -> None:
 
 
 def test_a_draw_is_the_same_again() -> None:
-    """And another seed draws others."""
+    """Another seed gives others."""
     again = draw_workload(OVERLAY, random.Random(2), bursting=3)
     for one, other in zip(again.publishers, drawn(2).publishers, strict=True):
         assert (one.host, one.quotes.tolist()) == (other.host, other.quotes.tolist())

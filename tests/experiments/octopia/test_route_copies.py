@@ -32,7 +32,7 @@ def link(name: str) -> Link:
 
 
 def routed(router: ScotRouter, overloaded: Collection[Link]) -> tuple[Delivery, Delivery]:
-    """What static and dynamic routing do when the named links have a load above the threshold."""
+    """Return what static and dynamic routing do when these links have a load above the threshold."""
 
     def load(one: ScotBroker, other: ScotBroker) -> float:
         return 2 * THRESHOLD if (one, other) in overloaded else 0.0
@@ -67,7 +67,7 @@ def test_figure_8_has_the_vectors_and_copies_of_the_paper() -> None:
     assert written(p2.vector, 3) == "101"
     assert [copy.to for copy in p2.static_copies(p2.host, None, p2.vector)] == [broker("a0"), broker("a2")]
     p1 = ScotRouter(overlay, broker("a2"), [broker("f2")])
-    # The text's "P1 100" has the host's own bit on; kept apart, no other cluster is left.
+    # The text's "P1 100" has the host's own bit set; without it, no other cluster is left.
     assert p1.vector == 0
     p3 = ScotRouter(overlay, broker("e1"), [broker("c0"), broker("b0"), broker("f1"), broker("f2")])
     copies = [copy.to for copy in p3.static_copies(p3.host, None, p3.vector)]
@@ -98,7 +98,7 @@ def test_a_subscription_is_bound_to_trees_by_shortest_paths() -> None:
 
 @st.composite
 def overloads(draw: st.DrawFn) -> tuple[StructuredCyclicOverlay, ScotRouter, set[Link]]:
-    """A small overlay, a publisher, targets, and any of the links overloaded, in either direction."""
+    """Return a small overlay, a publisher, targets, and any overloaded links, in either direction."""
     regions = draw(st.integers(2, 6))
     tree = [(f"r{draw(st.integers(0, each - 1))}", f"r{each}") for each in range(1, regions)]
     overlay = scot_overlay(tree, draw(st.integers(1, 5)))
@@ -116,7 +116,7 @@ def overloads(draw: st.DrawFn) -> tuple[StructuredCyclicOverlay, ScotRouter, set
 def test_each_target_is_reached_once_whatever_is_overloaded(
     drawn: tuple[StructuredCyclicOverlay, ScotRouter, set[Link]],
 ) -> None:
-    """No broker is visited twice, so there are no loops, and every copy leads to a target or to work for one."""
+    """No broker is visited twice, so there are no loops, and all copies use links of the overlay."""
     overlay, router, overloaded = drawn
     links = {frozenset(each) for each in (*overlay.a_links(), *overlay.i_links())}
     for delivery in routed(router, overloaded):
@@ -129,7 +129,7 @@ def test_each_target_is_reached_once_whatever_is_overloaded(
 def test_dynamic_routing_sends_no_more_copies_from_the_host(
     drawn: tuple[StructuredCyclicOverlay, ScotRouter, set[Link]],
 ) -> None:
-    """Farther away it may send more: it holds for the host broker alone. Without overload both do the same."""
+    """Elsewhere it may send more: this only holds for the host broker. Without overload both do the same."""
     _, router, overloaded = drawn
     static, dynamic = (sum(one == router.host for one, _ in each.links) for each in routed(router, overloaded))
     assert dynamic <= static

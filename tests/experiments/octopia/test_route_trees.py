@@ -1,4 +1,4 @@
-"""Trees of advertisements with dynamic routing: each target once, by ways no longer than they have to be."""
+"""Trees of advertisements with dynamic routing: each target once, by shortest paths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def last_hops(host: ScotBroker) -> LastHops:
 def delivered(
     bound: BoundTrees, host: ScotBroker, loads: dict[tuple[ScotBroker, ScotBroker], float]
 ) -> tuple[Counter[ScotBroker], dict[ScotBroker, int], int]:
-    """Return how often a notification is at each broker with something to do, after how many links, and the copies."""
+    """Return how often a notification reaches each broker with a task, over how many links, and the copies."""
     taken, links, copies = Counter[ScotBroker](), {host: 0}, 0
     waiting = [(host, bound.all_targets, 0)]
     while waiting:
@@ -47,7 +47,7 @@ def delivered(
 
 @pytest.mark.parametrize("seed", range(6))
 def test_each_target_gets_a_notification_once_by_a_shortest_way_whatever_is_overloaded(seed: int) -> None:
-    """Also where all links are; without overload only the publisher's own tree is used."""
+    """Even if all links are overloaded; without overload only the publisher's own tree is used."""
     rng = random.Random(seed)
     brokers = OVERLAY.brokers()
     host = rng.choice(brokers)
@@ -71,7 +71,7 @@ def _way(target: ScotBroker, host: ScotBroker) -> list[tuple[ScotBroker, ScotBro
 
 
 def test_an_overloaded_link_is_left_to_another_tree_that_passes_here() -> None:
-    """To a broker of another region and cluster two ways are the shortest: some trees have the one, some the other."""
+    """Two shortest paths lead to a broker of another region and cluster: some trees use the one, some the other."""
     host, target, other = next(
         (host, target, root)
         for host, target, root in product(OVERLAY.brokers()[:20], OVERLAY.brokers(), OVERLAY.brokers())

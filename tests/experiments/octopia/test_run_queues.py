@@ -10,21 +10,21 @@ A, B = ScotBroker("a", 0), ScotBroker("a", 1)
 
 
 def one_link(shared_sender: bool, other: ScotBroker | None = None) -> QueueRun:
-    """Two notifications at once from A to B, and a copy of each to another broker first where there is one."""
+    """Return a run of two simultaneous notifications from A to B; ``other``, if given, gets a copy of each first."""
     copies = [Copy(each) for each in (other, B) if each]
     stream = Stream(A, frozenset([B]), 0, lambda at, *_: copies if at == A else [], [0.0, 0.0])
     return QueueRun([stream], Pace(1.0, 10.0, 5.0, shared_sender), LENGTH, A)
 
 
 def test_copies_wait_for_the_broker_and_for_the_sender() -> None:
-    """Matched after 1 and 2 ms, sent by 11 and 21, there at 16 and 26, matched 1 ms later."""
+    """Matched after 1 and 2 ms, sent by 11 and 21, arrived at 16 and 26, matched 1 ms later."""
     outcome = one_link(shared_sender=False).run()
     assert outcome.delays_ms == [17.0, 27.0]
     assert (outcome.messages, outcome.last_ms, outcome.out_of_order) == (2, 27.0, 0)
 
 
 def test_a_sender_for_the_whole_broker_is_slower() -> None:
-    """Each copy for B waits for that to another broker before it."""
+    """Each copy for B waits for the copy to the other broker."""
     other = ScotBroker("a", 2)
     assert one_link(shared_sender=False, other=other).run().delays_ms == [17.0, 27.0]
     assert one_link(shared_sender=True, other=other).run().delays_ms == [27.0, 47.0]
@@ -44,7 +44,7 @@ def test_dynamic_routing_delivers_a_burst_earlier(sender: str) -> None:
 
 
 def test_trees_that_others_share_carry_some_of_a_burst_by_other_ways() -> None:
-    """With the same deliveries, each once, by few links more: at most brokers no other tree leads to a target."""
+    """With the same deliveries, each once, over few more links: at most brokers no other tree leads to a target."""
     messages = {}
     for routing in ("tid", "tid_dynamic"):
         found = {each.name: each.value for each in run_task(OctopiaTask(1, 0, 400, routing, "burst_100k")).samples}

@@ -1,4 +1,4 @@
-"""Cheung09's evaluation in a size of seconds: tasks on trees of 7 and 63 brokers, and a hand-made window."""
+"""Cheung09's evaluation at a size that runs in seconds: tasks on trees of 7 and 63 brokers, and a hand-made window."""
 
 from collections.abc import Mapping
 
@@ -28,7 +28,7 @@ SMALL_SIZE = Size(
 
 
 def line_inventory() -> Inventory:
-    """Three brokers in a row, a - b - c: links of 10 and 20 ms, 5 ms between the ends; service of 1, 2 and 3 ms."""
+    """Return three brokers in a row, a - b - c: links of 10 and 20 ms, 5 ms between the ends; service 1, 2 and 3 ms."""
     tree = Configuration.of(0, "abc", [("a", "b"), ("b", "c")])
     link_ms = np.array([[0.0, 10.0, 5.0], [10.0, 0.0, 20.0], [5.0, 20.0, 0.0]])
     return Inventory(tree.brokers, np.array([1.0, 2.0, 3.0]), link_ms, 3, tree)

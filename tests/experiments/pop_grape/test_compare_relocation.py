@@ -22,7 +22,7 @@ FEW = QuoteSettings(publisher_count=2, subscribers_per_publisher=20, notificatio
 
 
 def test_figures_of_a_small_comparison() -> None:
-    """All subscribers at one broker: GRAPE takes both publishers there, and traces far less than POP to do so."""
+    """All subscribers are at one broker: GRAPE moves both publishers there, and traces far less than POP."""
     told: list[int] = []
     variants = {"static": None, "pop": PopSettings(threshold=45), "load100": GrapeSettings()}
     wanted = Comparison("planetlab", ("clustered",), (1,), variants, 90.0, FEW)
@@ -54,7 +54,7 @@ def test_figures_of_a_small_comparison() -> None:
 
 
 def test_telemetry_is_weighed_as_it_is_sent() -> None:
-    """Batches of a real broker are encoded; cells are what is missing without them, and forgotten as brokers do."""
+    """Batches are encoded as a broker does; the cells' size is what is missing without them, old cells are dropped."""
     tally = TelemetryTally()
     batches = []
     for second in (0, 1, 1, CELLS_KEPT_S + 1):
@@ -65,12 +65,12 @@ def test_telemetry_is_weighed_as_it_is_sent() -> None:
     assert tally.bytes_whole == sum(len(encode(batch.packed())) for batch in batches)
     empty = len(encode(TelemetryBatch("b", 0, 0, 0, 0)))
     assert 0 < tally.bytes_of_cells < tally.bytes_whole - 3 * empty
-    # Second 0 is forgotten when the last batch comes; second 1 is just still kept.
+    # Second 0 is dropped when the last batch comes; second 1 is still kept.
     assert tally.memory_bytes_max == {"b": 4 * CELL_BYTES}
 
 
 def test_every_variant_can_be_run() -> None:
-    """The tables of variants have no entry with settings that are refused."""
+    """The tables of variants contain no invalid settings."""
     for settings in (*VARIANTS.values(), *TRIGGERS.values()):
         assert settings is None or settings.faults() == []
     # "half of P_threshold" may be traced in a window.
@@ -82,7 +82,7 @@ def test_every_variant_can_be_run() -> None:
 
 
 def test_an_evaluation_is_made_of_parts_with_a_static_overlay_each() -> None:
-    """Shares of the static overlay exist in every part, and both sizes cover both distributions and all triggers."""
+    """Every part includes the static overlay, and both sizes cover both distributions and all triggers."""
     for size in ("quick", "full"):
         parts = comparisons(size)
         assert all("static" in part.variants and part.run_count == len(part.variants) > 1 for part in parts)
@@ -91,7 +91,7 @@ def test_an_evaluation_is_made_of_parts_with_a_static_overlay_each() -> None:
 
 
 def test_an_unclean_ledger_gives_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When something was lost, the run says so instead of a result; so does one that is too short to measure."""
+    """If something was lost, or the run is too short to measure, an error replaces the result."""
     scene = Scene.of(1, 2, settings=FEW)
     monkeypatch.setattr(VirtualOverlay, "finish", lambda *_: LedgerSnapshot(expected=1, lost=1, final=True))
     with pytest.raises(UncleanRunError, match="static with seed 2"):
@@ -101,7 +101,7 @@ def test_an_unclean_ledger_gives_no_figures(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_scenes_of_one_seed_share_their_brokers() -> None:
-    """Distributions and X change the clients only, so that rows of the table can be compared."""
+    """Distributions and X change only the clients, so that rows of the table are comparable."""
     scenes = [Scene.of(x, 4, distribution) for x in (1, 8) for distribution in ("clustered", "random")]
     for scene in scenes:
         assert scene.inventory.brokers == scenes[0].inventory.brokers
@@ -111,7 +111,7 @@ def test_scenes_of_one_seed_share_their_brokers() -> None:
 def test_command_line_prints_a_table_and_writes_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The file has the one form of all measurements."""
+    """The file has the common form of all measurements."""
     target = tmp_path / "figures.json"
     monkeypatch.setattr(compare_relocation, "DEFAULT_VARIANTS", ("static",))
     arguments = ["x", "--x", "2", "--seconds", "1", "--seed", "2", "--json", str(target)]

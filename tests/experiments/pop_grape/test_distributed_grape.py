@@ -1,4 +1,4 @@
-"""GRAPE by messages (Cheung09, section 4): Fig. 3, retrieval, and the selection against the central planner's."""
+"""GRAPE by messages (Cheung09, section 4): Fig. 3, retrieval, and its selection compared with the central planner's."""
 
 import random
 from dataclasses import replace
@@ -29,7 +29,7 @@ IDLE = BrokerMonitor(("b1", "b2", "b3"), 0.0, 1.0, (0.0, 0.0, 0.0, 0.0))
 
 
 def notification(sequence: int) -> Notification:
-    """One of p's."""
+    """Return a notification of p."""
     return Notification(PUBLISHER, sequence, 0.0, "b", 0, {"topic": "x"}, 100)
 
 
@@ -38,13 +38,13 @@ def test_fig_3_bit_vector() -> None:
     session = TraceSession(212, "b1")
     for sequence in (212, 213, 215, 218):
         session.note(sequence, (), 1)
-    session.note(217, ("b2",), 0)  # Went on, and to nobody here.
+    session.note(217, ("b2",), 0)  # forwarded, but not delivered here
     assert session.bits == 0b1001011
     assert (session.deliveries, session.peers) == (4, {"b2"})
 
 
 def test_a_session_is_named_by_its_first_notification() -> None:
-    """The first that is traced gives the id, G_threshold follow each other, and then none until the decision."""
+    """The first traced notification gives the id, G_threshold are traced in all, and then none until the decision."""
     broker = GrapeBroker("b", 3, lambda: IDLE)
     found = []
     for sequence in range(212, 217):
@@ -61,7 +61,7 @@ def test_a_session_is_named_by_its_first_notification() -> None:
 
 
 def test_a_request_goes_to_neighbours_that_got_any_and_answers_are_joined() -> None:
-    """A broker asks on, waits for all of them, answers with its own report first, and forgets the session (4.1)."""
+    """A broker forwards the request, waits for all answers, puts its own report first, and drops the session (4.1)."""
     broker = GrapeBroker("b", 100, lambda: IDLE)
     for sequence, peers in ((7, ("b2",)), (9, ("b3", "b2"))):
         broker.on_notification("b1", marked(notification(sequence), "7"), peers, 2)
@@ -86,7 +86,7 @@ def test_a_report_weighs_about_100_bytes() -> None:
 
 
 def test_fig_1_by_messages() -> None:
-    """Each of the 7 other brokers is asked and answers once a session; all want all, so delay takes p to B6."""
+    """Each of the 7 other brokers is asked and answers once per session; all want all, so delay moves p to B6."""
     traced = fig_1(GrapeSettings(threshold=2, priority="delay", pings=False))
     traced.publish([0.0, 0.0])
     assert len(traced.messages(TraceRequest)) == len(traced.messages(TraceAnswer)) == 7
@@ -97,7 +97,7 @@ def test_fig_1_by_messages() -> None:
 
 
 def test_load_takes_a_publisher_to_the_broker_that_sinks_all() -> None:
-    """Load follows the traffic, delay the deliveries: the worked difference of the paper's clustered workload."""
+    """Load follows the traffic, delay the deliveries: the paper's example of its clustered workload."""
     wishes = [Wish("b00", -1.0), *[Wish("b04", 0.7)] * 9]
     targets = {}
     for priority in ("load", "delay"):
@@ -112,7 +112,7 @@ def test_load_takes_a_publisher_to_the_broker_that_sinks_all() -> None:
 @given(st.integers(0, 2**32))
 @settings(max_examples=25, deadline=None)
 def test_a_session_takes_a_request_and_an_answer_for_each_broker_it_reached(seed: int) -> None:
-    """And leaves nothing behind: whatever the order of messages, all data of a session is cleared."""
+    """Whatever the order of messages, all data of a session is cleared afterwards."""
     rng = random.Random(seed)
     threshold = rng.randrange(1, 6)
     traced = random_traced(rng, GrapeSettings(threshold=threshold))
@@ -126,7 +126,7 @@ def test_a_session_takes_a_request_and_an_answer_for_each_broker_it_reached(seed
 
 
 def reached_brokers(traced: Traced, count: int) -> set[str]:
-    """The home and all brokers on the way to those that want one of the first notifications."""
+    """Return the home and all brokers on the paths to those that want one of the first notifications."""
     tree, home = traced.overlay.inventory.bootstrap, traced.overlay.decisions[0].home
     found = {home}
     for value in traced.values[:count]:
@@ -139,7 +139,7 @@ def reached_brokers(traced: Traced, count: int) -> set[str]:
 @given(st.integers(0, 2**32), st.sampled_from(["load", "delay"]), st.sampled_from([1, 25, 50, 100]), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_brokers_choose_as_the_central_planner_does(seed: int, priority: str, weight: int, link_delays: bool) -> None:
-    """From the same notifications, whether gathered by messages in the part that answers or by windows of all."""
+    """From the same notifications, gathered by messages between the brokers concerned or by windows of all brokers."""
     rng = random.Random(seed)
     count = rng.randrange(1, 8)
     asked = GrapeSettings(count, priority, weight, link_delays, pings=False)
@@ -155,7 +155,7 @@ def test_brokers_choose_as_the_central_planner_does(seed: int, priority: str, we
 
 
 def test_pings_keep_a_publisher_near_its_machine() -> None:
-    """Half of the round trip to a candidate counts in its delay (Alg. 1); the answers of all are waited for."""
+    """Half of the round trip to a candidate counts in its delay (Alg. 1); all answers are waited for."""
     targets = []
     for far_ms in (7.0, 30.0):
         costs = {(f"b0{a}", f"b0{b}"): 7.0 if a - b == 1 else far_ms for a in range(5) for b in range(a)}
@@ -165,15 +165,15 @@ def test_pings_keep_a_publisher_near_its_machine() -> None:
         (decision,) = found.overlay.decisions
         targets.append(decision.target)
         assert decision.pinged_ms == 2 * far_ms
-        # There and back to b03 and b04; the machine itself is at b02, where the publisher is at home.
+        # There and back to b03 and b04; the machine itself is at b02, the publisher's home.
         assert found.overlay.tally.messages[MessageKind.PING] == 4
         assert found.end().is_clean
-    # b03 is as far by ping as by link; whether b04 is nearer than over b03 decides.
+    # b03 is as far by ping as by link; what counts is whether b04 is nearer than over b03.
     assert targets == ["b04", "b03"]
 
 
 def test_load_pings_only_what_it_leaves_over() -> None:
-    """With load first, round trips are asked for where several candidates are left (4.2), and decide among them."""
+    """With load first, round trips are only requested if several candidates are left (4.2), and then decide."""
     brokers = ("b0", "b1", "b2")
     reports = [
         BrokerReport(name, tuple(other for other in near if other), bits, 4, 0.0, 1.0, (0.0,) * (len(near) + 1))
@@ -193,7 +193,7 @@ def test_load_pings_only_what_it_leaves_over() -> None:
 
 
 def test_settings_without_a_session_are_refused() -> None:
-    """Each fault says the value and the limit."""
+    """Each fault has the value and the limit."""
     assert GrapeSettings().faults() == []
     faults = GrapeSettings(threshold=0, priority="both", weight_percent=101).faults()  # type: ignore[arg-type]
     assert [fault.split(" is ")[0] for fault in faults] == ["threshold", "weight_percent", "priority"]
@@ -204,7 +204,7 @@ def test_settings_without_a_session_are_refused() -> None:
 
 
 def test_what_nobody_wants_leaves_a_publisher_where_it_is() -> None:
-    """A session that reached no other broker decides at once, by the home's own report."""
+    """A session that reached no other broker is decided at once, by the home's own report."""
     found = traced(inventory_of(line_of(3), {}), "b01", [], GrapeSettings(threshold=2))
     found.publish([0.0] * 4)
     assert [decision.target for decision in found.overlay.decisions] == ["b01", "b01"]

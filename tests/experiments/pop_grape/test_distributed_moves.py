@@ -1,4 +1,4 @@
-"""Carrying out what homes decide: transitions that fail, publishers that decide at one time, traffic meanwhile."""
+"""Executing the homes' decisions: failed transitions, simultaneous decisions of publishers, traffic meanwhile."""
 
 import random
 
@@ -12,11 +12,11 @@ from regraft.experiments.psoop.distributed_messages import MessageKind
 from regraft.schemas.command import Command, CommandPhase
 from tests.experiments.pop_grape.traced_overlays import PUBLISHER, fig_1
 
-FOREIGN_EPOCH = 2  # Of the two epochs that are tried next, the later one.
+FOREIGN_EPOCH = 2  # the later one of the two epochs that are tried next
 
 
 def test_a_publisher_whose_transition_is_refused_is_traced_anew() -> None:
-    """While another plan holds B8 nothing moves, nor by an epoch that was aborted; the next round of traces does it."""
+    """While another plan holds B8, or its epoch was aborted, nothing moves; the next round of traces moves it."""
     traced = fig_1(PopSettings(traced_max=1_000, threshold=2))
     overlay = traced.overlay
     links = (("B6", "B8"),), (("B7", "B8"),)
@@ -41,7 +41,7 @@ def test_a_publisher_whose_transition_is_refused_is_traced_anew() -> None:
 
 
 def test_publishers_that_decide_at_one_time_share_transitions() -> None:
-    """Stock quotes of five publishers on 15 brokers: all that move do so without loss, several in one transition."""
+    """Stock quotes of five publishers on 15 brokers: all moves lose nothing, several share a transition."""
     rng = random.Random(3)
     inventory = planetlab_testbed(rng, 15)
     workload = draw_workload(inventory.brokers, QuoteSettings("clustered", "shared", 4, 5, 12, 10.0), rng)

@@ -1,4 +1,4 @@
-"""POP by messages (Cheung09, sections 3.1 and 3.2): the worked example of Fig. 1, tagging, trace results, the walk."""
+"""POP by messages (Cheung09, sections 3.1 and 3.2): the example of Fig. 1, tagging, trace results, the walk."""
 
 import math
 import random
@@ -34,25 +34,25 @@ PROFILES = st.sampled_from(Profile)
 
 
 def table(traced: Traced, broker: str) -> dict[str, float]:
-    """The PPTable of p at one broker."""
+    """Return p's PPTable at one broker."""
     tracer = traced.overlay.tracers[broker]
     assert isinstance(tracer, PopBroker)
     return dict(tracer.table(PUBLISHER))
 
 
 def all_traced(threshold: int, profile: Profile) -> PopSettings:
-    """Settings with which every notification is traced until the walk."""
+    """Return settings with which every notification is traced until the walk."""
     return PopSettings(traced_max=NO_LIMIT, threshold=threshold, profile=profile)
 
 
 def notification(sequence: int) -> Notification:
-    """One of p's, as its home gets it."""
+    """Return a notification of p, as its home gets it."""
     return Notification(PUBLISHER, sequence, 0.0, "b", 0, {"topic": "x"}, 100)
 
 
 @pytest.mark.parametrize("profile", Profile)
 def test_fig_1_by_messages(profile: Profile) -> None:
-    """B1 has 15 > 6 + 3 + 1 behind B5, asks on with 10 and [B1]; B5 with [B5, B1]; B6 is the closest and answers."""
+    """B1 has 15 > 6 + 3 + 1 behind B5, asks it with 10 and [B1]; B5 adds itself; B6 is the closest and answers."""
     traced = fig_1(all_traced(2, profile))
     traced.publish([0.0])
     assert table(traced, "B1") == {"B2": 6, "B4": 3, "B5": 15, LOCAL: 1}
@@ -75,13 +75,13 @@ def test_fig_1_by_messages(profile: Profile) -> None:
         for core in traced.overlay.virtual.cores.values()
     }
     assert set(homewards.values()) == {"B6"}
-    # Those on the migration path have cleared their tables, the others know what they knew.
+    # Brokers on the migration path have cleared their tables, the others have not.
     assert [table(traced, broker) for broker in ("B1", "B5", "B6")] == [{}, {}, {}]
     assert table(traced, "B2") == {"B3": 4 * twice, LOCAL: 2 * twice}
 
 
 def test_fig_1_by_migration() -> None:
-    """The paper's migration takes M - 1 MUM and MCM, and forwards the 10 subscriptions left of B5 over both links."""
+    """The paper's migration takes M - 1 MUM and MCM, and forwards B5's 10 remaining subscriptions over both links."""
     traced = fig_1(PopSettings(traced_max=NO_LIMIT, threshold=1))
     traced.publish([0.0])
     traced.end()
@@ -94,7 +94,7 @@ def test_fig_1_by_migration() -> None:
 
 
 def test_a_publisher_at_the_closest_broker_stays_and_is_traced_anew() -> None:
-    """Where no link dominates nobody is asked, and after as many traces the home looks again."""
+    """If no link dominates no broker is asked, and after as many traces the home decides again."""
     traced = fig_1(PopSettings(traced_max=NO_LIMIT, threshold=1))
     traced.publish([0.0])
     traced.overlay.virtual.run_for(20_000.0)
@@ -107,7 +107,7 @@ def test_a_publisher_at_the_closest_broker_stays_and_is_traced_anew() -> None:
 
 
 def test_the_running_average_of_4_and_8_is_5() -> None:
-    """3.1: the newest value weighs 0.25, the last average 0.75; a neighbour that got nothing counts 0."""
+    """3.1: the newest value weighs 0.25, the previous average 0.75; a neighbour that got nothing counts 0."""
     found = ProfileTable(Profile.OWN_AVERAGE)
     found.note({"B2": 4}, 0)
     assert found.averages == {"B2": 4}
@@ -119,7 +119,7 @@ def test_the_running_average_of_4_and_8_is_5() -> None:
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.randoms(use_true_random=False))
 def test_the_shared_average_does_not_depend_on_the_order_of_results(counts: list[int], rng: random.Random) -> None:
-    """Results overtake each other; the average is that of the traces in their own order, with zeros in between."""
+    """Results may overtake each other; the average is that of the traces in their own order, with zeros in between."""
     expected = float(counts[0])
     for count in counts[1:]:
         expected = NEWEST_SHARE * count + (1 - NEWEST_SHARE) * expected
@@ -129,7 +129,7 @@ def test_the_shared_average_does_not_depend_on_the_order_of_results(counts: list
     for count, trace in noted:
         found.note({"B2": count}, trace)
     closest = found.closest(None, 0.0, len(counts) - 1)
-    # All that is known lies behind B2, and what is on this side is nothing.
+    # Everything known is behind B2, and nothing is on this side.
     assert (closest is not None) == (expected > 0)
     assert closest is None or closest == ("B2", pytest.approx(0.0))
     mine = found.closest("B9", expected * 0.99, len(counts) - 1)
@@ -139,7 +139,7 @@ def test_the_shared_average_does_not_depend_on_the_order_of_results(counts: list
 
 @given(st.integers(1, 40), st.integers(0, 120), st.integers(0, 2**32))
 def test_at_most_N_are_tagged_in_a_window_and_at_least_one(limit: int, count: int, seed: int) -> None:
-    """P_trace = 1 - T / N: the first of each window is tagged for certain, the one after N more never."""
+    """P_trace = 1 - T / N: the first of each window is always tagged, any after N tagged ones never."""
     broker = PopBroker("b", PopSettings(traced_max=limit, window_s=60.0, threshold=NO_LIMIT), random.Random(seed))
     for window in range(2):
         tagged = [
@@ -167,7 +167,7 @@ def test_the_share_that_is_tagged_follows_from_the_rate() -> None:
 @given(st.integers(0, 2**32), PROFILES)
 @settings(max_examples=20, deadline=None)
 def test_a_traced_notification_takes_one_result_for_each_link_it_crossed(seed: int, profile: Profile) -> None:
-    """That is why POP's overhead is the share of notifications that it traces; nothing stays open behind them."""
+    """So POP's overhead is the share of notifications that it traces; afterwards nothing stays open."""
     rng = random.Random(seed)
     traced = random_traced(rng, all_traced(NO_LIMIT, profile))
     traced.publish([rng.random() for _ in range(8)], pause_ms=rng.choice([3.0, 30.0]))
@@ -183,7 +183,7 @@ def test_a_traced_notification_takes_one_result_for_each_link_it_crossed(seed: i
 
 
 def subscribers_of(traced: Traced, profile: Profile) -> np.ndarray:
-    """What the central walk goes by: the running average, or the sum, of the subscribers of each broker."""
+    """Return what the central walk uses: the running average, or the sum, of each broker's subscribers."""
     counts = [np.array([*traced.got_by(value).values()], dtype=np.float64) for value in traced.values]
     if profile is Profile.ROUND_SUM:
         return np.sum(counts, axis=0)
@@ -196,7 +196,7 @@ def subscribers_of(traced: Traced, profile: Profile) -> np.ndarray:
 @given(st.integers(0, 2**32), st.sampled_from([Profile.SHARED_AVERAGE, Profile.ROUND_SUM]))
 @settings(max_examples=40, deadline=None)
 def test_brokers_walk_as_the_central_planner_does(seed: int, profile: Profile) -> None:
-    """With one scale at all brokers the request takes the way of the planner's probe, on the same traces."""
+    """With one scale at all brokers the request follows the path of the planner's probe, on the same traces."""
     rng = random.Random(seed)
     count = rng.randrange(1, 9)
     traced = random_traced(rng, all_traced(count, profile))
@@ -212,7 +212,7 @@ def test_brokers_walk_as_the_central_planner_does(seed: int, profile: Profile) -
 @given(st.integers(0, 2**32))
 @settings(max_examples=25, deadline=None)
 def test_brokers_move_a_publisher_where_the_planner_wants_it(seed: int) -> None:
-    """The same through the planner itself: windows of telemetry in the place of trace results."""
+    """The same through the planner itself: windows of telemetry instead of trace results."""
     rng = random.Random(seed)
     count = rng.randrange(1, 9)
     traced = random_traced(rng, all_traced(count, Profile.SHARED_AVERAGE), same_at_a_broker=True)
@@ -226,7 +226,9 @@ def test_brokers_move_a_publisher_where_the_planner_wants_it(seed: int) -> None:
 
 
 def test_what_only_reaches_a_broker_now_and_then_weighs_more_there() -> None:
-    """The paper's words: each broker averages over what reaches it, so a walk continues that one scale would end."""
+    """As the paper says, each broker averages over what reaches it, so a walk may continue where one scale would end
+    it.
+    """
     rng = random.Random(5)
     longer = 0
     for _ in range(60):
@@ -244,7 +246,7 @@ def test_what_only_reaches_a_broker_now_and_then_weighs_more_there() -> None:
 
 
 def test_settings_that_trace_nothing_are_refused() -> None:
-    """Each fault says the value and why."""
+    """Each fault has the value and the reason."""
     assert PopSettings().faults() == []
     assert "threshold is 0, at least 1" in PopSettings(threshold=0).faults()[0]
     with pytest.raises(ValueError, match="traced_max is 0"):

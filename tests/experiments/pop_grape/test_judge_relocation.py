@@ -1,4 +1,4 @@
-"""Verdicts follow from the figures alone; tables and drawings show what the file has."""
+"""Verdicts depend on the figures alone; tables and drawings show the file's figures."""
 
 from pathlib import Path
 
@@ -38,12 +38,12 @@ COUNTED: Where = {**CLUSTERED, "measured": "count", "testbed": "hops"}
 
 
 def figure(name: str, value: float, **where: str | int | float) -> Figure:
-    """A figure with its setting."""
+    """Return a figure with its setting."""
     return Figure(name, dict(where), value, "1")
 
 
 def interval(name: str, mean: float, half: float, **where: str | int | float) -> list[Figure]:
-    """A mean with its interval as two figures."""
+    """Return a mean and its interval as two figures."""
     return [figure(name, mean, **where), figure(f"{name}_ci95", half, **where)]
 
 
@@ -55,7 +55,7 @@ def test_without_figures_nothing_can_be_decided(claim: Claim) -> None:
 
 @pytest.mark.parametrize(("best", "expected"), [(0.74, Verdict.REPRODUCED), (0.60, Verdict.REFUTED)])
 def test_up_to_is_the_best_over_x(best: float, expected: Verdict) -> None:
-    """The evidence names where it is, and the best beyond X = 1."""
+    """The evidence names its X, and the best beyond X = 1."""
     found = judge_best("client_delay", 0.68, ("load100",))(
         Measured(
             [
@@ -69,7 +69,7 @@ def test_up_to_is_the_best_over_x(best: float, expected: Verdict) -> None:
 
 
 def test_one_publisher_elsewhere_breaks_all_at_one() -> None:
-    """Every publisher of every way must be where the subscribers are."""
+    """Every publisher must be at its subscribers' broker, by every method."""
     shares = [figure("at_subscribers_share", 1.0, **CLUSTERED, x=1, way=way) for way in ("load100", "delay100", "pop")]
     assert judge_all_at_one(Measured(shares)).verdict is Verdict.REPRODUCED
     shares[1] = figure("at_subscribers_share", 0.9, **CLUSTERED, x=1, way="delay100")
@@ -78,7 +78,7 @@ def test_one_publisher_elsewhere_breaks_all_at_one() -> None:
 
 @pytest.mark.parametrize(("above", "expected"), [(0.1, Verdict.REPRODUCED), (-0.01, Verdict.REFUTED)])
 def test_the_lowest_message_rate_has_none_below(above: float, expected: Verdict) -> None:
-    """X = 1 does not count; there all are alike."""
+    """X = 1 does not count, because all are equal there."""
     figures = interval("message_rate_above_load100", 0.0, 0.0, **CLUSTERED, x=1, way="pop")
     figures += interval("message_rate_above_load100", above, 0.2, **CLUSTERED, x=8, way="pop")
     assert judge_load_lowest(Measured(figures)).verdict is expected
@@ -97,7 +97,7 @@ def test_a_sacrifice_must_be_certain(mean: float, half: float, expected: Verdict
 
 @pytest.mark.parametrize(("pop", "expected"), [(0.1, Verdict.REPRODUCED), (0.4, Verdict.REFUTED)])
 def test_pop_is_between_the_two_ends(pop: float, expected: Verdict) -> None:
-    """Between 0, which is load100, and 0.3, which is delay100."""
+    """Between 0 (load100) and 0.3 (delay100)."""
     figures = []
     for metric in ("load", "client_delay", "hops"):
         figures += interval(f"{metric}_above_load100", pop, 0.0, **CLUSTERED, **SPREAD, way="pop")
@@ -106,7 +106,7 @@ def test_pop_is_between_the_two_ends(pop: float, expected: Verdict) -> None:
 
 
 def test_random_differences_count_at_every_x() -> None:
-    """One visible difference at one X is enough against it."""
+    """One visible difference at one X refutes it."""
     figures = interval("load_above_load100", 0.01, 0.0, **RANDOM, x=2, way="delay100")
     assert judge_random_alike(Measured(figures)).verdict is Verdict.REPRODUCED
     figures += interval("hops_above_load100", -0.2, 0.0, **RANDOM, x=8, way="delay100")
@@ -115,7 +115,7 @@ def test_random_differences_count_at_every_x() -> None:
 
 @pytest.mark.parametrize(("at_fifty", "expected"), [(0.45, Verdict.REPRODUCED), (0.70, Verdict.REFUTED)])
 def test_weights_may_not_turn_back(at_fifty: float, expected: Verdict) -> None:
-    """Messages saved fall from load100 to load1; a rise in the middle is against it."""
+    """Messages saved fall from load100 to load1; a rise in between refutes it."""
     saved = {100: 0.6, 75: 0.5, 50: at_fifty, 25: 0.4, 1: 0.3}
     delays = {100: 0.30, 75: 0.31, 50: 0.32, 25: 0.33, 1: 0.34}
     figures = []
@@ -163,7 +163,7 @@ def test_the_slowest_selection_counts(most_ms: float, expected: Verdict) -> None
 
 @pytest.mark.parametrize(("worst", "expected"), [(0.0, Verdict.REPRODUCED), (0.01, Verdict.REFUTED)])
 def test_one_dearer_placement_refutes_ours(worst: float, expected: Verdict) -> None:
-    """Whichever testbed and workload it is on."""
+    """On any testbed and workload."""
     figures = [
         figure("cost_above_best_of_paper_max", -0.1, **CLUSTERED, x=2),
         figure("cost_above_best_of_paper_max", worst, **{**RANDOM, "testbed": "cluster"}, x=64),
@@ -172,7 +172,7 @@ def test_one_dearer_placement_refutes_ours(worst: float, expected: Verdict) -> N
 
 
 def test_the_split_needs_both_halves() -> None:
-    """Far apart with shared predicates and not with independent ones."""
+    """Far apart with shared predicates but not with independent ones."""
     figures = interval("message_rate_above_load100", 0.3, 0.1, **COUNTED, **SPREAD, way="delay100")
     independent: Where = {**COUNTED, "predicates": "independent"}
     same = interval("message_rate_above_load100", 0.01, 0.0, **independent, **SPREAD, way="delay100")
@@ -207,7 +207,7 @@ def test_overhead_is_that_of_the_worst_x() -> None:
 
 
 def test_triggers_are_looked_up_by_threshold() -> None:
-    """The variant's name holds it."""
+    """The variant's name contains it."""
     share = figure("pop_grape_distributed_all_messages_share", 1.2, testbed="cluster", variant="load100 G=10")
     assert judge_first_trigger(Measured([share])).verdict is Verdict.REPRODUCED
 
@@ -226,13 +226,13 @@ def test_a_range_is_met_at_both_ends(most: float, expected: Verdict) -> None:
 
 
 def test_ten_hops_take_at_most_five_seconds() -> None:
-    """By the paper's protocol; ours is reported beside it."""
+    """By the paper's protocol; ours is reported next to it."""
     figures = [figure("paper_wait_ms_max", 5_100.0, hops=10), figure("move_ms_max", 4_000.0, hops=10)]
     assert judge_migration_time(Measured(figures)).verdict is Verdict.REFUTED
 
 
 def test_the_readme_block_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only what stands between the markers; without a README the tables are printed."""
+    """Only the text between the markers; without a README the tables are printed."""
     path, readme = tmp_path / "figures.json", tmp_path / "README.md"
     run = {"seed": 4, "commit": "0" * 40, "settings": {"size": "small", "draws": {}, "counted_draws": 2}}
     cuts = [figure(f"{metric}_cut", 0.5, **CLUSTERED, x=2, way="pop") for metric in ("load", "client_delay", "cost")]
@@ -250,7 +250,7 @@ def test_the_readme_block_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_drawings_are_made_of_what_was_run() -> None:
-    """One testbed: its message rate and its delay, the same bytes again; nothing without figures."""
+    """One testbed gives its message rate and its delay, byte-identical when repeated; no figures give no drawing."""
     figures = [
         figure(name, value, **{**CLUSTERED, "workload": workload}, x=x, way=way)
         for workload in ("clustered", "random")

@@ -1,4 +1,4 @@
-"""What a placement comes to, worked out by hand on three brokers in a row."""
+"""Measures of a placement, computed by hand on three brokers in a row."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.experiments.pop_grape.small_relocation import line_inventory, line_wi
 
 
 def queue(broker: str, peer: str = "", **values: float) -> QueueState:
-    """A queue with some of its figures."""
+    """Return a queue with some of its figures."""
     figures = {"messages_in_per_s": 0.0, "notifications_out_per_s": 0.0, "bytes_in_per_s": 0.0} | values
     return QueueState(
         broker,
@@ -27,7 +27,7 @@ def queue(broker: str, peer: str = "", **values: float) -> QueueState:
 
 
 def test_a_publisher_at_the_far_end() -> None:
-    """At a all 4 pass a and b, 2 go on to c. b is one hop away and c two; 4 deliveries each."""
+    """At a all 4 pass a and b, 2 continue to c. b is one hop away and c two; 4 deliveries each."""
     inventory = line_inventory()
     found = counted([line_window({"p": "a"})], inventory.bootstrap, inventory)
     assert found.message_rate_per_s == pytest.approx((4 + 4 + 2) / 3)
@@ -38,7 +38,7 @@ def test_a_publisher_at_the_far_end() -> None:
 
 
 def test_clients_stay_on_their_machine() -> None:
-    """A publisher of a's machine that connects to b sends over 10 ms; what b and c deliver comes back to a."""
+    """A publisher on a's machine that connects to b sends over 10 ms; deliveries at b and c return to a."""
     inventory = line_inventory()
     found = counted([line_window({"p": "b"})], inventory.bootstrap, inventory, {"p": "a"})
     assert found.delay_ms == pytest.approx((2 + (2 + 20 + 3)) / 2)

@@ -29,7 +29,7 @@ def test_shared_subscriptions_sink_their_share_of_every_stock(rating: Rating, to
     """Low-rated ones sink 10 % of the real quotes, medium-rated ones 50 %, high-rated ones all."""
     shares = [sink_share(stock, shared_filter(stock, rating)) for stock in tradable_stocks()]
     assert all(abs(share - SINK_SHARES[rating]) <= tolerance for share in shares)
-    assert len(shares) == 46  # Three of the 49 hardly trade: no two thresholds halve their quotes.
+    assert len(shares) == 46  # Three of the 49 are hardly traded: no two thresholds halve their quotes.
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
@@ -56,7 +56,7 @@ def test_derived_attributes_are_those_of_the_papers_example() -> None:
 
 
 def test_ratings_are_mixed_as_the_paper_says() -> None:
-    """Random: 70, 25 and 5 %; clustered: 95 and 5 %; however few there are, one sinks all."""
+    """Random: 70, 25 and 5 %; clustered: 95 and 5 %; even among few, one sinks all."""
     random_mix, clustered = ratings("random", 60), ratings("clustered", 60)
     assert [random_mix.count(rating) for rating in ("low", "medium", "high")] == [42, 15, 3]
     assert [clustered.count(rating) for rating in ("low", "medium", "high")] == [57, 0, 3]
@@ -79,7 +79,7 @@ def test_clustered_subscribers_have_a_main_office(x: int) -> None:
 
 @pytest.mark.parametrize("x", [1, 4, 64])
 def test_random_subscribers_are_at_x_brokers(x: int) -> None:
-    """Each publisher has X brokers of its own; more than there are mean all."""
+    """Each publisher has its own X brokers; an X above their number means all."""
     workload = draw_workload(BROKERS, QuoteSettings("random", "independent", x), random.Random(x))
     homes = {
         publisher.name: {each.home for each in workload.subscriptions if each.publisher == publisher.name}
@@ -90,7 +90,7 @@ def test_random_subscribers_are_at_x_brokers(x: int) -> None:
 
 
 def test_what_is_published_does_not_depend_on_where() -> None:
-    """Moved publishers publish the same quotes at the same times; quotes follow each other by date."""
+    """Moved publishers publish the same quotes at the same times; quotes are in the order of their dates."""
     workload = draw_workload(BROKERS, QuoteSettings(publisher_count=3), random.Random(7))
     moved = workload.at_homes({workload.publishers[0].name: "b00"})
     assert moved.publishers[0].home == "b00"
@@ -98,7 +98,7 @@ def test_what_is_published_does_not_depend_on_where() -> None:
     first, again = (list(islice(each.publishers[0].publications(), 500)) for each in (workload, moved))
     assert first == again
     dates = [str(quote.content["date"]) for _, quote in first]
-    assert sum(later < earlier for earlier, later in pairwise(dates)) <= 2  # 400 quotes, then again.
+    assert sum(later < earlier for earlier, later in pairwise(dates)) <= 2  # 400 quotes, then again
 
 
 def test_publishing_before_all_know_the_publisher_is_refused() -> None:
@@ -112,6 +112,6 @@ def test_publishing_before_all_know_the_publisher_is_refused() -> None:
 
 
 def test_more_publishers_than_stocks_are_refused() -> None:
-    """The message names both numbers."""
+    """The message has both numbers."""
     with pytest.raises(ValueError, match=r"publisher_count is 47: from 1 to the 46"):
         draw_workload(BROKERS, QuoteSettings(publisher_count=47), random.Random(1))

@@ -1,4 +1,4 @@
-"""Cuts and differences on outcomes made by hand."""
+"""Cuts and differences on hand-made outcomes."""
 
 import pytest
 
@@ -13,23 +13,23 @@ WHERE = {"measured": "clock", "testbed": "planetlab", "workload": "clustered", "
 
 
 def measures(rate: float, delay_ms: float, hops: float = 1.0, busiest: float = 0.5) -> Measures:
-    """Measures that differ in a few values only; load and cost follow the rate."""
+    """Return measures that differ in a few values only; load and cost follow the rate."""
     return Measures(rate, rate / 100, 0.0, delay_ms, delay_ms + 10, hops, rate * 2, [busiest, busiest / 2])
 
 
 def outcome(way: str, found: Measures, home: str, cost_decided: float) -> Outcome:
-    """One publisher that started at a, three links from b and one from c."""
+    """Return the outcome of one publisher that started at a, three links from b and one from c."""
     hops = {"a": 0, "b": 3, "c": 1}[home]
     return Outcome(way, found, {"p": home}, int(hops > 0), int(hops > 0), hops, cost_decided)
 
 
 def task(x: int, draw: int) -> Task:
-    """A task as the figures look at it."""
+    """Return a task as the figures need it."""
     return Task("emulated", "planetlab", "clustered", "shared", x, 1, draw, (), 1)
 
 
 def draw_of(load100: Measures, delay100: Measures, ours_cost: float, subscribers: list[str]) -> TaskResult:
-    """Start 20 messages a second, 100 ms; load100 goes to b, delay100 to c, ours to b."""
+    """Return a draw: the start has 20 messages/s and 100 ms; load100 moves to b, delay100 to c, ours to b."""
     outcomes = [
         outcome("baseline", measures(20.0, 100.0, 4.0, busiest=0.8), "a", 40.0),
         outcome("load100", load100, "b", 10.0),
@@ -40,7 +40,7 @@ def draw_of(load100: Measures, delay100: Measures, ours_cost: float, subscribers
 
 
 def figures() -> list[Figure]:
-    """Two draws at X = 2 and one at X = 1."""
+    """Return the figures of two draws at X = 2 and one at X = 1."""
     return relocation_figures(
         [
             (task(2, 0), draw_of(measures(5.0, 80.0), measures(10.0, 40.0, busiest=0.6), 10.0, ["b", "c"])),
@@ -62,11 +62,11 @@ def test_a_cut_is_what_is_saved_in_each_draw() -> None:
     assert found.value("output_cut", **at) is None  # Nothing was sent over a limited link.
     assert found.value("hops_moved", **at) == 3
     assert found.value("at_subscribers_share", **at) == 1
-    assert found.value("at_subscribers_share", **{**at, "x": 1, "way": "delay100"}) == 0  # It went to c.
+    assert found.value("at_subscribers_share", **{**at, "x": 1, "way": "delay100"}) == 0  # It moved to c.
 
 
 def test_differences_are_taken_within_a_draw() -> None:
-    """delay100 sends 5 more of 20 than load100 in both draws, and is 40 ms of 110 sooner."""
+    """delay100 sends 5 of 20 messages more than load100 in both draws, and is 40 ms of 110 faster."""
     found = Measured(figures())
     at: dict[str, str | int | float] = {**WHERE, "x": 2, "way": "delay100"}
     above = found.interval("message_rate_above_load100", **at)
@@ -78,14 +78,14 @@ def test_differences_are_taken_within_a_draw() -> None:
 
 
 def test_spread_takes_every_x_but_one() -> None:
-    """The draws at X = 2 alone: at X = 1 both ways come to the same."""
+    """The draws at X = 2 alone: at X = 1 all methods are equal."""
     found = Measured(figures())
     assert found.value("message_rate_above_load100", **WHERE, **SPREAD, way="delay100") == pytest.approx(0.25)
     assert found.value("same_home_share", **WHERE, **SPREAD, way="load100", other="delay100") == 0
 
 
 def test_brokers_busier_than_the_busiest_of_load100() -> None:
-    """load100's busiest is at 0.5: one broker of delay100 is above it, and of the start also one."""
+    """load100's busiest is at 0.5: one broker of delay100 exceeds it, and one of the start."""
     found = Measured(figures())
     for way, count in (("baseline", 1), ("delay100", 1), ("load100", 0)):
         assert found.value("brokers_above_load100", **WHERE, x=2, way=way) == count
@@ -99,7 +99,7 @@ def test_ours_is_compared_with_the_cheapest_of_the_paper() -> None:
 
 
 def test_sessions_are_reported_with_the_messages_of_their_own() -> None:
-    """8 of 20 messages are left, and 2 of its own: 0.4 and 0.5 of the baseline's."""
+    """8 of 20 messages are left, plus 2 of the session itself: 0.4 and 0.5 of the baseline's."""
     sessions = Task("sessions", "cluster", "clustered", "shared", 16, 1, 0, (), 1, steps=(10,))
     start, after = measures(20.0, 100.0, 4.0), measures(8.0, 50.0, 3.0)
     outcomes = [

@@ -1,4 +1,4 @@
-"""Whole tasks on small testbeds: what every way must come to, and that a task is reproducible."""
+"""Whole tasks on small testbeds: results that every method must reach, and reproducibility."""
 
 import random
 from types import MappingProxyType
@@ -26,7 +26,7 @@ from regraft.overlay.inventory import Inventory
 
 
 def small_planetlab(rng: random.Random) -> Inventory:
-    """Seven brokers on PlanetLab."""
+    """Return seven brokers on PlanetLab."""
     return planetlab_testbed(rng, 7)
 
 
@@ -37,19 +37,19 @@ def seven_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def emulated(x: int) -> Task:
-    """Two publishers on seven brokers."""
+    """Return a task with two publishers on seven brokers."""
     return Task("emulated", "planetlab", "clustered", "shared", x, 3, 0, EMULATED_WAYS, 2, subscribers_per_publisher=20)
 
 
 def outcomes(result: TaskResult) -> dict[str, Outcome]:
-    """The outcomes of a task with one draw, by way."""
+    """Return the outcomes of a task with one draw, by method."""
     [draw] = result.draws
     return {each.way: each for each in draw.outcomes}
 
 
 @pytest.mark.usefixtures("seven_brokers")
 def test_with_one_interested_broker_all_go_there() -> None:
-    """X = 1: every way moves every publisher to the broker of all its subscribers, and no link is crossed any more."""
+    """X = 1: every method moves every publisher to the broker of all its subscribers, and no link is crossed."""
     result = run_task(emulated(1))
     subscribers_at = result.draws[0].subscribers_at
     for way, outcome in outcomes(result).items():
@@ -60,7 +60,7 @@ def test_with_one_interested_broker_all_go_there() -> None:
 
 @pytest.mark.usefixtures("seven_brokers")
 def test_a_task_gives_the_same_again() -> None:
-    """Runs on the virtual clock depend on nothing but the task; publishers that stay come to what they started from."""
+    """Runs on the virtual clock depend only on the task; the baseline moves nothing, no method costs less than ours."""
     found, again = run_task(emulated(2)), run_task(emulated(2))
     assert found == again
     by_way = outcomes(found)
@@ -69,7 +69,7 @@ def test_a_task_gives_the_same_again() -> None:
 
 
 def test_exact_count_and_telemetry_agree() -> None:
-    """Brokers' reports of later windows are near the count of those decided on: quotes differ, and little waits."""
+    """Brokers' reports of later windows are close to the count on earlier ones: quotes differ, and little waits."""
     inventory = planetlab_testbed(random.Random(4), 7)
     workload = draw_workload(inventory.brokers, QuoteSettings(publisher_count=2), random.Random(4))
     seen = observe_placement(inventory, workload, workload.homes)
@@ -109,7 +109,7 @@ def test_all_draws_are_counted_at_x_one() -> None:
 
 @pytest.mark.usefixtures("seven_brokers")
 def test_short_sessions_send_more_messages_of_their_own() -> None:
-    """TIR and TIA come once a session, so that 10 notifications a session need more of them than 50."""
+    """TIR and TIA are sent once per session, so sessions of 10 notifications need more of them than sessions of 50."""
     task = Task(
         "sessions", "cluster", "clustered", "shared", 3, 1, 0, SESSION_WAYS, 1, steps=(10, 50), publications=200
     )  # fmt: skip
@@ -117,11 +117,11 @@ def test_short_sessions_send_more_messages_of_their_own() -> None:
     found = {(each.way, each.step): each for each in draw.outcomes}
     assert found["baseline", 10].overhead_per_s == found["baseline", 10].moved == 0
     assert found["delay100", 10].overhead_per_s > 3 * found["delay100", 50].overhead_per_s
-    assert found["load100", 10].rounds == 15  # Those after the first 50 publications.
+    assert found["load100", 10].rounds == 15  # those after the first 50 publications
 
 
 def test_settling_stops_when_nothing_moves_or_the_rounds_are_over() -> None:
-    """A way that goes to and fro is stopped; one that stays needs no further round."""
+    """A method that oscillates is stopped; one that stays needs no further round."""
     there_and_back = {"a": "b", "b": "a"}
     assert settle_homes({"p": "a"}, lambda homes: {"p": there_and_back[homes["p"]]}, 3) == ({"p": "b"}, 3)
     assert settle_homes({"p": "a"}, lambda homes: {"p": "c"}, 3) == ({"p": "c"}, 1)

@@ -37,7 +37,7 @@ def test_planetlab_links_cost_half_of_a_measured_round_trip() -> None:
 
 
 def test_cluster_machines_run_six_or_seven_brokers_each() -> None:
-    """Thirteen machines have six brokers and seven have seven; the brokers of a machine share its two cores."""
+    """Thirteen machines have six brokers and seven have seven; a machine's brokers share its two cores."""
     inventory = cluster_testbed(random.Random(3))
     together = (inventory.link_cost == CLUSTER_SAME_MACHINE_MS).sum(axis=1) + 1
     assert Counter(together.tolist()) == {6: 13 * 6, 7: 7 * 7}

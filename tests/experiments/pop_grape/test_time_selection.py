@@ -1,4 +1,4 @@
-"""What is timed chooses alike; times themselves are not asserted."""
+"""The timed selections choose alike; times themselves are not asserted."""
 
 from regraft.experiments.claim_evidence import Measured
 from regraft.experiments.pop_grape.time_selection import selection_figures

@@ -43,13 +43,13 @@ class Wish:
 
     @property
     def filter_(self) -> Filter:
-        """The same as brokers match it."""
+        """The same as a broker's filter."""
         return (TOPIC, Predicate("v", Operator.GT, self.above))
 
 
 @dataclass
 class Traced:
-    """An overlay with the one publisher, its subscriptions, and all that brokers have told each other."""
+    """An overlay with one publisher, its subscriptions, and all messages between brokers."""
 
     overlay: RelocatingOverlay
     wishes: Sequence[Wish]
@@ -65,22 +65,22 @@ class Traced:
             self.overlay.virtual.run_for(pause_ms)
 
     def got_by(self, value: float) -> Mapping[str, int]:
-        """How many subscribers of each broker want this v."""
+        """Return how many subscribers of each broker want this v."""
         brokers = self.overlay.inventory.brokers
         return {broker: sum(wish.home == broker and value > wish.above for wish in self.wishes) for broker in brokers}
 
     def messages(self, kind: type[TraceMessage]) -> list[tuple[str, str, TraceMessage]]:
-        """What was told of one kind, in order."""
+        """Return the messages of one kind, in order."""
         return [each for each in self.told if isinstance(each[2], kind)]
 
     def end(self) -> LedgerSnapshot:
-        """Let all that was decided be executed, and return the account."""
+        """Execute all decisions and return the account."""
         self.overlay.settle()
         return self.overlay.virtual.finish()
 
 
 def traced(inventory: Inventory, home: str, wishes: Sequence[Wish], settings: Settings, seed: int = 1) -> Traced:
-    """Connect publisher and subscribers; control messages take no service."""
+    """Connect publisher and subscribers; control messages take no service time."""
     overlay = RelocatingOverlay(inventory, seed, settings, inventory_timing(inventory, 0.0))
     found = Traced(overlay, wishes)
     overlay.on_told = lambda *said: found.told.append(said)
@@ -93,13 +93,13 @@ def traced(inventory: Inventory, home: str, wishes: Sequence[Wish], settings: Se
 
 
 def fig_1(settings: Settings) -> Traced:
-    """Fig. 1: p is at B1, and all subscribers want all."""
+    """Return Fig. 1: p is at B1, and all subscribers want everything."""
     wishes = [Wish(broker, -1.0) for broker, count in FIG_1_SUBSCRIBERS.items() for _ in range(count)]
     return traced(inventory_of(FIG_1_TREE, {}), "B1", wishes, settings)
 
 
 def random_traced(rng: random.Random, settings: Settings, *, same_at_a_broker: bool = False) -> Traced:
-    """A random tree with random costs, p anywhere, and up to three subscribers at each of some brokers."""
+    """Return a random tree with random costs, p anywhere, and up to three subscribers at each of some brokers."""
     names = brokers_named(rng.randrange(2, 13))
     count = len(names)
     cost = np.triu(np.array([[rng.randrange(1, 80) / 8 for _ in names] for _ in names]), 1)
@@ -113,7 +113,7 @@ def random_traced(rng: random.Random, settings: Settings, *, same_at_a_broker: b
 
 
 def state_of(traced: Traced, home: str) -> TreeState:
-    """One window with all that was published, and the queues that brokers have reported, idle where none has."""
+    """Return one window with all publications, and the queues that brokers reported, idle if none was reported."""
     delivered: dict[tuple[str, str, int], int] = {}
     local: dict[tuple[str, str], int] = {}
     for sequence, value in enumerate(traced.values):

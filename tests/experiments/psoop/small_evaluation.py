@@ -1,4 +1,4 @@
-"""A task of the evaluation in a size that takes a fraction of a second: 12 brokers, 8 types, 2,000 ticks."""
+"""A task of the evaluation at a size that takes a fraction of a second: 12 brokers, 8 types, 2,000 ticks."""
 
 from typing import Any
 

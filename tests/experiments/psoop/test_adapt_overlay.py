@@ -18,7 +18,7 @@ SETTINGS = WorkloadSettings(broker_count=16, type_count=8, duration_ticks=1_000)
 
 @pytest.fixture(scope="module")
 def known() -> tuple[TreeState, np.ndarray]:
-    """Sixteen brokers on a random tree after 1,000 ticks of traffic, and who wants what now."""
+    """Return sixteen brokers on a random tree after 1,000 ticks of traffic, and who wants what now."""
     workload = draw_workload(SETTINGS, np.random.default_rng(1))
     rng = np.random.default_rng(2)
     tree = random_tree([f"b{number:02d}" for number in range(16)], 16, random.Random(1))
@@ -28,7 +28,7 @@ def known() -> tuple[TreeState, np.ndarray]:
 
 
 def test_an_exchange_of_ours_must_pay_for_itself_in_time(known: tuple[TreeState, np.ndarray]) -> None:
-    """Without time to pay back nothing is exchanged and only the reports are paid; with a lifetime it is."""
+    """Without time to pay back nothing is exchanged and only the reports are paid; with a lifetime links change."""
     state, members = known
     refused = adapt(OURS, state, members, 0.0, random.Random(1))
     assert refused == Round(state.configuration, report_cost(state.configuration, state.inventory))
@@ -39,7 +39,7 @@ def test_an_exchange_of_ours_must_pay_for_itself_in_time(known: tuple[TreeState,
 
 
 def test_requests_are_paid_also_when_nothing_comes_of_them(known: tuple[TreeState, np.ndarray]) -> None:
-    """More brokers ask for a direct link than get one in a round."""
+    """More brokers request a direct link than get one in a round."""
     state, members = known
     done = adapt(CI, state, members, 0.0, random.Random(1))
     assert done.exchanges > 0
@@ -48,6 +48,6 @@ def test_requests_are_paid_also_when_nothing_comes_of_them(known: tuple[TreeStat
 
 
 def test_a_static_tree_stays(known: tuple[TreeState, np.ndarray]) -> None:
-    """It costs nothing to leave it as it is."""
+    """Leaving it unchanged costs nothing."""
     state, members = known
     assert adapt(RANDOM_TREE, state, members, 0.0, random.Random(1)) == Round(state.configuration)

@@ -12,7 +12,7 @@ NAMES = [f"b{number:02d}" for number in range(BROKERS)]
 
 
 def small_workload(seed: int) -> Workload:
-    """Lively traffic over 12 brokers: 6 types, 3 subscribers, a change every few notifications."""
+    """Return traffic over 12 brokers: 6 types, 3 subscribers, a change every few notifications."""
     shape = WorkloadSettings(
         broker_count=BROKERS,
         type_count=6,
@@ -25,7 +25,7 @@ def small_workload(seed: int) -> Workload:
 
 
 def naive_caches(workload: Workload, end_id: int, size_max: int) -> list[set[int]]:
-    """Every broker's newest ids, filled notification by notification."""
+    """Return every broker's newest ids, filled notification by notification."""
     caches: list[deque[int]] = [deque(maxlen=size_max) for _ in range(BROKERS)]
     for identifier in range(end_id):
         for broker in workload.members[workload.flow_of[identifier]]:
@@ -36,7 +36,7 @@ def naive_caches(workload: Workload, end_id: int, size_max: int) -> list[set[int
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 1_000), st.integers(1, 80), st.floats(0, 1))
 def test_caches_hold_the_newest_identifiers_exactly(seed: int, size_max: int, part: float) -> None:
-    """Common interest and every distinct set agree with caches that are filled one notification after the other."""
+    """Common interest and every distinct set equal those of caches that are filled one notification after the other."""
     workload = small_workload(seed)
     end_id = round(part * workload.notification_count)
     naive = naive_caches(workload, end_id, size_max)
@@ -56,7 +56,7 @@ def test_caches_hold_the_newest_identifiers_exactly(seed: int, size_max: int, pa
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 1_000), st.floats(0, 1), st.floats(0, 1))
 def test_caches_of_a_time_hold_all_of_it(seed: int, one: float, other: float) -> None:
-    """A memory by time is the delivery sets of that time."""
+    """A cache by time holds the delivery sets of that time."""
     workload = small_workload(seed)
     first, end = sorted(round(part * workload.notification_count) for part in (one, other))
     caches = CacheReader(workload).between(first, end)
@@ -66,7 +66,7 @@ def test_caches_of_a_time_hold_all_of_it(seed: int, one: float, other: float) ->
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 1_000), st.integers(1, 80))
 def test_delivery_sets_of_caches_have_one_bit_for_each_identifier(seed: int, size_max: int) -> None:
-    """Bits and distinct sets tell the same, so it does not matter which of them a planner reads."""
+    """Bits and distinct sets hold the same information, so a planner may read either."""
     workload = small_workload(seed)
     caches = CacheReader(workload).newest(workload.notification_count, size_max)
     sets = caches.delivery_sets(NAMES, 1.0)

@@ -1,4 +1,4 @@
-"""The comparison of ways to tell interest: what it holds equal, and what it counts."""
+"""The comparison of ways to announce interest: what it keeps equal, and what it counts."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from regraft.overlay.cost import overlay_cost
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few brokers and rounds; traffic, caches and filters are the paper's."""
+    """Reduce brokers and rounds; traffic, caches and filters are the paper's."""
     for name, value in {"BROKERS": 14, "ROUNDS": 3, "ROUNDS_JUDGED": 2}.items():
         monkeypatch.setattr(compare_filters, name, value)
 
@@ -23,7 +23,7 @@ def by_telling(figures: list[Figure], name: str) -> dict[str, float]:
 
 
 def test_sizes_and_false_positives_are_those_of_a_full_cache() -> None:
-    """8,192 identifiers of 8 bytes, the paper's 100,000 bits at 0.43 %, and filters no larger than asked for."""
+    """8,192 identifiers of 8 bytes, the paper's 100,000 bits at 0.43 %, and filters no larger than requested."""
     ways = {telling.name: telling for telling in tellings()}
     assert len(ways) == len(tellings())
     assert ways["masks"].broadcast_bytes == 65_536
@@ -34,7 +34,7 @@ def test_sizes_and_false_positives_are_those_of_a_full_cache() -> None:
 
 
 def test_shares_are_costs_of_eq_1_and_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With no round the last tree is the first, so it costs all of what it costs, on both spans of traffic."""
+    """Without a round the last tree is the first, so it costs all of that one's cost, on both spans of traffic."""
     state, later = start_state("uniform", 3)
     assert adapted_shares(state, later, tellings()[0], 3)[0] < 1
     assert overlay_cost(state.configuration, state.inventory, state.sets).total_per_s == pytest.approx(
@@ -45,7 +45,7 @@ def test_shares_are_costs_of_eq_1_and_2(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_instances_repeat_and_masks_are_the_measure() -> None:
-    """The same seeds give the same figures; every way is set against exact masks of the same cache."""
+    """The same seeds give the same figures; every method is compared with exact masks of the same cache."""
     figures = filter_figures(["uniform"], range(2))
     assert figures == filter_figures(["uniform"], range(2))
     assert by_telling(figures, "cost_share_to_masks")["masks"] == 1
@@ -54,7 +54,7 @@ def test_instances_repeat_and_masks_are_the_measure() -> None:
 
 
 def test_the_command_writes_table_and_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every way of telling is a row, and the file says how to run it again."""
+    """Every method is a row, and the file says how to run it again."""
     file = tmp_path / "figures.json"
     main(["--instances", "1", "--seed", "5", "--costs", "transit-stub", "--json", str(file)])
     printed = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Planners measured against the optimum of small overlays, and the instances they are measured on."""
+"""Planners compared with the optimum of small overlays, and the instances that are used."""
 
 import json
 import random
@@ -29,7 +29,7 @@ FIG_2_COSTS = {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0}
 
 
 def fig_2(wanted: list[set[str]]) -> TreeState:
-    """Jaeger07, Fig. 2, tree (a): B2 - B1 - B3."""
+    """Return Jaeger07, Fig. 2, tree (a): B2 - B1 - B3."""
     tree = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B1", "B3")])
     return TreeState(tree, inventory_of(tree, FIG_2_COSTS), (ClosedWindow(0, 1000, sets_of(tree.brokers, wanted)),))
 
@@ -39,7 +39,7 @@ def exchange(removed: tuple[str, str], added: tuple[str, str]) -> Proposal:
 
 
 def test_fig_2_ratios() -> None:
-    """B1 wants nothing: (a), the start and the minimum spanning tree, costs 100 to the optimum's 80, CI gets there."""
+    """B1 wants nothing: (a), start and minimum spanning tree, costs 100; the optimum is 80, which CI reaches."""
     ratios = ratios_to_optimum(fig_2([{"B2", "B3"}] * 10), seed=0, order="arrival")
     assert set(ratios) == YARDSTICKS | set(LINK_PLANNERS)
     assert ratios["random_tree"] == ratios["minimum_spanning_tree"] == ratios["swap_links_lmst"] == 100 / 80
@@ -47,7 +47,7 @@ def test_fig_2_ratios() -> None:
 
 
 def test_fig_2_ratios_when_b1_wants_nine() -> None:
-    """B1 wants nine of ten: (a) is optimal with 100; lMIT makes it more expensive, wherever it hangs B1."""
+    """B1 wants nine of ten: (a) is optimal with 100; lMIT makes it more expensive, wherever it attaches B1."""
     ratios = ratios_to_optimum(fig_2([{"B2", "B3"}] + [{"B1", "B2", "B3"}] * 9), seed=0)
     assert ratios["random_tree"] == ratios["minimum_spanning_tree"] == 1
     assert ratios["swap_links_lmit"] in (1.07, 1.34)
@@ -64,7 +64,7 @@ def test_proposals_of_a_call_are_carried_out_in_order() -> None:
 
 
 def test_a_planner_that_goes_round_is_stopped() -> None:
-    """A planner that swaps to and fro forever is measured where it is back for the first time."""
+    """A planner that swaps to and fro forever is measured when it is back for the first time."""
     tree = line_of(3)
     state = TreeState(tree, inventory_of(tree, {}), (ClosedWindow(0, 1000, sets_of(tree.brokers, [{"b00"}])),))
     calls = 0
@@ -82,7 +82,7 @@ def test_a_planner_that_goes_round_is_stopped() -> None:
 
 @pytest.mark.parametrize("setting", SMALL_SETTINGS, ids=str)
 def test_an_instance_is_what_its_setting_says(setting: SmallSetting) -> None:
-    """Costs lie in the paper's range, flows have a publisher and this many brokers, and the seed decides all of it."""
+    """Costs are in the paper's range, flows have a publisher and this many brokers, and all depends on the seed."""
     state = small_instance(setting, 6, seed=3)
     inventory, sets = state.inventory, state.sets
     assert 0 <= inventory.processing_cost.min() <= inventory.processing_cost.max() <= 10
@@ -97,7 +97,7 @@ def test_an_instance_is_what_its_setting_says(setting: SmallSetting) -> None:
 
 
 def test_euclidean_costs_keep_the_triangle_inequality() -> None:
-    """A detour in the plane is never shorter; drawn link by link it often is."""
+    """A detour in the plane is never shorter; with independent costs it often is."""
 
     def detours(costs: str) -> int:
         c = small_instance(SmallSetting(costs, 10, 2), 7, seed=0).inventory.link_cost
@@ -113,7 +113,7 @@ def test_more_subscribers_than_brokers_are_refused() -> None:
 
 
 def test_figures_are_means_and_worsts_over_the_instances(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each setting has mean, worst and share found of each yardstick and planner, equal to what its instances gave."""
+    """Each setting has mean, worst and share found of each yardstick and planner, equal to its instances' results."""
     monkeypatch.setattr(compare_optimum, "SMALL_SETTINGS", SMALL_SETTINGS[:2])
     told: list[tuple[str, int]] = []
     figures = optimum_figures(3, (5,), lambda what, done: told.append((what, done)))
@@ -177,7 +177,7 @@ def test_the_command_prints_a_table_and_writes_the_figures(
 
 
 def test_no_instances_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Zero instances end in a sentence, not in a division by zero."""
+    """Zero instances give a message, not a division by zero."""
     with pytest.raises(SystemExit):
         compare_optimum.main(["--instances", "0"])
     assert "0 instances give no figures: at least 1" in capsys.readouterr().err

@@ -10,13 +10,13 @@ from tests.experiments.psoop.small_evaluation import changed
 
 
 def flat(variant: str, cost: float, step: float = 0.0, **parts: float) -> Curve:
-    """Five samples of equal cost, and of equal cost of messages."""
+    """Return five samples of equal cost, and of equal cost of messages."""
     messages = {name: [parts.get(name, 0.0)] * 5 for name in ("broadcast", "request", "exchange")}
     return Curve(variant, step, [cost] * 5, **messages, exchanges=[2] * 5, degree_max=[3, 9, 4, 4, 5])
 
 
 def value(figures: list[Figure], name: str, **where: str | float) -> float:
-    """The one figure of a name in a setting."""
+    """Return the only figure of this name in a setting."""
     found = [figure.value for figure in figures if figure.name == name and where.items() <= figure.where.items()]
     assert len(found) == 1, (name, where, found)
     return found[0]
@@ -24,7 +24,7 @@ def value(figures: list[Figure], name: str, **where: str | float) -> float:
 
 @pytest.fixture
 def two_networks() -> list[tuple[Task, TaskResult]]:
-    """Costs of the random tree 100 and 200; CI costs half, with messages 0.6 and 0.7 of it."""
+    """Return two networks: the random tree costs 100 and 200, CI half, with messages 0.6 and 0.7 of it."""
     results = []
     for topology, scale in enumerate((1.0, 2.0)):
         ci = flat(
@@ -61,7 +61,7 @@ def test_links_are_counted_when_settled(two_networks: list[tuple[Task, TaskResul
 
 
 def test_one_network_has_no_interval(two_networks: list[tuple[Task, TaskResult]]) -> None:
-    """Nothing can be said of a spread over one."""
+    """One network has no spread."""
     figures = evaluation_figures(two_networks[:1])
     assert not [figure for figure in figures if figure.name.endswith("_ci95")]
 
@@ -98,7 +98,7 @@ def test_eta_is_compared_with_the_default() -> None:
 
 
 def test_the_interval_is_students() -> None:
-    """Of 25 values 2.064 standard errors, as the paper's 25 topologies have."""
+    """Of 25 values 2.064 standard errors, as for the paper's 25 topologies."""
     values = np.random.default_rng(1).normal(size=25)
     mean, half = mean_half_width(values)
     assert mean == pytest.approx(values.mean())

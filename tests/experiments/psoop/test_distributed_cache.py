@@ -1,4 +1,4 @@
-"""Caches of ids, and delivery sets made of them."""
+"""Caches of ids, and delivery sets built from them."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def published(publisher: str, sequence: int, publish_ms: float = 0.0) -> Notific
 
 @given(st.lists(st.integers(0, 40), max_size=200), st.integers(1, 12))
 def test_the_newest_ids_are_kept_each_once(noted: list[int], count_max: int) -> None:
-    """An id that is cached already changes nothing; a new one takes the place of the oldest."""
+    """An id that is already cached changes nothing; a new one replaces the oldest."""
     cache = NotificationCache(count_max)
     expected: list[int] = []
     total = 0
@@ -32,7 +32,7 @@ def test_the_newest_ids_are_kept_each_once(noted: list[int], count_max: int) -> 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from("xyz"), st.integers(0, 300)), min_size=1, max_size=60))
 def test_delivery_sets_of_ids_are_those_of_masks(noted: list[tuple[int, str, int]]) -> None:
-    """Ids say the same as the masks that telemetry would carry."""
+    """Ids give the same sets as the masks that telemetry would carry."""
     brokers = ("b0", "b1", "b2")
     ids = NotificationIds()
     caches = [NotificationCache(1000) for _ in brokers]
@@ -48,7 +48,7 @@ def test_delivery_sets_of_ids_are_those_of_masks(noted: list[tuple[int, str, int
 
 
 def test_the_record_holds_what_was_published_in_its_span() -> None:
-    """What was published before or after the span is cached, and not recorded."""
+    """Earlier or later publications are cached, but not recorded."""
     ids, cache = NotificationIds(), NotificationCache(10)
     record = TrafficRecord(("b0",), since_ms=100.0, until_ms=200.0)
     cells = CachingCells("b0", ids, cache, record)

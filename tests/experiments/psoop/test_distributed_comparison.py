@@ -14,7 +14,7 @@ from regraft.producers.emulator.ledger import LedgerSnapshot
 
 
 def test_figures_of_a_small_comparison() -> None:
-    """Every variant has its cost; the static tree costs what it costs, and who decides centrally does not broadcast."""
+    """Every variant has its cost; the static tree's is its own, and central planners do not broadcast."""
     told: list[tuple[str, int]] = []
     figures = distributed_figures(
         8, 1, 22.0, ("static", "distributed", "central_cost"), advance=lambda what, done: told.append((what, done))
@@ -39,7 +39,7 @@ def test_figures_of_a_small_comparison() -> None:
 
 
 def test_an_unclean_ledger_gives_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When something was lost, the comparison says so instead of a result."""
+    """If something was lost, the comparison reports that instead of a result."""
     monkeypatch.setattr(CachedOverlay, "finish", lambda _: LedgerSnapshot(expected=1, lost=1, final=True))
     with pytest.raises(UncleanRunError, match="static with seed 1"):
         distributed_figures(4, 1, 21.0, ("static",))
@@ -59,7 +59,7 @@ def test_every_variant_can_be_made_and_an_unknown_one_is_named() -> None:
 def test_command_line_prints_a_table_and_writes_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The file has the one form of all measurements."""
+    """The file has the common form of all measurements."""
     target = tmp_path / "figures.json"
     monkeypatch.setattr(compare_distributed, "DEFAULT_VARIANTS", ("static",))
     monkeypatch.setattr(sys, "argv", ["x", "--brokers", "4", "--seconds", "20.5", "--seed", "2", "--json", str(target)])

@@ -1,4 +1,4 @@
-"""One broker's estimates: Eq. 6-10 of Jaeger07 by hand, and against the central planner's arrays."""
+"""One broker's estimates: Eq. 6-10 of Jaeger07 by hand, and compared with the central planner's arrays."""
 
 import random
 
@@ -13,7 +13,7 @@ from regraft.experiments.psoop.distributed_messages import Cycle
 
 
 def test_cost_of_an_indirect_link_is_eq_7_by_hand() -> None:
-    """A line of four with p = 1 and c = 2, 3, 4: half of what is wanted at the end passes wanting brokers anyway."""
+    """A line of four with p = 1 and c = 2, 3, 4: half of what the end wants passes interested brokers anyway."""
     common = {"b": 10, "c": 8, "d": 4}
     shared = {("b", "c"): 4.0, ("c", "d"): 1.0}
     costs = indirect_costs("abcd", [2, 3, 4], [1, 1, 1, 1], common.__getitem__, lambda k, j: shared[k, j])
@@ -22,13 +22,13 @@ def test_cost_of_an_indirect_link_is_eq_7_by_hand() -> None:
 
 
 def test_without_common_interest_the_whole_way_is_paid() -> None:
-    """Where B_i shares nothing with a broker, C is the way's full cost."""
+    """If B_i shares nothing with a broker, C is the path's full cost."""
     assert indirect_costs("abc", [2, 3], [1, 1, 1], lambda _: 0, lambda *_: 0.0) == [0, 2, 6]
 
 
 @given(st.integers(0, 2**32), st.integers(3, 7))
 def test_the_brokers_shares_add_up_to_the_central_cycle_costs(seed: int, size: int) -> None:
-    """Eq. 9: what each broker adds by itself is what the planner computes for all of them at once."""
+    """Eq. 9: the sum of what each broker adds is what the planner computes for all of them at once."""
     rng = random.Random(seed)
     link_cost = np.array([[rng.uniform(0, 10) for _ in range(size)] for _ in range(size)])
     link_cost += link_cost.T
@@ -61,5 +61,5 @@ def test_the_brokers_shares_add_up_to_the_central_cycle_costs(seed: int, size: i
     [([5, 3, 4], (1,)), ([5, 3, 3], ()), ([3, 5, 3.0000000001], ()), ([2, 2, 3], (0, 1)), ([7, 6, 5], ())],
 )
 def test_the_link_without_which_the_cycle_costs_least_goes(costs: list[float], removed: tuple[int, ...]) -> None:
-    """Eq. 10: the last entry is the new link's; when none is cheaper than it, a tie included, all stays."""
+    """Eq. 10: the last entry is the new link's; if none is cheaper than it, ties included, nothing changes."""
     assert removals(costs) == removed

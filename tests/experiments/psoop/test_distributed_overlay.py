@@ -26,8 +26,8 @@ from regraft.overlay.tree import random_tree
 from regraft.producers.brokers.broker_messages import Notification
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 
-EXACT = DistributedSettings(filter_bits=4_000_000)  # So wide that no test meets a false positive.
-# Fig. 2 with p = 1: the text's figures fix these link costs.
+EXACT = DistributedSettings(filter_bits=4_000_000)  # so wide that no test sees a false positive
+# Fig. 2 with p = 1: the text's figures imply these link costs.
 FIG_2_COSTS = {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0}
 FIG_2A = Configuration.of(0, ("B1", "B2", "B3"), [("B2", "B1"), ("B1", "B3")])
 
@@ -41,21 +41,21 @@ def remember(overlay: DistributedOverlay, wanted: list[set[str]]) -> None:
 
 
 def broadcast_all(overlay: DistributedOverlay, wait_ms: float = 1_000.0) -> None:
-    """Let every broker broadcast once, and wait."""
+    """Make every broker broadcast once, and wait."""
     for broker in overlay.inventory.brokers:
         overlay.broadcast(broker)
     overlay.virtual.run_for(wait_ms)
 
 
 def broadcast_each(overlay: DistributedOverlay) -> None:
-    """Let one broker after the other broadcast, so that no two evaluate at the same moment."""
+    """Make one broker after the other broadcast, so that no two evaluate at the same time."""
     for broker in overlay.inventory.brokers:
         overlay.broadcast(broker)
         overlay.virtual.run_for(100.0)
 
 
 def random_inventory(count: int, rng: random.Random) -> Inventory:
-    """Uniform costs and a random tree."""
+    """Return an inventory with uniform costs and a random tree."""
     names = brokers_named(count)
     drawn = np.triu(np.array([[rng.uniform(0, 10) for _ in names] for _ in names]), 1)
     processing = np.array([rng.uniform(0, 10) for _ in names])
@@ -63,7 +63,7 @@ def random_inventory(count: int, rng: random.Random) -> Inventory:
 
 
 def random_wants(inventory: Inventory, rng: random.Random, count: int = 150) -> list[set[str]]:
-    """Notifications of a few kinds, so that brokers have something in common."""
+    """Return notifications of a few kinds, so that brokers have common interests."""
     kinds = [set(rng.sample(inventory.brokers, min(3, len(inventory.brokers)))) for _ in range(6)]
     return [rng.choice(kinds) for _ in range(count)]
 
@@ -71,7 +71,7 @@ def random_wants(inventory: Inventory, rng: random.Random, count: int = 150) -> 
 @given(st.integers(0, 2**32), st.integers(2, 14), st.integers(2, 5))
 @settings(max_examples=25, deadline=None)
 def test_a_round_of_broadcasts_takes_a_message_for_each_broker_in_reach(seed: int, count: int, hops: int) -> None:
-    """On a tree every broadcast reaches each broker within eta hops once: sum of their numbers over all brokers."""
+    """On a tree every broadcast reaches each broker within eta hops once: the sum of their numbers over all brokers."""
     inventory = random_inventory(count, random.Random(seed))
     overlay = DistributedOverlay(inventory, None, 1, DistributedSettings(horizon_hops=hops))
     broadcast_all(overlay)
@@ -95,7 +95,7 @@ def test_fig_2a_is_exchanged_when_b1_wants_nothing() -> None:
     assert overlay.brokers["B2"].shared_with("B1", "B3") == 0
     (exchange,) = agreed
     assert exchange.cycle.link_added == ("B2", "B3")
-    # Both path links cost the same on the cycle, so the one beside the broker that asked goes.
+    # Both path links cost the same on the cycle, so the one at the requesting broker is removed.
     asked = exchange.cycle.brokers[0]
     assert exchange.link_removed == link("B1", asked)
     account = overlay.finish()
@@ -105,10 +105,10 @@ def test_fig_2a_is_exchanged_when_b1_wants_nothing() -> None:
 
 
 def test_fig_2a_stays_when_b1_wants_nine_of_ten() -> None:
-    """C_23 = (10 - 9) / 10 * (2 + 1) + 5 = 5.3 and C_32 = (10 - 9) / 10 * (5 + 1) + 2 = 2.6: nobody wants the link."""
+    """C_23 = (10 - 9) / 10 * (2 + 1) + 5 = 5.3 and C_32 = (10 - 9) / 10 * (5 + 1) + 2 = 2.6: neither wants the link."""
     overlay = DistributedOverlay(inventory_of(FIG_2A, FIG_2_COSTS), None, 1, EXACT)
     remember(overlay, [{"B2", "B3"}] + [{"B1", "B2", "B3"}] * 9)
-    for _ in range(2):  # In the first round nobody has heard all others when the first broadcasts come.
+    for _ in range(2):  # In the first round the first broadcasts arrive before brokers know all others.
         broadcast_all(overlay)
     assert overlay.brokers["B2"].mean_common == 9.5
     assert overlay.brokers["B2"].shared_with("B1", "B3") == 9
@@ -131,7 +131,7 @@ def test_the_conjunction_of_filters_counts_what_three_have_in_common() -> None:
 @given(st.integers(0, 2**32), st.sampled_from(CommonInterest))
 @settings(max_examples=15, deadline=None)
 def test_with_exact_filters_brokers_decide_as_the_central_rule(seed: int, how: CommonInterest) -> None:
-    """When all have heard all others of their neighbourhood, each path gets the same answer from both."""
+    """If all brokers know all others of their neighbourhood, both give the same answer for each path."""
     rng = random.Random(seed)
     inventory = random_inventory(9, rng)
     rules = DistributedSettings(filter_bits=4_000_000, common_interest=how, request_ms_max=1.0, broadcast_ms=1e9)
@@ -154,7 +154,7 @@ def test_with_exact_filters_brokers_decide_as_the_central_rule(seed: int, how: C
 
 
 def test_two_requests_that_cross_agree_on_one_exchange_at_most() -> None:
-    """Both ends of a line ask at the same moment; a broker takes part in one cycle, so they refuse each other."""
+    """Both ends of a line request at the same time; a broker is in one cycle only, so they refuse each other."""
     inventory = inventory_of(line_of(5), {("b00", "b04"): 1.0})
     agreed: list[Exchange] = []
     overlay = DistributedOverlay(inventory, None, 1, EXACT, on_agreed=agreed.append)
@@ -178,7 +178,7 @@ def test_two_requests_that_cross_agree_on_one_exchange_at_most() -> None:
 @given(st.integers(0, 2**32))
 @settings(max_examples=12, deadline=None)
 def test_requests_that_cross_never_break_the_tree(seed: int) -> None:
-    """Whatever the delays, also beyond the time-outs: always a tree, the same for all, and no exchange forgotten."""
+    """Whatever the delays, even beyond the time-outs: always a tree, equal at all brokers, and no exchange is lost."""
     rng = random.Random(seed)
     inventory = random_inventory(10, rng)
     is_patient = rng.random() < 0.5
@@ -208,10 +208,10 @@ def test_requests_that_cross_never_break_the_tree(seed: int) -> None:
     assert account.is_clean
     driver = overlay.queue.driver
     assert {broker.core.epoch for broker in overlay.virtual.overlay.brokers.values()} == {driver.present.epoch}
-    assert overlay.present == driver.present  # A Configuration is a tree, or it could not have been made.
+    assert overlay.present == driver.present  # A Configuration is always a tree.
     assert driver.aborted == 0
     assert len(overlay.queue.carried_out) + overlay.queue.rejected == len(agreed)
-    if is_patient:  # Then no two cycles agreed at one time share a broker, so that each exchange still fits.
+    if is_patient:  # Cycles agreed at the same time then share no broker, so that each exchange still fits.
         assert overlay.queue.rejected == 0
     links = set(inventory.bootstrap.links)
     for exchange in overlay.queue.carried_out:
@@ -221,7 +221,7 @@ def test_requests_that_cross_never_break_the_tree(seed: int) -> None:
 
 
 def remember_more(overlay: DistributedOverlay, rng: random.Random) -> None:
-    """Let some more notifications be delivered, under sequence numbers of their own."""
+    """Deliver some more notifications, with their own sequence numbers."""
     start = int(overlay.virtual.now_ms)
     for place, brokers in enumerate(random_wants(overlay.inventory, rng, 40)):
         notification = Notification("x", start + place, overlay.virtual.now_ms, min(brokers), 0, {}, 100)
@@ -232,7 +232,7 @@ def remember_more(overlay: DistributedOverlay, rng: random.Random) -> None:
 @given(st.integers(0, 2**32))
 @settings(max_examples=40, deadline=None)
 def test_exchanges_of_one_transition_leave_a_tree_in_any_order(seed: int) -> None:
-    """Chosen are exchanges without a common broker; any of them left out, in any order, a tree remains."""
+    """The chosen exchanges share no broker; any subset of them, in any order, leaves a tree."""
     rng = random.Random(seed)
     inventory = random_inventory(16, rng)
     tree = inventory.bootstrap
@@ -254,7 +254,7 @@ def test_exchanges_of_one_transition_leave_a_tree_in_any_order(seed: int) -> Non
 
 
 def test_a_full_queue_refuses_and_frees_the_cycle() -> None:
-    """The exchange beyond the bound is not executed, and its brokers hear of it."""
+    """The exchange beyond the bound is not executed, and its brokers are notified."""
     inventory = inventory_of(line_of(3), {("b00", "b02"): 1.0})
     rules = DistributedSettings(filter_bits=4_000_000, exchanges_waiting_max=1, gather_ms=5_000.0)
     overlay = DistributedOverlay(inventory, None, 1, rules)
@@ -268,7 +268,7 @@ def test_a_full_queue_refuses_and_frees_the_cycle() -> None:
 
 
 def busy_overlay(seed: int, rules: DistributedSettings) -> DistributedOverlay:
-    """Ten brokers of the comparison's network in a random tree, with quotes and churn."""
+    """Return ten brokers of the comparison's network in a random tree, with quotes and churn."""
     scene = Scene.of(10, seed)
     workload = replace(scene.workload, notifications_per_s=10.0, interested_broker_count=3)
     return DistributedOverlay(scene.inventory, workload, seed, rules, scene.timing)
@@ -284,7 +284,7 @@ def busy_overlay(seed: int, rules: DistributedSettings) -> DistributedOverlay:
     ids=["paper", "fitted_conjunction", "interval"],
 )
 def test_a_run_ends_cheaper_with_a_clean_ledger(rules: DistributedSettings) -> None:
-    """Under traffic and churn brokers make a random tree cheaper by a tenth at least, and nothing is lost."""
+    """Under traffic and churn brokers make a random tree at least a tenth cheaper, and nothing is lost."""
     overlay = busy_overlay(1, rules)
     meter = AgreementMeter(overlay)
     overlay.start()
@@ -327,7 +327,7 @@ def test_fitted_filters_weigh_less_and_equal_seeds_repeat_a_run() -> None:
     ],
 )
 def test_settings_say_what_is_wrong(change: dict[str, float], text: str) -> None:
-    """A fault names value and limit, and keeps the overlay from being made."""
+    """A fault has value and limit, and prevents the overlay from being created."""
     rules = DistributedSettings(**change)  # type: ignore[arg-type]
     assert any(text in fault for fault in rules.faults())
     with pytest.raises(ValueError, match=text.split(":")[0]):

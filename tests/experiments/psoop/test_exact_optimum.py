@@ -1,4 +1,4 @@
-"""All trees of a small overlay, their cost and the cheapest of them."""
+"""All trees of a small overlay, their costs and the cheapest one."""
 
 import random
 from itertools import pairwise
@@ -32,7 +32,7 @@ Drawn = tuple[Inventory, list[set[str]], DeliverySets]
 
 @pytest.mark.parametrize("count", range(2, 7))
 def test_there_are_n_to_the_n_minus_2_trees(count: int) -> None:
-    """Cayley's formula: n^(n-2) trees, each of them once, each with the degrees that were noted."""
+    """Cayley's formula: n^(n-2) trees, each of them once, each with its recorded degrees."""
     names = brokers_named(count)
     trees = [tree_at(names, position) for position in range(len(all_trees(count).side))]
     assert len({tree.links for tree in trees}) == len(trees) == count ** (count - 2)
@@ -46,10 +46,10 @@ def test_trees_are_in_the_order_of_their_pruefer_sequences() -> None:
     assert tree_at(names, 15).neighbours["b03"] == names[:3]
 
 
-@settings(deadline=None)  # The first look at eight brokers makes all their trees.
+@settings(deadline=None)  # The first use of eight brokers creates all their trees.
 @given(st.integers(2, BROKERS_MAX), st.integers(0, 2**32))
 def test_side_of_a_link_is_what_is_reached_without_it(count: int, seed: int) -> None:
-    """The noted side holds the lesser end and the brokers whose way to the greater end is over that link."""
+    """The recorded side holds the smaller end and the brokers whose path to the larger end uses that link."""
     trees = all_trees(count)
     position = random.Random(seed).randrange(len(trees.side))
     names = brokers_named(count)
@@ -80,7 +80,7 @@ def test_fig_2_optimum(wanted: list[set[str]], costs: dict[tuple[tuple[str, str]
 @settings(deadline=None)
 @given(overlays(count_max=8), st.integers(0, 2**32))
 def test_every_tree_costs_what_overlay_cost_says(drawn: Drawn, seed: int) -> None:
-    """Counting by cuts costs a tree like ``overlay_cost``, and no tree costs less than the optimum."""
+    """A tree's cost counted by cuts equals ``overlay_cost``, and no tree costs less than the optimum."""
     inventory, _, sets = drawn
     costs = tree_costs_per_s(inventory, sets)
     optimum = exact_optimum(inventory, sets)
@@ -134,13 +134,13 @@ def test_overlays_too_large_for_all_trees_are_refused() -> None:
 
 
 def test_a_cap_that_no_tree_keeps_is_refused() -> None:
-    """No tree over three brokers has one link at most at each."""
+    """No tree over three brokers has at most one link at each."""
     inventory = inventory_of(line_of(3), {})
     with pytest.raises(DegreeError, match="degree_max is 1: a tree over 3 brokers needs at least 2"):
         exact_optimum(inventory, sets_of(inventory.brokers, [{"b00"}]), degree_max=1)
 
 
 def test_sets_over_other_brokers_are_refused() -> None:
-    """Delivery sets of other brokers than the inventory's are an error, not a number."""
+    """Delivery sets over brokers other than the inventory's raise an error."""
     with pytest.raises(ValueError, match="same brokers"):
         tree_costs_per_s(inventory_of(line_of(3), {}), sets_of(brokers_named(4), [{"b00"}]))

@@ -27,12 +27,12 @@ FIG4: Where = {"figure": "fig4", "costs": "transit_stub", "memory": "cache", "pe
 
 
 def interval(name: str, mean: float, half: float, **where: str | int | float) -> list[Figure]:
-    """A mean with its interval as two figures."""
+    """Return a mean and its interval as two figures."""
     return [Figure(name, dict(where), mean, "1"), Figure(f"{name}_ci95", dict(where), half, "1")]
 
 
 def settled_costs(lmst: float, lmit: float, ci: float, half: float = 0.01) -> Measured:
-    """What the three heuristics cost when settled."""
+    """Return the settled costs of the three heuristics."""
     costs = {"swap_links_lmst": lmst, "swap_links_lmit": lmit, "swap_links_ci": ci}
     return Measured(
         [each for name, cost in costs.items() for each in interval("cost_vs_random", cost, half, **FIG4, planner=name)]
@@ -54,12 +54,12 @@ def test_without_figures_nothing_can_be_decided(claim: object) -> None:
     ],
 )
 def test_all_must_save_for_certain(costs: tuple[float, float, float], half: float, verdict: Verdict) -> None:
-    """One heuristic above the random tree refutes that all reduce costs; one that may be above leaves it open."""
+    """One heuristic above the random tree refutes that all reduce costs; if one may be above it is undecided."""
     assert judge_all_reduce(settled_costs(*costs, half)).verdict is verdict
 
 
 def above_ci(name: str, lmst: float, lmit: float, half: float, **where: str | int | float) -> list[Figure]:
-    """How much more the other two cost than CI."""
+    """Return how much more the other two cost than CI."""
     found = []
     for planner, above in (("swap_links_lmst", lmst), ("swap_links_lmit", lmit)):
         found += interval(name, above, half, **where, planner=planner)
@@ -79,7 +79,7 @@ def test_ci_is_best_only_when_both_others_cost_more(lmst: float, half: float, ve
 
 
 def test_few_networks_do_not_refute_the_paper_s_interval() -> None:
-    """With 4 networks intervals are wide by themselves."""
+    """With 4 networks intervals are wide anyway."""
 
     def judged(topologies: int) -> Verdict:
         figures = interval("cost_vs_random", 0.5, 0.1, **{**FIG4, "topologies": topologies}, planner="swap_links_ci")
@@ -92,13 +92,13 @@ def test_few_networks_do_not_refute_the_paper_s_interval() -> None:
 
 
 def by_eta(name: str, values: dict[int, float], half: float = 0.001) -> Measured:
-    """A figure of CI for each eta."""
+    """Return a figure of CI for each eta."""
     where: Where = {"figure": "fig5", "planner": "swap_links_ci", "period": "all"}
     return Measured([each for eta, mean in values.items() for each in interval(name, mean, half, **where, eta=eta)])
 
 
 def test_eta_four_is_best_when_every_other_costs_more() -> None:
-    """Refuted as soon as one is certainly cheaper."""
+    """It is refuted as soon as one is certainly cheaper."""
     assert judge_eta_four(by_eta("cost_above_default_eta", {3: 0.02, 8: 0.1})).verdict is Verdict.REPRODUCED
     assert judge_eta_four(by_eta("cost_above_default_eta", {3: 0.02, 5: -0.02})).verdict is Verdict.REFUTED
     assert judge_eta_four(by_eta("cost_above_default_eta", {3: 0.02, 5: -0.02}, 0.05)).verdict is Verdict.UNDECIDED
@@ -113,7 +113,7 @@ def test_broadcasts_and_exchanges_are_judged_over_all_eta() -> None:
 
 
 def test_a_short_run_decides_nothing_of_a_long_one() -> None:
-    """Exchanges of the first ticks weigh more the earlier a run ends."""
+    """The earlier a run ends, the more its initial exchanges weigh."""
     claim = next(claim for claim in PAPER_CLAIMS if claim.judge is judge_execution)
     shares = interval("execution_cost_share", 0.04, 0.001, figure="fig5", planner="swap_links_ci", eta=8)
 
@@ -140,7 +140,7 @@ def test_recovery_is_judged_by_the_slowest() -> None:
 
 
 def by_alpha(name: str, planner: str, values: dict[float, float], half: float = 0.005) -> list[Figure]:
-    """A figure of one heuristic for each alpha."""
+    """Return a figure of one heuristic for each alpha."""
     where: Where = {"figure": "fig6", "planner": planner, "period": "all"}
     return [each for alpha, mean in values.items() for each in interval(name, mean, half, **where, alpha=alpha)]
 
@@ -184,7 +184,7 @@ def test_workload_is_judged_by_its_count() -> None:
 
 
 def test_memory_claims_look_at_their_own_lifetimes() -> None:
-    """CI worst at one lifetime and best from four on are independent of each other."""
+    """CI being worst at one lifetime and best from four on are independent claims."""
     figures = []
     for lifetimes, above in ((1.0, -0.1), (4.0, 0.1), (8.0, 0.2)):
         where: Where = {"figure": "figh", "period": "settled", "costs": "uniform", "lifetimes": lifetimes}
@@ -201,7 +201,7 @@ RUN = {"settings": {"size": "quick", "topologies": {"fig4": 2}}, "seed": 1, "com
 
 
 def test_the_readme_takes_the_tables_between_its_markers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is around the markers stays, and a second time changes nothing."""
+    """The text around the markers stays, and repeating the command changes nothing."""
     figures, readme = tmp_path / "figures.json", tmp_path / "README.md"
     write_figures(figures, RUN, interval("notifications_per_subscription", 54.0, 0.1, figure="fig4"))
     readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
@@ -227,6 +227,6 @@ def test_a_wrong_file_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_the_document_has_every_claim() -> None:
-    """Claims that cannot be decided are in the table as well."""
+    """Undecided claims are in the table, too."""
     text = claims_document(RUN, [])
     assert all(claim.text in text for claim in (*PAPER_CLAIMS, *OUR_CLAIMS))

@@ -24,7 +24,7 @@ BROKERS = [f"b{number:02d}" for number in range(14)]
 
 
 def drawn_inventory(seed: int) -> Inventory:
-    """Fourteen brokers on a random tree with random costs."""
+    """Return fourteen brokers on a random tree with random costs."""
     rng = np.random.default_rng(seed)
     upper = np.triu(rng.uniform(1, 10, (14, 14)), 1)
     tree = random_tree(BROKERS, 14, random.Random(seed))
@@ -32,7 +32,7 @@ def drawn_inventory(seed: int) -> Inventory:
 
 
 def line_of_four() -> Inventory:
-    """b0 - b1 - b2 - b3, each link costs 2, each broker 1."""
+    """Return b0 - b1 - b2 - b3, each link costs 2, each broker 1."""
     brokers = [f"b{number}" for number in range(4)]
     tree = Configuration.of(0, brokers, pairwise(brokers))
     costs = np.full((4, 4), 2.0)
@@ -41,13 +41,13 @@ def line_of_four() -> Inventory:
 
 
 def swap(removed: tuple[str, str], added: tuple[str, str]) -> Proposal:
-    """A proposal of one exchange."""
+    """Return a proposal of one exchange."""
     return Proposal("any", (link(*removed),), (link(*added),), 2.0, 1.0, 0.0, "")
 
 
 @pytest.mark.parametrize("eta", [1, 2, 4])
 def test_a_broadcast_costs_what_the_subtree_within_the_horizon_costs(eta: int) -> None:
-    """Each sender's message crosses every link and passes every broker up to eta hops away, its own included."""
+    """Each sender's message crosses every link and passes every broker up to eta hops away, including its own."""
     inventory = drawn_inventory(eta)
     graph = nx.Graph(inventory.bootstrap.links)
     expected = 0.0
@@ -78,7 +78,7 @@ def test_a_link_parts_the_tree() -> None:
 
 
 def test_messages_along_the_tree_cost_their_paths() -> None:
-    """Against paths that are looked up one by one."""
+    """Compared with paths that are looked up one by one."""
     inventory = drawn_inventory(5)
     costs = path_costs(inventory.bootstrap, inventory)
     for i, source in enumerate(inventory.brokers):

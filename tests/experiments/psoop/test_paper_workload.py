@@ -34,7 +34,7 @@ def test_every_notification_is_wanted_at_ten_brokers(paper_workload: Workload) -
 
 
 def test_publishers_stay_and_one_subscriber_leaves_at_a_time(paper_workload: Workload) -> None:
-    """Two neighbouring flows of a type differ at one subscriber at most, and never at the publisher."""
+    """Two successive flows of a type differ in at most one subscriber, and never in the publisher."""
     members, types = paper_workload.members, paper_workload.type_of_flow
     same_type = types[1:] == types[:-1]
     differing = (members[1:] != members[:-1])[same_type]
@@ -43,7 +43,7 @@ def test_publishers_stay_and_one_subscriber_leaves_at_a_time(paper_workload: Wor
 
 
 def test_subscribers_gather_where_the_load_is() -> None:
-    """Brokers are chosen by load values, which differ between brokers and are drawn again when told so."""
+    """Brokers are chosen by load values, which differ between brokers and are redrawn when configured so."""
     settings = WorkloadSettings(broker_count=20, type_count=40, duration_ticks=60_000, load_change_ticks=(30_000,))
     workload = draw_workload(settings, np.random.default_rng(SEED))
     early = workload.members[workload.began_at < 30_000][:, 1:]
@@ -54,7 +54,7 @@ def test_subscribers_gather_where_the_load_is() -> None:
 
 
 def test_members_at_a_time_are_those_of_the_next_notification() -> None:
-    """What is wanted now is what the next notification of a type is delivered to, unless a change comes first."""
+    """The present interest in a type is what its next notification is delivered to, unless a change comes first."""
     workload = draw_workload(WorkloadSettings(duration_ticks=4_000), np.random.default_rng(SEED))
     at = 2_000.0
     now = workload.members_at(at)
@@ -69,7 +69,7 @@ def test_members_at_a_time_are_those_of_the_next_notification() -> None:
 
 
 def test_the_same_seed_gives_the_same_traffic() -> None:
-    """Figures can be repeated."""
+    """Figures are reproducible."""
     settings = WorkloadSettings(duration_ticks=1_000)
     first, second = (draw_workload(settings, np.random.default_rng(SEED)) for _ in range(2))
     assert (first.time_of == second.time_of).all()

@@ -23,7 +23,7 @@ def workload() -> Workload:
 
 
 def drawn_costs(seed: int, tree: Configuration) -> Inventory:
-    """Uniform costs over the tree's brokers."""
+    """Return uniform costs over the tree's brokers."""
     rng = np.random.default_rng(seed)
     return Inventory(tree.brokers, rng.uniform(0, 10, 12), uniform_costs(12, rng), 12, tree)
 
@@ -44,7 +44,7 @@ def test_costs_hold_from_the_round_that_starts_with_them(workload: Workload, tre
 
 
 def test_a_change_at_the_end_of_a_round_is_seen_one_round_later(workload: Workload, tree: Configuration) -> None:
-    """The MST of the new costs is there only after a round under them."""
+    """The MST of the new costs is only in use after a round under them."""
     old, new = drawn_costs(1, tree), drawn_costs(2, tree)
     run = OverlayRun(MST, lambda tick: old if tick < 500 else new, tree, random.Random(1))
     run_rounds(workload, [run], (0, 500))

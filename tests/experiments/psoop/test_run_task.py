@@ -12,17 +12,17 @@ def small_result() -> TaskResult:
 
 
 def curve(result: TaskResult, variant: str, step: float = 0.0) -> Curve:
-    """The curve of one overlay."""
+    """Return the curve of one overlay."""
     return next(each for each in result.curves if (each.variant, each.step) == (variant, step))
 
 
 def test_the_same_task_gives_the_same_curves() -> None:
-    """Decisions and costs depend on nothing but the task."""
+    """Decisions and costs depend only on the task."""
     assert run_task(SMALL) == run_task(SMALL)
 
 
 def test_all_overlays_start_from_one_tree(small_result: TaskResult) -> None:
-    """In the first round nobody has decided anything, so the first sample differs by at most three rounds."""
+    """In the first round there are no decisions yet, so the first sample differs by at most three rounds."""
     single = run_task(changed(regime_ticks=250))
     first = {each.variant: each.forwarding[0] for each in single.curves}
     assert len(set(first.values())) == 1
@@ -38,7 +38,7 @@ def test_a_static_tree_sends_no_messages(small_result: TaskResult) -> None:
 
 
 def test_planners_change_the_tree_and_pay_for_it(small_result: TaskResult) -> None:
-    """Whoever exchanges links pays for it, and for knowing."""
+    """Variants that exchange links pay for it, and for their information."""
     for variant in ("swap_links_lmst", "swap_links_lmit", "swap_links_ci", "swap_links_cost"):
         found = curve(small_result, variant)
         assert sum(found.exchanges) > 0
@@ -47,13 +47,13 @@ def test_planners_change_the_tree_and_pay_for_it(small_result: TaskResult) -> No
 
 
 def test_true_cost_saves_on_traffic_to_come(small_result: TaskResult) -> None:
-    """Ours decides on the past; its tree is cheaper than the random one for notifications after the decision."""
+    """Our planner decides on the past; its tree is cheaper than the random one for notifications after the decision."""
     ours, static = (np.array(curve(small_result, name).forwarding) for name in ("swap_links_cost", "random_tree"))
     assert ours[-1] < 0.9 * static[-1]
 
 
 def test_with_eta_one_nobody_can_be_joined() -> None:
-    """A horizon of one hop holds only brokers that are joined already: broadcasts, no exchange."""
+    """A horizon of one hop only contains adjacent brokers: broadcasts, but no exchange."""
     result = run_task(changed(experiment="fig5", variants=("random_tree", "swap_links_ci"), steps=(1.0, 4.0)))
     alone, default = curve(result, "swap_links_ci", 1.0), curve(result, "swap_links_ci", 4.0)
     assert alone.forwarding == curve(result, "random_tree", 1.0).forwarding
@@ -93,7 +93,7 @@ def test_brokers_may_compare_only_the_last_interval() -> None:
 
 
 def test_the_zoo_needs_its_folder() -> None:
-    """The message says which option is missing."""
+    """The message names the missing option."""
     with pytest.raises(ValueError, match="--data"):
         run_task(changed(network="zoo"))
 
