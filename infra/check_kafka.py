@@ -122,7 +122,7 @@ def _login_fault(kafka: KafkaAccess, errors: Sequence[KafkaError]) -> KafkaFault
 
 
 def _check_rights(admin: AdminClient, kafka: KafkaAccess, topics: Sequence[str], timeout_s: float) -> KafkaFault | str:
-    """Return a fault if the login may neither read nor write a topic; missing topics are not checked."""
+    """Return a fault if the login may use none of the existing topics, else a text on missing and barred ones."""
     request = admin.describe_topics(
         TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=timeout_s
     )

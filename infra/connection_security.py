@@ -64,7 +64,7 @@ class ConnectionSecurity:
         return self.ca_file or (Path(system) if system else None)
 
     def faults(self) -> list[str]:
-        """Return what is wrong, one sentence each; no secret is part of any."""
+        """Return what is wrong, one sentence each; none contains a secret."""
         found = [*self._password_faults("password"), *self._password_faults("key_password")]
         for name in ("ca_file", "certificate_file", "key_file"):
             file = getattr(self, name)

@@ -28,7 +28,7 @@ class KafkaSecurity(ConnectionSecurity):
     ``tls``: whether connections are encrypted and the servers' certificates checked.
     ``mechanism``: how clients log in by SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; none for no SASL.
     ``token_url``: with OAUTHBEARER, where username and password are exchanged for a token (OAuth 2.0 client
-    credentials); over https its certificate is checked by ca_file, too. ``token_scope``: the scope to ask for, none for
+    credentials); over https, ca_file also verifies its certificate. ``token_scope``: the scope to request, none for
     no scope.
     ``allow_unencrypted_login``: whether SASL may be used without TLS; the password, or enough to guess it, can then be
     read on the network.
@@ -47,7 +47,7 @@ class KafkaSecurity(ConnectionSecurity):
         return transport if self.mechanism is None else f"SASL_{transport}"
 
     def faults(self) -> list[str]:
-        """Return what is wrong, one sentence each; no secret is part of any."""
+        """Return what is wrong, one sentence each; none contains a secret."""
         return [*super().faults(), *self._tls_faults(), *self._login_faults()]
 
     def client_options(self) -> dict[str, str]:

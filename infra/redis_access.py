@@ -30,7 +30,7 @@ class RedisAccess:
         return urlsplit(self.url).scheme == "rediss"
 
     def faults(self) -> list[str]:
-        """Return what is wrong, one sentence each; neither the URL nor a secret is part of any."""
+        """Return what is wrong, one sentence each; none contains the URL or a secret."""
         found, security = self.security.faults(), self.security
         if not self.is_tls:
             names = ("ca_file", "certificate_file", "key_file")

@@ -26,8 +26,8 @@ FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRO
 class WriterLostError(RuntimeError):
     """This writer cannot write any more, and it is unknown whether its last transaction was committed: use a new one.
 
-    ``is_taken_over`` is False if Kafka may have fenced the writer itself, as it does if a transaction is
-    open for too long.
+    ``is_taken_over`` is False if Kafka may have fenced the writer itself, as it does if a transaction is open for too
+    long.
     """
 
     def __init__(self, reason: str, *, is_taken_over: bool) -> None:

@@ -290,7 +290,7 @@ def _settings(flags: dict[str, dict[str, Any]], settings_file: Path | None) -> S
 
 
 def _begin(what: str, *extras: str) -> None:
-    """Raise StackError if a command's extras are missing, before it imports them; log warnings only."""
+    """Raise StackError if extras that a command needs are missing; from now on log warnings and errors only."""
     from regraft.infra.find_extras import need_extras
     from regraft.stages.run_stage import configure_logs
 

@@ -25,7 +25,7 @@ def doctor(
 ) -> None:
     """Check this machine: what it has, what is missing, and how to fix it.
 
-    If Kafka or Valkey is configured, it is checked, too: name, port, TLS, certificate, login, rights to the topics.
+    If Kafka or Valkey is configured, it is also checked: name, port, TLS, certificate, login, rights to the topics.
     Changes nothing. Exits with 1 if something is missing.
 
     Examples: `regraft doctor`; `regraft doctor --bootstrap kafka:9093 --settings regraft.toml`.

@@ -167,8 +167,8 @@ def dead(
 ) -> None:
     """Declare brokers dead without waiting for the controller to detect it: the overlay is repaired at once.
 
-    Anything in them and on their links is lost, even if they run. If more than half of the fleet falls silent at once,
-    only this order declares brokers dead.
+    Anything in them and on their links is lost, even if they still run. If more than half of the fleet falls silent at
+    once, only this order declares brokers dead.
 
     Example: `regraft members dead b07 b08 --yes --reason "the site burns"`.
     """

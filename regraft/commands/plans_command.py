@@ -57,7 +57,7 @@ def list_plans(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """List the newest plans: when they were decided, phase, changes, and the gains predicted and observed.
+    """List the newest plans: when decided, phase, changes, gains predicted and observed, the last reason.
 
     Examples: `regraft plans list`; `regraft plans list --last 5 --json`.
     """

@@ -59,7 +59,7 @@ def replay(
     With `--run` Spark aggregates it again and the control loop decides again on its virtual clock, with the recorded
     settings unless `--set` or `--settings` override them. The same recording and settings give the same plans.json.
     Windows that the last telemetry does not close stay open. Exits with 1 if something is wrong with the recording: it
-    is truncated, damaged or incomplete, or its time goes back.
+    is truncated, damaged or incomplete, or its times go backwards.
 
     Examples: `regraft replay out/rec.avro --speed 10`; `regraft replay out/rec.avro --from 60 --to 180`;
     `regraft replay out/rec.avro --run --set controller.planner=swap_links_lmst`.

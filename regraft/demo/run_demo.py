@@ -249,7 +249,10 @@ class _DemoRun:
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:
-        """Return True while traffic continues: as long as set, then, within a bound, until the loop has recovered."""
+        """Return True while traffic continues: for as long as set, then until the loop shows what the run is to show.
+
+        That is a plan after the shift, and recovery from disturbances, outages and bursts; the extra time is bounded.
+        """
         if self._elapsed_s < self._running_s:
             return True
         emulator = self._settings.emulator

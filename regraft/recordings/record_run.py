@@ -38,7 +38,7 @@ LINE_INTERVAL_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """Options beyond the settings.
+    """Options that are not settings.
 
     ``is_all``: also the topics derived from telemetry. ``to_end``: stop at the newest record.
     """

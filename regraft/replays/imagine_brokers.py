@@ -69,7 +69,7 @@ class ImaginedBrokers:
         return msgspec.structs.replace(client, home=moved[1])
 
     def seen(self, rows: Sequence[StateRow], marker: WindowClosed) -> tuple[tuple[StateRow, ...], WindowClosed]:
-        """Return the rows and marker of a window as these brokers would have led to."""
+        """Return a window's rows and marker as they would be with these brokers."""
         before, after = self._epoch_at(marker.window_start_ms), self._epoch_at(marker.window_end_ms)
         brokers = tuple(msgspec.structs.replace(one, epoch_min=before, epoch_max=after) for one in marker.brokers)
         others = [row for row in rows if row.delivery is None]

@@ -16,7 +16,10 @@ class Markup(str):
 
 
 def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, text: int = 1, numbers: int = 0) -> str:
-    """Return a table; the first ``text`` columns hold text, the rest numbers. ``numbers``: only the first ones do."""
+    """Return a table whose first ``text`` columns hold text and the others numbers.
+
+    If ``numbers`` is given, only the first ``numbers`` columns hold numbers.
+    """
 
     def css(column: int) -> str:
         is_number = column < numbers if numbers else column >= text

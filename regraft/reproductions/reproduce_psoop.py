@@ -32,7 +32,7 @@ from regraft.reproductions.reproduce_parts import ReproduceError, ReproduceOptio
 
 @dataclass(frozen=True, slots=True)
 class PsoopOptions(ReproduceOptions):
-    """The options of `regraft reproduce psoop`; ``data`` is a folder of recorded networks, None for none."""
+    """The options of `regraft reproduce psoop`; ``data`` is the folder of recorded networks, if any."""
 
     data: Path | None = None
 

@@ -77,7 +77,7 @@ def failures(summary: dict[str, Any]) -> list[str]:
     faults = {
         **summary,
         "lost": summary["lost"] - summary["lost_to_deaths"],
-        "out_of_order": summary["out_of_order"] - summary["out_of_order_on_detours"],  # docs/scot.md.
+        "out_of_order": summary["out_of_order"] - summary["out_of_order_on_detours"],  # See docs/scot.md.
     }
     found = list(summary["given_up"])
     found += [f"{faults[name]} deliveries {what}: there must be none" for name, what in FAULTS.items() if faults[name]]

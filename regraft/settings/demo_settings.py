@@ -22,10 +22,9 @@ class DemoSettings:
     start, in s. ``regime_change_share``: the share of running_s after which interests shift. ``drain_s_max``: how long
     to wait at the end for the last windows, in s. ``kill_every_s``: with --chaos, the shortest pause between
     disturbances of services, in s, in which a window must also close; also the default of emulator.chaos_every_s and
-    chaos_for_s.
-    ``fill_disk``: with --chaos, also fill the disk of the output directory, which must be a separate file system.
-    ``shadow_planners``: the demo's controller.shadow_planners unless that is set; by default the paper's planner, and
-    ours without moves of publishers, to show what the moves add.
+    emulator.chaos_for_s. ``fill_disk``: with --chaos, also fill the disk of the output directory, which must be a
+    separate file system. ``shadow_planners``: the demo's controller.shadow_planners unless that is set; by default the
+    paper's planner, and ours without moves of publishers, to show what the moves add.
     """
 
     scenario: str = STOCKS

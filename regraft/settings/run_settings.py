@@ -74,9 +74,9 @@ class RunSettings:
     ``seed``: the seed of all random choices. The same seed gives the same overlay, traffic and choices.
     ``directory``: where a run keeps its inventory, Spark's checkpoint and the status files of its stages.
     ``log_level``: the lowest level that stages log: debug, info, warning, error or critical.
-    ``clock_speed``: how many seconds of the run pass in a second of wall time; 1 is the wall clock, more
-    speeds up long runs. ``clock_origin_ms``: the wall time, in ms since 1970, at which a clock with another speed
-    starts, the same for all processes; 0 for none.
+    ``clock_speed``: how many seconds of the run pass in a second of wall time; 1 is the wall clock, more speeds
+    up long runs. ``clock_origin_ms``: the wall time, in ms since 1970, at which a clock with another speed starts, the
+    same for all processes; 0 for none.
     ``patience``: factor on the time that a service may take to get ready (Kafka 90 s, a stage 180 s); raise it on busy
     or slow machines.
     """
@@ -90,7 +90,7 @@ class RunSettings:
 
     @property
     def clock(self) -> RunClock:
-        """The current time in this run."""
+        """The clock of this run."""
         return RunClock(self.clock_origin_ms, self.clock_speed)
 
     def faults(self) -> list[str]:

@@ -38,7 +38,7 @@ class KafkaSettings:
         return KafkaAccess(self.bootstrap, security=self.security)
 
     def faults(self) -> list[str]:
-        """Return what is wrong, one sentence each; no secret is part of any."""
+        """Return what is wrong, one sentence each; none contains a secret."""
         found = [f"security.{fault}" for fault in self.security.faults()]
         if self.telemetry_partitions and self.telemetry_partitions < TELEMETRY.partitions:
             found.append(
@@ -65,7 +65,7 @@ class RedisSettings:
         return None if self.url is None else RedisAccess(self.url, self.security)
 
     def faults(self) -> list[str]:
-        """Return what is wrong, one sentence each; no secret is part of any."""
+        """Return what is wrong, one sentence each; none contains a secret."""
         return [] if self.access is None else [f"security.{fault}" for fault in self.access.faults()]
 
 

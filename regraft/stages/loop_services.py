@@ -24,10 +24,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     DASHBOARD: ("dashboard", "run"),
 }
 # On SIGTERM the emulator waits until everything in transit has arrived (at most 60 s) and reached Kafka (30 s); Spark
-# completes its micro-batch; the controller completes the transition in progress (15 s) and its last records (10 s).
+# completes its micro-batch; the controller completes the transition in progress (15 s) and its last writes (10 s).
 GRACE_S = {EMULATOR: 100.0, STREAMING: 30.0, CONTROLLER: 30.0, ALERTS: 25.0, DASHBOARD: 15.0}
 READY_TIMEOUT_S = 180.0
-# Settings that hold secrets or where they are, and the stages that get them.
+# Settings that hold secrets or their locations, and the stages that get them.
 SECRETS: dict[str, tuple[str, ...]] = {
     "redis": (CONTROLLER, ALERTS, DASHBOARD),
     "alerts.targets": (ALERTS,),

@@ -1,4 +1,4 @@
-"""Print lines about a run in order of time although some arrive late.
+"""Put lines about a run in order of time although some arrive late.
 
 In: texts with their times, and the present time. Out: lines whose times never decrease. Lines are held for HOLD_S, long
 enough for what status files report a second late. A line that arrives even later gets the time of the line before it,
