@@ -146,9 +146,9 @@ class ControllerSettings:
     published again. Default 1 s.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
     the default host is this one. ``clock``: the present time; the wall clock unless a run is sped up. ``dry_run``:
-    plans wait for a person's approval (`regraft plans`) instead of being executed. Default true: a foreign system is
-    not rewired unasked; `demo` and `run --emulate` turn it off. ``review_ms_max``: how long a plan may wait for that.
-    Default 15 minutes. ``orders``: whose orders are followed.
+    plans wait for a person's approval (`regraft plans`) instead of being executed. Default true: an overlay is not
+    rewired without approval; `demo` and `run --emulate` turn it off. ``review_ms_max``: how long a plan may wait for
+    that. Default 15 minutes. ``orders``: whose orders are followed.
     """
 
     bootstrap: str

@@ -220,7 +220,7 @@ def _ask(term: HeldTerm, fleet: FleetView, settings: ControllerSettings) -> dict
 
 
 def _store(term: HeldTerm, plan: Plan) -> bool:
-    """Store the plan, within a bound."""
+    """Store the plan; return False if that takes longer than ANSWER_S_MAX."""
     deadline_s = time.monotonic() + ANSWER_S_MAX
     while time.monotonic() < deadline_s:
         if term.plans.commit(plan, ()):

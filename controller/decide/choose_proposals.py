@@ -282,7 +282,7 @@ def subscribers_moved_of(proposals: Sequence[Proposal]) -> tuple[HomeMove, ...]:
 def _judge_size(
     proposal: Proposal, chosen: Sequence[Proposal], situation: Situation, settings: DecisionSettings
 ) -> tuple[Verdict, str] | None:
-    """Return why the proposal would make this plan too large, or None if it fits.
+    """Return why the proposal may not join this plan (limits of a plan, clients that stay), or None.
 
     A reassignment of ring IDs has no limit: it is one change however many brokers it involves.
     """

@@ -88,6 +88,6 @@ def _whitening(spans: tuple[Span, ...], lifetime_s: float | None) -> Floats:
 
     total = twice_summed(end[:, None] - start) + twice_summed(start[:, None] - end)
     total -= twice_summed(start[:, None] - start) + twice_summed(end[:, None] - end)
-    # The small diagonal keeps C regular if spans are so short that they differ only by rounding.
+    # The small diagonal keeps C positive definite if spans are so short that they differ only by rounding.
     correlations = total / (length[:, None] * length) + 1e-9 * np.eye(len(spans))
     return np.asarray(np.linalg.inv(np.linalg.cholesky(correlations)))

@@ -76,7 +76,7 @@ class AnnouncementTaker:
         return admitted
 
     def _take(self, announcement: Announcement, fleet: FleetView, now_ms: int) -> str:
-        """Note who asks; return the outcome, for the metric."""
+        """Note a broker that asks; return the outcome, for the metric."""
         broker, agent = announcement.broker, announcement.facts.agent
         if not may_ask(fleet.members.get(broker)):
             return "member"
@@ -110,7 +110,7 @@ class AnnouncementTaker:
         self._report(announcement.broker, text, now_ms, Severity.WARNING)
 
     def _admit(self, fleet: FleetView) -> list[Announcement]:
-        """Take out of the waiting who becomes a member by the settings, oldest first."""
+        """Remove and return the waiting brokers that the settings admit, oldest first."""
         room = self._settings.announced_max - len(fleet.in_state(MemberState.JOINING))
         room = min(room, NEVER_CAME_MAX - _never_came_count(fleet))
         if not self._settings.admit_announced or room <= 0:
@@ -126,7 +126,7 @@ class AnnouncementTaker:
         return fit
 
     def _to_do(self, one: _Waiting, fleet: FleetView) -> str:
-        """Describe what lets a broker in."""
+        """Describe what it takes to admit a broker."""
         has_left = one.announcement.broker in fleet.members
         is_fit = not has_left and not against_announced(one.announcement, fleet.members)
         if self._settings.admit_announced and is_fit:

@@ -21,12 +21,12 @@ from regraft.schemas.plan_life import LIFE, against_order
 
 CLOCKS_APART_MS_MAX = 60_000  # How far the clock of an order's giver may be behind the controller's.
 OPEN_MAX = 1_000  # Orders about the open plan whose outcome is not known yet.
-MEMBER_ORDERS_MAX = 1_000  # Between two steps; a fleet is not bigger.
-SHOWN_MAX = 20  # How many refused orders of one step are reported one by one; the audit has all.
+MEMBER_ORDERS_MAX = 1_000  # Between two steps; no fleet is larger.
+SHOWN_MAX = 20  # Refused orders of one step that are reported one by one; the audit has all.
 
 
 class OrderTaker:
-    """Takes orders in and knows which of them stand."""
+    """Takes orders and keeps those that stand."""
 
     def __init__(self, source: OrderSource, events: EventSink, audit: AuditSink) -> None:
         self._source = source

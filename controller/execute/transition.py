@@ -102,7 +102,7 @@ class Transition:
 
     @property
     def is_done(self) -> bool:
-        """Return True if no command of this plan is or will be under way."""
+        """Return True if no command of this plan is under way or will follow."""
         return not self._facts.is_moving
 
     @property

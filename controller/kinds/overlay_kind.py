@@ -47,7 +47,7 @@ class HomeError(ValueError):
 
 
 class RingIdError(ValueError):
-    """A proposal reassigns ring IDs that are not as it says, or not available."""
+    """A proposal reassigns ring IDs that differ from what it says, or are not available."""
 
 
 class Reached(Protocol):

@@ -122,11 +122,11 @@ def change_text(change: BrokerChange) -> str:
 
 
 def named_text(names: Sequence[str]) -> str:
-    """Return the names with commas, of many only the first."""
+    """Return the names separated by commas, at most NAMED_MAX and the number of the others."""
     rest = len(names) - NAMED_MAX
     return ", ".join(names[:NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def moved_text(moves: Sequence[ClientMove], clients: str) -> str:
-    """Describe how many clients, a plural, move."""
+    """Describe how many clients move; ``clients`` is their plural noun."""
     return f"{len(moves)} {clients} move" if len(moves) > 1 else f"1 {clients.removesuffix('s')} moves"

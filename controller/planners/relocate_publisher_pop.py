@@ -37,7 +37,7 @@ class TraceSettings(OrderSettings):
     """How many notifications POP traces.
 
     ``pop_traces_min``: how many notifications of a publisher must have been traced, the paper's P_threshold of 100.
-    ``pop_traces_max``, ``pop_window_s``: how many are traced at most (N, the paper's 50) in how long (W, its 60 s).
+    ``pop_traces_max``, ``pop_window_s``: at most this many are traced (N, the paper's 50) in this time (W, its 60 s).
     """
 
     pop_traces_min: int = 100

@@ -55,7 +55,7 @@ def measured(ports: ControlPorts, metrics: LoopMetrics, health: LoopHealth) -> C
 
 
 class MeasuredSource(Generic[Record]):
-    """A source of records, counted; ``note`` sees each of them."""
+    """Counts the records of a source; ``note`` is called with each."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class LoggedEvents:
 
 
 class MeasuredAudit:
-    """Outcomes of orders, counted."""
+    """Counts the outcomes of orders."""
 
     def __init__(self, audit: AuditSink, metrics: LoopMetrics) -> None:
         self._audit = audit

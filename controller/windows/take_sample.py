@@ -20,7 +20,7 @@ ALL_BITS = np.uint64((1 << 64) - 1)
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The smallest sample, with its ``share``: its ``cells`` over ``columns``, cut out of larger ones where needed.
+    """The smallest sample, with its ``share``: its ``cells`` over ``columns``, cut out of larger ones if needed.
 
     ``published_at`` are the brokers, by position, that published something of a publisher outside their own samples.
     """

@@ -103,7 +103,7 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return len(proposal.moves) + (len(proposal.id_moves) + 1) // 2 + len(proposal.links_added)
 
     def alternatives_to(self, proposal: Proposal) -> int:
-        """Return about as many as publishers and brokers have, and as brokers have to exchange places."""
+        """Return the number of pairs of brokers, close to that of publishers' moves and of exchanges of places."""
         return len(self.inventory.brokers) ** 2
 
     def moves_max(self, settings: DecisionSettings) -> int:

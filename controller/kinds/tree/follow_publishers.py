@@ -9,7 +9,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 
 
 class FollowedPublishers(FollowedHomes):
-    """A publisher is where the shadow has moved it, else where it first was, wherever the acting planner moves it."""
+    """A publisher is where the shadow has moved it, else where it first was, regardless of the acting planner."""
 
     def __init__(self, start_epoch: int) -> None:
         self._start_epoch = start_epoch

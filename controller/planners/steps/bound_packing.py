@@ -9,7 +9,7 @@ import numpy as np
 
 from regraft.overlay.packed_users import PackingInstance, tree_prices
 
-STEPS = 300  # Of the ascent: they get within 1 % of the linear program if that can be solved.
+STEPS = 300  # Of the ascent; its bound came within 1 % of the linear program where that was solved.
 
 
 def least_packing_cost_per_s(instance: PackingInstance) -> float:
@@ -25,7 +25,7 @@ def least_packing_cost_per_s(instance: PackingInstance) -> float:
 
 def _least_access_per_s(instance: PackingInstance) -> float:
     cost, demand, room = instance.access_cost_per_s, instance.demand_per_s, instance.room_per_s
-    price = np.zeros(instance.broker_count)  # Of a broker's room.
+    price = np.zeros(instance.broker_count)  # The price of a broker's room.
     best, scale = -np.inf, float(cost.min(axis=1).sum()) / max(float(demand.sum()), 1e-12)
     for step in range(STEPS):
         total = cost + price * demand[:, None]

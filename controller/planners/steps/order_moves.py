@@ -35,7 +35,7 @@ def steps_to(present: PublisherPlacement, homes: Homes, gains: Floats, least: fl
         if step is None and _sum(gains, left) <= least:
             break
         while step is None:
-            # Earlier steps have used room that these moves need: merge them into this step.
+            # Earlier steps have lowered the limit of a broker above its cap: merge them into this step.
             undone = steps.pop() if steps else ()
             for place in undone:
                 reached.move(place, int(present.homes[place]))
