@@ -1,1 +1,1 @@
-"""Recordings of Kafka topics: form, writing, reading, replaying."""
+"""Recordings of Kafka topics: format, writing, reading, replaying."""

@@ -1,7 +1,7 @@
 """Read recordings: one file, all parts of one recording, or a folder of them.
 
-In: a path. Out: messages as they stood in Kafka, in the order of their time, or telemetry batches as dicts. A truncated
-file is read up to its end, a damaged block is skipped; both are reported in ``warnings``. Nothing here writes.
+In: a path. Out: messages as they were in Kafka, in the order of their times, or telemetry batches as dicts. A truncated
+file is read to its end, a damaged block is skipped; both are reported in ``warnings``. Nothing here writes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TIME_MIN, TIME_MAX = -(1 << 62), 1 << 62
 class RecordedMessage:
     """One Kafka message as it was recorded; ``topic`` is the suffix, ``value`` framed with the newest schema's id.
 
-    A value that was not a record of its topic is as it stood in Kafka.
+    A value that was not a record of its topic is as it was in Kafka.
     """
 
     topic: str
@@ -61,7 +61,7 @@ class RecordedMessage:
 
 @dataclass(frozen=True, slots=True)
 class RecordingBlock:
-    """Where a block stands in which file, how many records it has and what it says of them. Cheap to hand to others."""
+    """A block's file and position, its number of records, and the span that it states. Cheap to pass on."""
 
     path: Path
     at: int
@@ -72,7 +72,7 @@ class RecordingBlock:
     raw_bytes_max: int = DEFAULT_BOUNDS.block_bytes_max
 
     def raw(self) -> bytes:
-        """Return the block's records, decompressed. Raises FormError when they are damaged."""
+        """Return the block's records, decompressed. Raises FormError if they are damaged."""
         with self.path.open("rb") as file:
             file.seek(self.at)
             return decompress_block(file.read(self.size), self.raw_bytes_max)
@@ -81,8 +81,8 @@ class RecordingBlock:
 def open_recording(path: Path, bounds: ReadingBounds = DEFAULT_BOUNDS) -> Recording:
     """Open a file with the parts that follow it, one part alone, or the recording in a folder. Raises RecordingError.
 
-    The name of the first part (``rec.avro``) means all of them, that of a later one (``rec-00002.avro``) it alone.
-    A block that is larger than ``bounds`` say once decompressed is damaged.
+    The name of the first part (``rec.avro``) stands for all parts, that of a later one (``rec-00002.avro``) for that
+    part alone. A block that exceeds ``bounds`` when decompressed counts as damaged.
     """
     files = files_of(path)
     parts = [open_part(file) for file in files]
@@ -97,10 +97,10 @@ def open_recording(path: Path, bounds: ReadingBounds = DEFAULT_BOUNDS) -> Record
 
 
 class Recording:
-    """One recording, or the parts of it that are there.
+    """One recording, or the parts of it that exist.
 
-    ``warnings`` says what is wrong with it, one sentence each; reading adds to it what only reading shows. ``bounds``
-    are those that it was opened with.
+    ``warnings`` lists what is wrong with it, one sentence each; reading may add more. ``bounds`` are those that it was
+    opened with.
     """
 
     def __init__(self, path: Path, parts: Sequence[RecordingPart], bounds: ReadingBounds = DEFAULT_BOUNDS) -> None:
@@ -126,17 +126,17 @@ class Recording:
 
     @property
     def first_ms(self) -> int | None:
-        """The least time of any message; None when there is none."""
+        """The least time of any message; None if there is none."""
         return min((block.span.first_ms for block in self.blocks()), default=None)
 
     @property
     def last_ms(self) -> int | None:
-        """The greatest time of any message; None when there is none."""
+        """The greatest time of any message; None if there is none."""
         return max((block.span.last_ms for block in self.blocks()), default=None)
 
     @property
     def telemetry_span_ms(self) -> tuple[int, int] | None:
-        """The least and the greatest time of telemetry; None when there is none. Registers hold older messages."""
+        """The least and the greatest time of telemetry; None if there is none. Registers hold older messages."""
         spans = [block.span for block in self.blocks() if block.span.telemetry]
         if not spans:
             return None
@@ -144,16 +144,16 @@ class Recording:
 
     @property
     def count(self) -> int:
-        """How many messages all blocks name."""
+        """How many messages all blocks claim to hold."""
         return sum(block.count for block in self.blocks())
 
     def messages(
         self, topics: Collection[str] | None = None, from_ms: int | None = None, to_ms: int | None = None
     ) -> Iterator[RecordedMessage]:
-        """Yield the messages of these topics (suffixes; None for all) in the order of their time, ``to_ms`` excluded.
+        """Yield the messages of these topics (suffixes; None for all) in the order of their times, ``to_ms`` excluded.
 
-        Memory holds the blocks whose times overlap; RecordingError is raised where they are more than the bounds say.
-        Where a clock went back, the warnings say so afterwards.
+        Memory holds the blocks whose times overlap; raises RecordingError if they exceed the bounds. If a clock went
+        back, the warnings report it afterwards.
         """
         first_ms, end_ms = _bounds(from_ms, to_ms)
         clocks = ClockWatch()
@@ -207,7 +207,7 @@ class Recording:
             self.warnings.append(text)
 
     def _scan(self, part: RecordingPart) -> Iterator[RecordingBlock]:
-        """Yield a file's blocks; say where it is cut or damaged."""
+        """Yield a file's blocks; warn where it is cut or damaged."""
         size = part.path.stat().st_size
         at, count = part.container.header_bytes, 0
         if size <= at:
@@ -237,7 +237,7 @@ def block_batches(
     to_ms: int | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the telemetry of one block as dicts; ``warn`` is called once for what does not decode."""
+    """Yield the telemetry of one block as dicts; ``warn`` is called once for each kind of fault."""
     first_ms, end_ms = _bounds(from_ms, to_ms)
     newest = latest_schema(TELEMETRY.record)
     faults: Counter[str] = Counter()
@@ -294,13 +294,13 @@ def _value_of(raw: bytes, record: RawRecord, schemas: Sequence[Schema | None]) -
     try:
         datum = schemaless_reader(io.BytesIO(body), written.parsed, newest.parsed)
         schemaless_writer(out, newest.parsed, cast(Any, datum))
-    except Exception:  # fastavro raises many types on bad bytes: decoding the value later says why.
+    except Exception:  # fastavro raises many types on bad bytes; decoding the value later shows why.
         return b"\0" + written.schema_id.to_bytes(4, "big") + body
     return header(written.record) + out.getvalue()
 
 
 def _block_at(view: mmap.mmap, at: int, part: RecordingPart, raw_bytes_max: int) -> RecordingBlock | None:
-    """Return the block that begins at a place, None when no whole one does."""
+    """Return the block that begins at ``at``, None if no complete one does."""
     start = view[at : at + VARINTS_BYTES_MAX]
     try:
         count, used = read_varint(start, 0)
@@ -319,7 +319,7 @@ def _block_at(view: mmap.mmap, at: int, part: RecordingPart, raw_bytes_max: int)
 
 
 def _walked_span(data: bytes, count: int, raw_bytes_max: int) -> BlockSpan:
-    """Return what a block without its own span holds, as another tool writes it. Raises FormError."""
+    """Return the span of a block that does not state one, because another tool wrote it. Raises FormError."""
     raw = decompress_block(data, raw_bytes_max)
     seen = [(record.time_ms, record.topic) for record in raw_records(raw, count)]
     times = [time_ms for time_ms, _ in seen]

@@ -1,6 +1,6 @@
-"""How much memory reading a recording may take; a damaged or hostile file would take more.
+"""How much memory reading a recording may take; a damaged or hostile file could take more.
 
-In: nothing. Out: a frozen value with its defaults. Where it is read from belongs to the settings of a run.
+In: nothing. Out: a frozen value with its defaults. The settings of a run fill it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ BLOCK_MB_MIN = 2 * (RECORD_BYTES_MAX >> 20)  # A block may hold one such record 
 class ReadingBounds:
     """How much of a recording may be in memory at once, when one is shown, replayed or backtested.
 
-    ``block_mb_max``: how large a block may be once decompressed, in MB of 1,048,576 bytes; a larger one counts as
-    damaged. Default 64: those of the recorder stay below 9. ``overlap_mb_max``: how much blocks may hold whose times
-    overlap, as their messages wait for one another; beyond it the command ends. Default 1,024: a recording of all
-    topics stays below 10.
+    ``block_mb_max``: largest decompressed block, in MB of 1,048,576 bytes; a larger one counts as damaged. Default 64:
+    those of the recorder stay below 9. ``overlap_mb_max``: most memory, in the same MB, for blocks whose times overlap,
+    because their messages must be merged; beyond it the command ends. Default 1,024: a recording of all topics stays
+    below 10.
     """
 
     block_mb_max: int = 64
@@ -27,12 +27,12 @@ class ReadingBounds:
 
     @property
     def block_bytes_max(self) -> int:
-        """The size of a decompressed block in bytes."""
+        """The largest decompressed block, in bytes."""
         return self.block_mb_max << 20
 
     @property
     def overlap_bytes_max(self) -> int:
-        """The size of the messages that wait in bytes."""
+        """The most memory for messages that wait to be merged, in bytes."""
         return self.overlap_mb_max << 20
 
     def faults(self) -> list[str]:

@@ -1,8 +1,7 @@
-"""Read Kafka topics from a point on and hand every message to a recording, until asked to stop.
+"""Read Kafka topics from a position on and pass every message to a recording, until asked to stop.
 
-In: a bootstrap address, a namespace, topics. Out: calls of a RecordingWriter, and how far it is. While Kafka is
-unavailable nothing is lost: reading resumes where it was. What a file looks like belongs to
-:mod:`producers.recordings.write_recording`.
+In: a bootstrap address, a namespace, topics. Out: calls of a RecordingWriter, and progress. While Kafka is unavailable,
+nothing is lost: reading resumes where it was. The files belong to :mod:`producers.recordings.write_recording`.
 """
 
 from __future__ import annotations
@@ -71,15 +70,15 @@ RECORD_TYPES: dict[Topic, type[msgspec.Struct]] = {
     AUDIT: AuditEntry,
     ALERTS: Alert,
 }
-INPUT_TOPICS = (TELEMETRY, CLIENTS)  # What replay and backtest cannot do without.
+INPUT_TOPICS = (TELEMETRY, CLIENTS)  # Required by replay and backtest.
 
 MESSAGES_PER_POLL_MAX = 10_000
-CHECKED_PER_POLL_MAX = 1_000  # A poll that brings more is of a backlog: there is no time to look into each value.
+CHECKED_PER_POLL_MAX = 1_000  # A larger poll is a backlog: there is no time to check each value.
 POLL_S = 0.1
 CALL_S = 2.0
 CONNECT_S_MAX = 5.0
 RETRY_S = 0.2
-LOOK_S = 10.0  # Between two looks for topics that are not there yet.
+LOOK_S = 10.0  # Between searches for topics that did not exist before.
 SHOW_S = 1.0
 QUEUE_KBYTES_MAX = 131_072
 
@@ -88,7 +87,7 @@ Show = Callable[["RecordingProgress"], None]
 
 @dataclass(frozen=True, slots=True)
 class RecordingProgress:
-    """How far a recording is; ``is_kafka_away`` means that the last attempt to read failed."""
+    """Progress of a recording; ``is_kafka_away`` means that the last attempt to read failed."""
 
     records: int
     bytes: int
@@ -102,10 +101,10 @@ class RecordingProgress:
 class TopicRecorder:
     """Records topics of one namespace.
 
-    A compacted topic is read from its beginning, another from its present end or, ``from_start``, its beginning too.
-    With ``to_end`` the recording stops when it has reached the newest record of each partition.
-    ``missed`` counts by topic the messages that Kafka deleted before they were read. The topics of all ``agents`` are
-    recorded as one, with distinct partitions.
+    A compacted topic is read from its beginning, any other from its current end or, with ``from_start``, also from its
+    beginning. With ``to_end``, recording stops when it has reached the newest record of each partition. ``missed``
+    counts, by topic, the messages that Kafka deleted before they were read. The topics of all ``agents`` are recorded
+    as one, with distinct partitions.
     """
 
     def __init__(
@@ -122,7 +121,7 @@ class TopicRecorder:
         self._kafka = kafka
         self._writer = writer
         self._wanted: dict[str, Topic] = {}
-        self._places: dict[str, tuple[int, int]] = {}  # Which name of how many of its topic.
+        self._places: dict[str, tuple[int, int]] = {}  # Name -> its index among its topic's names, and their count.
         for topic in topics:
             names = topic_names(topic, namespace, agents)
             self._wanted |= dict.fromkeys(names, topic)
@@ -146,14 +145,14 @@ class TopicRecorder:
         )
 
     def connect(self) -> None:
-        """Find the topics and where to begin. Raises StackError when Kafka or the telemetry is not there."""
+        """Find the topics and where to begin. Raises StackError without Kafka, or without an input topic."""
         deadline_s = time.monotonic() + CONNECT_S_MAX
         while True:
             try:
                 self._assign_found(is_first=True)
                 break
             except KafkaException as error:
-                if time.monotonic() < deadline_s:  # A topic made just now may be without a leader for a moment.
+                if time.monotonic() < deadline_s:  # A new topic may not have a leader yet.
                     time.sleep(RETRY_S)
                     continue
                 raise StackError(
@@ -168,9 +167,9 @@ class TopicRecorder:
             )
 
     def run(self, stop: threading.Event, duration_s: float | None, show: Show) -> None:
-        """Record until ``stop`` is set, the time is over or, with ``to_end``, the end is reached.
+        """Record until ``stop`` is set, ``duration_s`` has passed or, with ``to_end``, the end is reached.
 
-        Raises DiskFullError when the disk is full.
+        Raises DiskFullError if the disk is full.
         """
         writer, begun_s = self._writer, time.monotonic()
         shown_s, shown_records = begun_s, 0
@@ -232,12 +231,12 @@ class TopicRecorder:
             self._is_away = False
 
     def _recorded_partition(self, name: str, partition: int) -> int:
-        """Return a number that no other agent's partition of the topic has: offsets go up in each."""
+        """Return a number that no other agent's partition of the topic has, so that offsets increase in each."""
         number, count = self._places[name]
         return partition * count + number
 
     def _count_missed(self, topic: Topic, place: TopicPartition, wanted: int) -> None:
-        """Count what Kafka deleted before it was read; other holes in its numbers are marks of transactions."""
+        """Count messages that Kafka deleted before they were read; other gaps in offsets are transaction markers."""
         try:
             begin = self._consumer.get_watermark_offsets(place, timeout=CALL_S)[0]
         except KafkaException as error:
@@ -247,7 +246,7 @@ class TopicRecorder:
             self.missed[topic.suffix] += begin - wanted
 
     def _look_again(self) -> None:
-        """Look for topics and partitions that were not there before."""
+        """Look for topics and partitions that did not exist before."""
         if self._is_away:
             return
         try:
@@ -256,7 +255,7 @@ class TopicRecorder:
             self._on_error(error.args[0])
 
     def _assign_found(self, *, is_first: bool) -> None:
-        """Read what is there and not read yet; what appears later is read from its beginning."""
+        """Assign existing partitions that are not read yet; those that appear later are read from their beginning."""
         self._looked_s = time.monotonic()
         found = self._consumer.list_topics(timeout=CALL_S).topics
         fresh = []

@@ -1,7 +1,7 @@
-"""The brokers that were added while a run was recorded, as far as the recording has the topic of members.
+"""The brokers that were added while a run was recorded, if the recording includes the topic of members.
 
-In: a recording. Out: the newest record of each broker that has its own facts. It takes a whole reading: ask only
-where telemetry names brokers that the recorded inventory does not have.
+In: a recording. Out: the newest record of each broker that has its own facts. This reads the whole recording: ask only
+if telemetry names brokers that the recorded inventory does not list.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from regraft.schemas.topics import MEMBERS
 
 
 def added_members(recording: Recording) -> list[Member]:
-    """Return the brokers with facts, by name, all as in service: which were in the overlay, the plans say.
+    """Return the brokers with facts, sorted by name, all as in service; the plans show which were in the overlay.
 
-    They have no agents: a recording holds in one topic what all agents said.
+    They have no agents: a recording keeps the records of all agents in one topic.
     """
     found: dict[str, Member] = {}
     if MEMBERS.suffix not in recording.info.topics:
@@ -38,9 +38,9 @@ def added_members(recording: Recording) -> list[Member]:
 
 
 def recorded_inventory(recording: Recording) -> Inventory:
-    """Return the inventory of all brokers with telemetry possibly in the recording; its first overlay has the first.
+    """Return the inventory of all brokers that may have telemetry in the recording, with the initial overlay.
 
-    It takes a whole reading.
+    Reads the whole recording.
     """
     fleet = FleetView.of(recording.info.inventory, added_members(recording))
     return replace(fleet.inventory, agent_of={})

@@ -1,12 +1,12 @@
-"""The form of a recording: an Avro object container file of Kafka messages, made and taken apart without decoding them.
+"""The format of a recording: an Avro object container file of Kafka messages, written and parsed without decoding them.
 
-In: Kafka messages as they are. Out: bytes of a container file, and messages again. A container's block is nothing but
-bodies one after another, and a value in Confluent framing with the newest schema is, after five bytes, the body of its
-branch of the union: so header fields and body are put together as they are. Files and Kafka do not belong here.
+In: Kafka messages as they are. Out: bytes of a container file, and messages again. A container's block is a sequence of
+bodies, and a value in Confluent framing with the newest schema is, after five bytes, the body of its branch of the
+union: so header fields and body are concatenated as they are. Files and Kafka do not belong here.
 
-Any Avro tool reads these files. Three things are there for us: the field ``size`` before each value lets a reader step
-over values; the metadata ``regraft.info`` says what was recorded; and each block's compressed data ends with a
-skippable frame of zstandard, which decoders pass over, that says which span of time the block holds.
+Any Avro tool reads these files. Three things serve our readers: the field ``size`` before each value lets them skip
+values; the metadata ``regraft.info`` describes what was recorded; and each block's compressed data ends with a
+skippable zstandard frame, ignored by decoders, that holds the block's span of time.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ SYNC_BYTES = 16
 UNREAD = "UnreadRecord"
 RECORDED_NAMESPACE = "regraft.recorded"
 INFO_KEY, INVENTORY_KEY, SCHEMA_IDS_KEY = "regraft.info", "regraft.inventory", "regraft.schema_ids"
-COMPRESS_LEVEL = -1  # Quickest: 1 makes files a twentieth smaller and takes a seventh longer, 3 a tenth and twice.
+COMPRESS_LEVEL = -1  # Fastest: 1 saves a twentieth of the size in a seventh more time, 3 a tenth in twice.
 
 NULL_BRANCH, UNREAD_BRANCH = 0, 1
 SPAN = struct.Struct("<IIqqqqII")  # A skippable frame: magic, size, and the fields of BlockSpan.
 SPAN_MAGIC, SPAN_PAYLOAD_BYTES = 0x184D2A5D, SPAN.size - 8
 LOW_BITS = 14
-RATIO_MAX, RATIO_FREE_BYTES = 200, 2 * RECORD_BYTES_MAX  # One record of zeros may shrink to nothing.
+RATIO_MAX, RATIO_FREE_BYTES = 200, 2 * RECORD_BYTES_MAX  # A record of zeros may shrink to almost nothing.
 VARINT_BITS_MAX = 70
-HEAD_BYTES = 32  # About what stands before a value.
+HEAD_BYTES = 32  # Approximate size of what precedes a value.
 TELEMETRY_TOPIC = TELEMETRY.suffix
 KEYS_REMEMBERED_MAX = 100_000
 
@@ -59,13 +59,13 @@ HEADER_SCHEMA = parse_schema(
 
 
 class FormError(ValueError):
-    """The bytes are not what a recording has at this place; the message says why."""
+    """The bytes are not valid at this place of a recording; the message says why."""
 
 
 class BlockSpan(NamedTuple):
-    """What a block says of itself: least and greatest Kafka time of all its messages and of its telemetry (0 without).
+    """A block's statement about itself: least and greatest Kafka time of its messages and of its telemetry (0 if none).
 
-    ``telemetry`` is how many records of it there are, ``raw_bytes`` the size before compression.
+    ``telemetry`` is the number of telemetry records, ``raw_bytes`` the size before compression.
     """
 
     first_ms: int
@@ -77,7 +77,7 @@ class BlockSpan(NamedTuple):
 
 
 class RawRecord(NamedTuple):
-    """One record of a block: where its message stood in Kafka, and its value as branch of the union and body."""
+    """One record of a block: its message's position in Kafka, and its value as branch of the union and body."""
 
     topic: str
     time_ms: int
@@ -91,7 +91,7 @@ class RawRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What a file's header says: metadata, sync marker, and how many bytes the header has."""
+    """A file's header: metadata, sync marker, and size in bytes."""
 
     meta: Mapping[str, bytes]
     sync: bytes
@@ -99,7 +99,7 @@ class Container:
 
     @property
     def schemas(self) -> tuple[Schema | None, ...]:
-        """Return the schema of each branch of the union; None for null and for what could not be read.
+        """Return the schema of each branch of the union; None for null and for undecodable values.
 
         Raises FormError for a schema that this version does not know.
         """
@@ -117,7 +117,7 @@ def recorded_names() -> tuple[str, ...]:
 
 @cache
 def container_schema() -> dict[str, Any]:
-    """Return the schema of the container: each record's newest one inside, in its own namespace.
+    """Return the schema of the container, with each record's newest schema in a namespace of its own inside.
 
     Records share names of parts (a Plan and a Command both have a ClientMove), so each branch needs one.
     """
@@ -152,7 +152,7 @@ def _in_namespace(document: dict[str, Any], name: str) -> dict[str, Any]:
     before = f"{document['namespace']}."
 
     def moved(part: Any) -> Any:
-        """Return a part of the schema with the types that it refers to by name in the new namespace."""
+        """Return a part of the schema with its references to named types moved to the new namespace."""
         if isinstance(part, list):
             return [moved(each) for each in part]
         if isinstance(part, dict):
@@ -181,9 +181,9 @@ def encode_header(info: Mapping[str, Any], inventory: str, sync: bytes) -> bytes
 
 
 def decode_header(start: bytes) -> Container:
-    """Return what the first bytes of a file say.
+    """Decode the header in the first bytes of a file.
 
-    Raises FormError when they are not a header, EOFError when they are cut.
+    Raises FormError if there is none, EOFError if it is truncated.
     """
     if not MAGIC.startswith(start[: len(MAGIC)]):
         raise FormError("it does not start as an Avro file does")
@@ -203,7 +203,7 @@ def varint(number: int) -> bytes:
 
 
 class Varints:
-    """Avro longs that grow slowly, as times and offsets do: the lowest 14 bits from a table, the rest from memory."""
+    """Encodes Avro longs that grow slowly, as times and offsets do: low 14 bits from a table, the rest cached."""
 
     def __init__(self) -> None:
         self._low = [bytes((rest & 0x7F | 0x80, rest >> 7 | 0x80)) for rest in range(1 << LOW_BITS)]
@@ -211,7 +211,7 @@ class Varints:
         self._high = b""
 
     def of(self, number: int) -> bytes:
-        """Return a number as Avro writes it."""
+        """Return a number in Avro's encoding."""
         rest = number << 1
         high = rest >> LOW_BITS
         if high <= 0:
@@ -231,15 +231,15 @@ def _unsigned(rest: int) -> bytes:
 
 
 class BlockBuilder:
-    """Puts records together to one block of the container."""
+    """Assembles records into blocks of the container."""
 
     def __init__(self, sync: bytes, compress_level: int = COMPRESS_LEVEL) -> None:
         self._sync = sync
         options: dict[int, int] = {
             zstd.CompressionParameter.compression_level: compress_level,
-            zstd.CompressionParameter.checksum_flag: 1,  # A damaged block is known as such.
+            zstd.CompressionParameter.checksum_flag: 1,  # So that damage is detected.
         }
-        self._compressor = zstd.ZstdCompressor(options=options)  # One for all blocks: making it takes a tenth of each.
+        self._compressor = zstd.ZstdCompressor(options=options)  # Reused: creating one takes a tenth of a block's time.
         self._times, self._offsets = Varints(), Varints()
         self._topics: dict[str, bytes] = {}
         self._keys: dict[bytes, bytes] = {}
@@ -250,11 +250,11 @@ class BlockBuilder:
     def _clear(self) -> None:
         self._parts: list[bytes] = []
         self._moments: list[int] = []
-        self._telemetry_moments: list[int] = []  # Those of telemetry.
+        self._telemetry_moments: list[int] = []
         self.raw_bytes = 0
 
     def add(self, topic: str, time_ms: int, partition: int, offset: int, key: bytes, branch: int, body: bytes) -> None:
-        """Put a record in; ``body`` is what the branch of the union has behind its number, ``topic`` the suffix."""
+        """Add a record; ``body`` is the value after the number of its branch in the union, ``topic`` the suffix."""
         head = self._topics.get(topic)
         if head is None:
             name = topic.encode()
@@ -281,7 +281,7 @@ class BlockBuilder:
             self._telemetry_moments.append(time_ms)
 
     def take(self) -> bytes:
-        """Return the block as it stands in the file, and begin the next; empty when there is none."""
+        """Return the block as it is written to the file, and begin the next; empty if there are no records."""
         if not self._parts:
             return b""
         raw = b"".join(self._parts)
@@ -302,7 +302,7 @@ class BlockBuilder:
 
 
 def decode_span(data: bytes) -> BlockSpan | None:
-    """Return what the end of a block's compressed data says of it; None where another tool wrote the block."""
+    """Return the span at the end of a block's compressed data; None if another tool wrote the block."""
     if len(data) < SPAN.size:
         return None
     magic, size, *figures = SPAN.unpack(data[-SPAN.size :])
@@ -310,14 +310,14 @@ def decode_span(data: bytes) -> BlockSpan | None:
 
 
 def decompress_block(data: bytes, raw_bytes_max: int = DEFAULT_BOUNDS.block_bytes_max) -> bytes:
-    """Return a block's records. Raises FormError when the data are damaged, or would become too large.
+    """Return a block's records. Raises FormError if the data are damaged, or would become too large.
 
-    Too large is more than ``raw_bytes_max``, or than RATIO_MAX times its size where that is above RATIO_FREE_BYTES.
+    Too large is more than ``raw_bytes_max``, or more than both RATIO_MAX times the block's size and RATIO_FREE_BYTES.
     """
     most = min(raw_bytes_max, max(len(data) * RATIO_MAX, RATIO_FREE_BYTES))
     parts, left = [], most
     try:
-        while data:  # The records are one frame, what the block says of itself another.
+        while data:  # One frame holds the records, another the span.
             frame = zstd.ZstdDecompressor()
             parts.append(frame.decompress(data, max_length=left + 1))
             left -= len(parts[-1])
@@ -336,9 +336,9 @@ def decompress_block(data: bytes, raw_bytes_max: int = DEFAULT_BOUNDS.block_byte
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number that stands at a place, and the place behind it.
+    """Return the number at ``at``, and the place after it.
 
-    Raises IndexError when it is cut, FormError when it is longer than any long.
+    Raises IndexError if it is truncated, FormError if it is longer than any long.
     """
     byte = data[at]
     at += 1
@@ -355,11 +355,11 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def raw_records(data: bytes, count: int) -> Iterator[RawRecord]:
-    """Yield the records of a decompressed block, stepping over their values. Raises FormError."""
+    """Yield the records of a decompressed block, skipping their values. Raises FormError if they are damaged."""
     at, names = 0, dict[bytes, str]()
     try:
         for _ in range(count):
-            size = data[at] >> 1  # A topic's name is shorter than 64 bytes.
+            size = data[at] >> 1  # One byte: a topic's name is shorter than 64 bytes.
             at += 1 + size
             name = data[at - size : at]
             topic = names.get(name) or names.setdefault(name, name.decode())
@@ -371,7 +371,7 @@ def raw_records(data: bytes, count: int) -> Iterator[RawRecord]:
                 raise FormError("a key in it has a negative length")
             key = data[at : at + size]
             size, at = read_varint(data, at + size)
-            branch = data[at] >> 1  # There are fewer than 64.
+            branch = data[at] >> 1  # One byte: there are fewer than 64.
             at += 1
             if not 0 <= size <= len(data) - at:
                 raise FormError(f"a value in it of {size} bytes does not fit")

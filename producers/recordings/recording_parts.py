@@ -1,6 +1,6 @@
-"""Find the files of a recording and read what each says of itself.
+"""Find the files of a recording and read each one's description of itself.
 
-In: a path. Out: parts, or one sentence on what is wrong with a file. Blocks and messages belong to
+In: a path. Out: parts, or an error of one sentence. Blocks and messages belong to
 :mod:`producers.recordings.read_recording`.
 """
 
@@ -36,9 +36,9 @@ class RecordingError(StackError):
 
 @dataclass(frozen=True, slots=True)
 class RecordingInfo:
-    """What a recording says of itself; ``settings`` are those of the run that was recorded.
+    """A recording's description of itself; ``settings`` are those of the recorded run.
 
-    ``recording`` is the same for all parts of one recording, ``part`` counts from 1, ``previous`` names the one before.
+    ``recording`` is the same for all parts of one recording, ``part`` counts from 1, ``previous`` is the file before.
     """
 
     recording: str
@@ -55,7 +55,7 @@ class RecordingInfo:
 
 @dataclass(frozen=True, slots=True)
 class RecordingPart:
-    """One file of a recording: what its header says, and the schemas of the branches of its values."""
+    """One file of a recording: its header, and the schemas of the branches of its values."""
 
     path: Path
     info: RecordingInfo
@@ -64,7 +64,7 @@ class RecordingPart:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files that a path means."""
+    """Return the files that a path stands for: a folder's, a first part's with those that follow, or one part's."""
     if path.is_dir():
         found = sorted(file for file in path.iterdir() if file.suffix == SUFFIX)
         if not found:
@@ -78,14 +78,14 @@ def files_of(path: Path) -> list[Path]:
 
 
 def following_parts(path: Path) -> list[Path]:
-    """Return the later parts that lie next to a recording's first one, in order."""
+    """Return the later parts next to a recording's first one, in order."""
     siblings = path.parent.iterdir()
     found = [(PART_PATTERN.match(file.stem), file) for file in siblings if file.suffix == path.suffix]
     return sorted(file for match, file in found if match is not None and match["stem"] == path.stem)
 
 
 def open_part(path: Path) -> RecordingPart:
-    """Return what a file says of itself. Raises RecordingError."""
+    """Return a file's description of itself. Raises RecordingError."""
     container = _read_header(path)
     if INFO_KEY not in container.meta:
         raise RecordingError(f"{path} is an Avro file but not a recording of Regraft: it has no {INFO_KEY}.")
@@ -121,7 +121,7 @@ def _info_of(info: dict[str, Any], container: Container, path: Path) -> Recordin
 
 
 def _read_header(path: Path) -> Container:
-    """Return a file's header, reading as much as it takes."""
+    """Return a file's header, reading as much as necessary."""
     try:
         with path.open("rb") as file:
             start = b""

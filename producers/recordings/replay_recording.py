@@ -1,7 +1,7 @@
 """Put a recording back on Kafka: its messages with their keys, partitions and times, into separate topics.
 
-In: a recording, a way to Kafka, a namespace. Out: topics. What is then made of them belongs to others. What is
-older than the telemetry (registers) goes first, the rest in the order of its times, paced or as fast as Kafka takes it.
+In: a recording, access to Kafka, a namespace. Out: topics; their use belongs to others. Messages older than the
+telemetry (registers) go first, the rest in the order of their times, paced or as fast as Kafka accepts them.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from regraft.infra.stack_error import StackError
 from regraft.producers.recordings.read_recording import RecordedMessage, Recording
 from regraft.schemas.topics import CLIENTS, CREATE_TIME, ORDERS, TELEMETRY, TOPICS, Topic, topic_name
 
-KEPT_FOR_EVER_MS = -1  # A replay is older than any retention: Kafka would delete it under its readers.
+KEPT_FOR_EVER_MS = -1  # A replay's records are older than any retention: Kafka would delete them unread.
 WAITING_RECORDS_MAX = 100_000
 WAITING_KBYTES_MAX = 65_536
 OUTAGE_S_MAX = 60.0
-GAP_MS_MAX = 60_000  # A longer hole is passed over: nobody waits for a clock that was set.
+GAP_MS_MAX = 60_000  # A longer gap is skipped: it may only be a clock that was set.
 SERVE_S = 0.1
 SERVE_RECORDS = 1_000
 SHOW_S = 0.5
 CALL_S = 10.0
-INPUTS = (TELEMETRY, CLIENTS, ORDERS)  # What comes from outside; the rest is made of it.
+INPUTS = (TELEMETRY, CLIENTS, ORDERS)  # Inputs from outside; everything else is derived from them.
 
 Show = Callable[["ReplayProgress"], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """How far a replay is; ``left_s`` is when it should be done, None while that is not known."""
+    """Progress of a replay; ``left_s`` is the estimated remaining time, None until it is known."""
 
     records: int
     event_ms: int
@@ -53,7 +53,7 @@ class ReplayProgress:
 
 
 def check_replay_namespace(kafka: KafkaAccess, namespace: str, recording: Recording, live_namespace: str) -> None:
-    """Raise StackError when the namespace is not one that a replay may fill."""
+    """Raise StackError if a replay may not fill the namespace: it was recorded, is live, or has telemetry."""
     way_out = "name another with --namespace, or leave that out"
     if namespace == recording.info.namespace:
         raise StackError(
@@ -72,9 +72,9 @@ def check_replay_namespace(kafka: KafkaAccess, namespace: str, recording: Record
 
 
 def create_replay_topics(kafka: KafkaAccess, namespace: str) -> None:
-    """Create the topics of a replay, in which records have their old times and none is deleted for its age.
+    """Create the topics of a replay, in which records keep their old times and are never deleted for their age.
 
-    Raises StackError.
+    Raises StackError if Kafka does not create them.
     """
     topics = [
         replace(topic, retention_ms=None if topic.compacted else KEPT_FOR_EVER_MS, timestamps=CREATE_TIME)
@@ -85,7 +85,7 @@ def create_replay_topics(kafka: KafkaAccess, namespace: str) -> None:
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay has put on Kafka: records by topic, the times of its telemetry, holes passed over in ms."""
+    """What a replay has put on Kafka: records by topic, the times of its telemetry, and skipped gaps in ms."""
 
     records: Counter[str]
     first_ms: int
@@ -94,14 +94,14 @@ class Replayed:
 
     @property
     def warnings(self) -> list[str]:
-        """The figures to report about it."""
+        """What to warn about, one sentence each."""
         if not self.holes_ms:
             return []
         return [f"Gaps of {self.holes_ms / 1000:.0f} s in total were skipped: nothing was recorded in them."]
 
 
 class RecordingReplayer:
-    """Puts one recording on Kafka; ``speed`` None is as fast as Kafka takes it, 1 the pace at which it was recorded."""
+    """Puts one recording on Kafka; ``speed`` 1 is the recorded pace, None is as fast as Kafka accepts it."""
 
     def __init__(
         self,
@@ -140,10 +140,10 @@ class RecordingReplayer:
         )
 
     def put(self, stop: threading.Event, show: Show, hold_back_ms: int = 0) -> list[RecordedMessage]:
-        """Put everything on Kafka, and wait until Kafka has it.
+        """Put everything on Kafka, and wait until Kafka has acknowledged it.
 
-        The messages of the last ``hold_back_ms`` are not put but returned. Ends early when ``stop`` is set. Raises
-        StackError when Kafka does not take a record for OUTAGE_S_MAX.
+        Returns the messages of the last ``hold_back_ms`` instead of putting them. Ends early if ``stop`` is set. Raises
+        StackError if Kafka does not accept a record for OUTAGE_S_MAX.
         """
         held: list[RecordedMessage] = []
         keep_from_ms = self.done.last_ms - hold_back_ms if hold_back_ms else None
@@ -169,13 +169,13 @@ class RecordingReplayer:
         return held
 
     def put_held(self, messages: list[RecordedMessage]) -> None:
-        """Put messages that were held back, at once, and wait until Kafka has them."""
+        """Put messages that were held back, without pauses, and wait until Kafka has acknowledged them."""
         for message in messages:
             self._produce(message)
         self._flush()
 
     def _messages(self) -> Iterator[RecordedMessage]:
-        """Yield the messages to write; registers from their beginning, whatever part of the time was requested."""
+        """Yield the messages to write: of the requested time, but registers from their beginning."""
         for message in self._recording.messages(self._topics, None, self._to_ms):
             is_early = self._from_ms is not None and message.time_ms < self._from_ms
             if not is_early or self._topics[message.topic].compacted:
@@ -183,7 +183,7 @@ class RecordingReplayer:
 
     def _produce(self, message: RecordedMessage) -> None:
         topic = self._topics[message.topic]
-        partition = message.partition if message.partition < topic.partitions else -1  # -1: by its key.
+        partition = message.partition if message.partition < topic.partitions else -1  # -1: chosen by key.
         deadline_s = time.monotonic() + OUTAGE_S_MAX
         while True:
             try:
@@ -196,7 +196,7 @@ class RecordingReplayer:
                     on_delivery=self._on_delivery,
                 )
                 break
-            except BufferError:  # Kafka is slower than we are: wait for room.
+            except BufferError:  # The producer's queue is full: wait for room.
                 self._serve(SERVE_S)
                 if time.monotonic() > deadline_s:
                     raise self._away("its buffer is full") from None
@@ -239,7 +239,7 @@ class RecordingReplayer:
 
 
 class _Pace:
-    """When a message of some time is due; a hole longer than GAP_MS_MAX is passed over."""
+    """When a message with a given time is due; gaps longer than GAP_MS_MAX are skipped."""
 
     def __init__(self, speed: float | None, first_ms: int) -> None:
         self._speed = speed
@@ -248,7 +248,7 @@ class _Pace:
         self.holes_ms = 0
 
     def wait_s(self, time_ms: int) -> float:
-        """Return how long a message is still to wait; times do not go back, as messages come in their order."""
+        """Return how long a message must still wait, in s; expects messages in the order of their times."""
         gap_ms = time_ms - self._last_ms
         self._last_ms = max(self._last_ms, time_ms)
         if gap_ms > GAP_MS_MAX:
@@ -260,7 +260,7 @@ class _Pace:
 
 
 def _record_count(kafka: KafkaAccess, name: str) -> int:
-    """Return how many records a topic has ever held; 0 where there is none. Raises StackError without Kafka."""
+    """Return how many records a topic has ever held; 0 if it does not exist. Raises StackError without Kafka."""
     consumer = open_consumer(kafka, on_error=leave_to_caller)
     try:
         found = consumer.list_topics(timeout=CALL_S).topics.get(name)

@@ -1,7 +1,7 @@
-"""Notice where a clock went back: messages of one partition whose time is earlier than that of one before.
+"""Detect where a clock went back: a message of a partition has an earlier time than the one before it.
 
-In: messages in any order of blocks, in Kafka's order within a block. Out: one sentence. Memory is bounded by the number
-of blocks.
+In: messages, blocks in any order, within a block in Kafka's order. Out: one sentence. Memory grows with the number of
+blocks only.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import pairwise
 
-BACK_MS_MIN = 1_000  # Messages of several producers are out of order by less.
+BACK_MS_MIN = 1_000  # Messages of several producers may be out of order by less.
 SPANS_KEPT_MAX = 1_000_000
 
 Place = tuple[str, int]
@@ -37,7 +37,7 @@ class ClockWatch:
         self._in_block[place] = (first, moment)
 
     def end_block(self) -> None:
-        """Note that what follows is of another block."""
+        """Note that the block has ended."""
         for place, span in self._in_block.items():
             if self._kept < SPANS_KEPT_MAX:
                 self._spans[place].append(span)
@@ -45,7 +45,7 @@ class ClockWatch:
         self._in_block.clear()
 
     def warning(self) -> str:
-        """Describe how often a clock went back and how far; empty when it never did."""
+        """Describe how often a clock went back and how far; empty if it never did."""
         self.end_block()
         for (topic, _), spans in self._spans.items():
             spans.sort()

@@ -1,8 +1,8 @@
 """Write a recording: container files of bounded size and span, finished block by block.
 
-In: Kafka messages. Out: ``rec.avro``, ``rec-00002.avro`` and so on. A block is written whole by one call at the latest
-``FLUSH_S`` after its first message, so a kill loses no more, and is on the disk as soon after. A disk that is full ends
-it with one sentence; what was written stays readable. Where messages come from does not belong here.
+In: Kafka messages. Out: ``rec.avro``, ``rec-00002.avro`` and so on. A block is written by one call at most ``FLUSH_S``
+after its first message, so a kill loses no more, and synced to disk at most ``FLUSH_S`` later. A full disk ends the
+recording with one sentence; what was written stays readable. Where messages come from does not belong here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError
 from regraft.schemas.registry import Schema, latest_schema
 from regraft.schemas.topics import TOPICS
 
-BLOCK_BYTES = 1 << 18  # Beyond what a core's cache holds, blocks take a tenth longer; smaller ones compress less.
+BLOCK_BYTES = 1 << 18  # Blocks beyond a core's cache take a tenth longer; smaller ones compress less.
 FLUSH_S = 0.5
 LEVEL_MIN, LEVEL_MAX = -50, 22
 MB = 1_000_000
@@ -55,9 +55,9 @@ class RecordingFileError(StackError):
 class RecordingLimits:
     """How large a file of a recording may become, and how much it is compressed.
 
-    ``rotate_mb``: size in MB from which on the next file is begun. Default 512, which every tool still opens.
-    ``rotate_s``: seconds of wall clock after which it is. Default an hour.
-    ``compress_level``: zstandard's level, -50 to 22. Default -1: about a third of the size at 450 MB/s and core.
+    ``rotate_mb``: size in MB at which the next file is begun. Default 512, which every tool can open.
+    ``rotate_s``: seconds of real time after which the next file is begun. Default an hour.
+    ``compress_level``: zstandard's level, -50 to 22. Default -1: about a third of the size at 450 MB/s per core.
     """
 
     rotate_mb: float = 512.0
@@ -78,7 +78,7 @@ class RecordingLimits:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """What the files say of the run that is recorded; ``inventory`` is JSON, ``topics`` are suffixes."""
+    """What the files state about the recorded run; ``inventory`` is JSON, ``topics`` are suffixes."""
 
     namespace: str
     topics: tuple[str, ...]
@@ -90,7 +90,7 @@ class RecordedRun:
 
 @dataclass(frozen=True, slots=True)
 class _TopicForm:
-    """How the values of a topic become bodies: those that begin with ``framing`` are of the newest schema."""
+    """How the values of a topic become bodies: values in the newest schema begin with one of ``framing``."""
 
     suffix: str
     framing: tuple[bytes, ...]
@@ -101,9 +101,9 @@ class _TopicForm:
 
 @dataclass(slots=True)
 class RecordingCounts:
-    """What has been written: messages by topic, bytes of files, blocks and files; what did not decode, by topic.
+    """What has been written: messages by topic, bytes, blocks and files; undecodable messages by topic.
 
-    ``unchecked`` is how many messages were accepted unseen, in a backlog; the writer counts them.
+    ``unchecked`` is how many messages of a backlog were accepted without a check; the recorder counts them.
     """
 
     messages: Counter[str] = field(default_factory=Counter)
@@ -122,8 +122,7 @@ class RecordingCounts:
 class RecordingWriter:
     """Writes one recording; ``record_types`` are the records of the topics by their names (suffixes).
 
-    Raises RecordingFileError when there is one of this name already, or none can be written there, DiskFullError when
-    the disk is full.
+    Raises RecordingFileError if the name is invalid, in use or cannot be written, DiskFullError if the disk is full.
     """
 
     def __init__(
@@ -167,7 +166,7 @@ class RecordingWriter:
     def write(
         self, topic: str, time_ms: int, partition: int, offset: int, key: bytes, value: bytes | None, now_s: float
     ) -> None:
-        """Take a message, and write the block when it is large enough. ``now_s`` is a monotonic clock."""
+        """Add a message, and write the block once it is large enough. ``now_s`` is a monotonic clock."""
         if value is None:
             branch, body = NULL_BRANCH, b""
         else:
@@ -202,7 +201,7 @@ class RecordingWriter:
         return self._part_path(max(self.counts.parts, 1)).name
 
     def _encoded_anew(self, form: _TopicForm, value: bytes) -> tuple[int, bytes]:
-        """Return branch and body of a value of an older schema or another framing, or of an undecodable one."""
+        """Return branch and body of a value in an older schema or another framing, or of an undecodable one."""
         try:
             return form.branch, encode(decode(value, form.record_type))[CONFLUENT_HEADER_BYTES:]
         except UndecodableRecordError as reason:
@@ -210,7 +209,7 @@ class RecordingWriter:
             count = self.counts.unread[form.suffix]
             if count & (count - 1) == 0:  # At 1, 2, 4, 8 ...
                 log.warning("record_kept_undecoded", topic=form.suffix, reason=str(reason), count=count)
-            kept = value[:RECORD_BYTES_MAX]  # What is longer, nobody reads, and its block could not be read either.
+            kept = value[:RECORD_BYTES_MAX]  # Beyond that, the block could not be read.
             return UNREAD_BRANCH, varint(len(kept)) + kept
 
     def _write_block(self, now_s: float) -> None:
@@ -264,7 +263,7 @@ class RecordingWriter:
         self._append(encode_header(info, run.inventory, self._sync))
 
     def _append(self, data: bytes) -> None:
-        """Write all of it, or none: what a full disk took of it is cut off again."""
+        """Write all of the data or none: what a full disk has accepted of it is truncated again."""
         assert self._file is not None
         view = memoryview(data)
         try:
@@ -316,11 +315,11 @@ def _topic_forms(record_types: Mapping[str, type[msgspec.Struct]]) -> dict[str, 
 
 
 def _is_whole(value: bytes, schema: Schema) -> bool:
-    """Return True if the body is one whole record: what only begins like one would make its block unreadable."""
+    """Return True if the body is exactly one record: anything else would make its block unreadable."""
     stream = io.BytesIO(value)
     stream.seek(CONFLUENT_HEADER_BYTES)
     try:
         schemaless_reader(stream, schema.parsed, None)
-    except Exception:  # fastavro raises many types on bad bytes; decoding again says why.
+    except Exception:  # fastavro raises many types on bad bytes; decoding again shows why.
         return False
     return stream.tell() == len(value)

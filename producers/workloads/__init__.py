@@ -1,1 +1,1 @@
-"""Who publishes and who wants what: stock quotes, check-ins, and what they are read from."""
+"""Who publishes and who wants what: stock quotes and check-ins, and the data that they are read from."""

@@ -61,7 +61,7 @@ def checkins_of(
     lon: NDArray[np.floating],
     days: int,
 ) -> Checkins:
-    """Return these check-ins, oldest first, with arrays that nobody can change."""
+    """Return these check-ins, oldest first, in read-only arrays."""
     order = np.argsort(minute, kind="stable")
     found = Checkins(
         user[order].astype(np.int32),

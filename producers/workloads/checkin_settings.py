@@ -1,6 +1,6 @@
 """Settings of the check-in workload: one frozen value, checked as a whole before anything starts.
 
-Neither reads files nor the environment; ``regraft`` fills it.
+Reads neither files nor the environment; ``regraft`` fills it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class CheckinSettings:
 
     ``user_count``: mobile users, drawn from those with shipped check-ins. ``friend_count``: other users whose cells
     each user follows, four as in Zhao13. ``days_per_s``: days of check-ins in one second of the run; by default a
-    user stays in a cell for about 25 s, and the shipped days last six minutes, after which they come again.
+    user stays in a cell for about 25 s, and the shipped days last six minutes, after which they repeat.
     ``grid_rows``, ``grid_columns``: cells of the city; each one with check-ins is a topic.
     ``notifications_per_s``: what all feeds together publish on average, each in proportion to its cell's check-ins.
-    ``linger_days``: a user is connected this long before and after each of its check-ins, in days of check-ins; none
-    for always. By default three of four users are there at a time. ``connect_spread_s``: time in which the initial
+    ``linger_days``: how long a user is connected before and after each of its check-ins, in days of check-ins; none for
+    always. By default, three of four users are connected at a time. ``connect_spread_s``: time over which the initial
     users connect.
     """
 
@@ -36,7 +36,7 @@ class CheckinSettings:
     connect_spread_s: float = 5.0
 
     def faults(self) -> list[str]:
-        """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
+        """Return each fault as one sentence with the value, the limit and what to do; empty if there is none."""
         found = [
             f"{name} is {value}: from 1 to {CELLS_PER_SIDE_MAX}, since a topic names row and column with two digits"
             for name, value in (("grid_rows", self.grid_rows), ("grid_columns", self.grid_columns))

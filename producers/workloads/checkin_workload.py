@@ -2,10 +2,10 @@
 
 In: the shipped check-ins (data/SOURCES.md), settings and a seed. Out: requests of feeds and users to an emulated
 overlay, on its clock. The location model is that of Zhao13, section 5: cells of a grid are topics, a user is in the
-cell of its last check-in until its next one, and follows four friends drawn at random. The check-ins are a loop:
-before its first one a user is where the last one left it. A feed for each cell publishes the check-ins there.
+cell of its last check-in until its next one, and follows friends drawn at random, four by default. The check-ins
+repeat: before its first one, a user is where its last one left it. A feed for each cell publishes the check-ins there.
 
-Where users are at home is the overlay's matter after their first home: nothing here moves them.
+A user's home is chosen here when it first connects, and when its home has died; otherwise the overlay decides.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SECOND_MS = 1_000.0
 
 
 class UserOverlay(Protocol):
-    """What the workload asks of an overlay with topics and users."""
+    """What the workload requires of an overlay with topics and users."""
 
     @property
     def env(self) -> simpy.Environment:
@@ -41,7 +41,7 @@ class UserOverlay(Protocol):
 
     @property
     def start(self) -> StartingPoint:
-        """Where its brokers began, and where plans had put clients until then."""
+        """The configuration that its brokers begin with, and where earlier plans have put clients."""
 
     @property
     def brokers(self) -> Mapping[str, object]:
@@ -49,7 +49,7 @@ class UserOverlay(Protocol):
 
     @property
     def listeners(self) -> list[OverlayListener]:
-        """Listens to what happens to clients."""
+        """Those who are notified of what happens to clients."""
 
     def advertise(self, publisher: str, home: str, filter_: Filter) -> None:
         """Connect a feed to its home; it may publish once the listeners are notified."""
@@ -58,13 +58,13 @@ class UserOverlay(Protocol):
         """Hand a notification to its feed's home."""
 
     def connect_user(self, user: str, home: str, topics: Iterable[str]) -> None:
-        """Connect a user, who wants these topics, to its home."""
+        """Connect a user who wants these topics to its home."""
 
     def change_topics(self, user: str, topics: Iterable[str]) -> None:
-        """Let a connected user want these topics instead of those before."""
+        """Replace the topics that a connected user wants."""
 
     def disconnect_user(self, user: str) -> None:
-        """Let a user leave."""
+        """Disconnect a user."""
 
     def user_home(self, user: str) -> str | None:
         """Return a connected user's home, None if it is not connected."""
@@ -87,10 +87,10 @@ class _Feed:
 
 @dataclass(slots=True, eq=False)
 class _User:
-    """One user: the minutes and topics of its check-ins, oldest first, and how things stand.
+    """One user: the minutes and topics of its check-ins, oldest first, and its current state.
 
-    ``next_visit`` counts on over the end of the data, which then comes again. ``here`` is the topic of the cell it is
-    in, ``wanted`` what it has asked for while it ``is_connected``; ``home`` is where it connects next time.
+    ``next_visit`` keeps counting when the data repeat. ``here`` is the topic of the cell that it is in, ``wanted`` what
+    it has subscribed to while it ``is_connected``; ``home`` is where it connects next time.
     """
 
     name: str
@@ -110,10 +110,10 @@ class _User:
 
 
 class CheckinWorkload:
-    """Feeds and mobile users of one overlay. Deterministic: equal seeds and settings ask for the same things.
+    """Feeds and mobile users of one overlay. Deterministic: equal seeds and settings make the same requests.
 
     ``rates_per_s``: what each feed publishes on average, by topic. ``regime_changed_ms`` is None: users move all the
-    time, and there is no shift beside.
+    time, and interests do not shift otherwise.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class CheckinWorkload:
         self._settings = settings
         self._data = checkins or load_checkins()
         self._brokers = list(overlay.brokers)
-        # Each kind of choice has its own stream, so that the order in which brokers answer changes none of the others.
+        # Each kind of choice has its own random stream, so that the order of brokers' answers does not affect others.
         self._home_rng, choice_rng, friend_rng, self._connect_rng = (
             random.Random(rng.getrandbits(64)) for _ in range(4)
         )
@@ -137,7 +137,7 @@ class CheckinWorkload:
         self._users = self._make_users(choice_rng)
         _make_friends(self._users, settings.friend_count, friend_rng)
         self.rates_per_s: Mapping[str, float] = {topic: feed.rate_per_s for topic, feed in self._feeds.items()}
-        self.user_count = 0  # Those who are connected.
+        self.user_count = 0  # Connected users.
         self.regime_changed_ms: float | None = None
         self._is_running = False
         self._start_ms = 0.0
@@ -175,11 +175,11 @@ class CheckinWorkload:
         return {user.name: tuple(friend.name for friend in user.friends) for user in self._users}
 
     def publisher_rate_per_s(self, publisher: str) -> float:
-        """Return what a feed publishes on average; it has the name of its topic."""
+        """Return what a feed publishes on average; a feed has the name of its topic."""
         return self.rates_per_s.get(publisher, 0.0)
 
     def start(self) -> None:
-        """Connect all feeds now, and users when they are due; feeds begin as soon as the overlay lets them."""
+        """Connect all feeds now, and users when they are due; feeds publish as soon as the overlay lets them."""
         self._is_running = True
         self._start_ms = self._overlay.env.now
         self._overlay.listeners.append(self)
@@ -190,7 +190,7 @@ class CheckinWorkload:
             self._plan_visit(user)
 
     def stop(self) -> None:
-        """Publish and change nothing any more; those who are connected stay."""
+        """Stop publishing and changing anything; connected clients stay."""
         self._is_running = False
 
     # --- what the overlay reports ----------------------------------------------------------------------------------
@@ -200,10 +200,10 @@ class CheckinWorkload:
         self._plan_publication(publisher)
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Nothing: the workload caused it, or a plan did."""
+        """Do nothing: the workload or a plan caused it."""
 
     def on_result(self, result: CommandResult) -> None:
-        """Nothing: clients do not see transitions."""
+        """Do nothing: clients do not see transitions."""
 
     # --- publishing ------------------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class CheckinWorkload:
             return
         topic = cast(str, event.value)
         feed = self._feeds[topic]
-        row = feed.rows[feed.position % len(feed.rows)]  # After the newest check-in the oldest comes again.
+        row = feed.rows[feed.position % len(feed.rows)]  # After the newest check-in, the oldest again.
         feed.position += 1
         content: dict[str, float | str] = {
             TOPIC: topic,
@@ -236,13 +236,13 @@ class CheckinWorkload:
         return turn * self._data.minutes + user.minutes[position]
 
     def _at_minute(self, minute: float, user: _User, callback: Callable[[simpy.Event], None]) -> None:
-        """Call back at a minute of the data, counted on over its end."""
+        """Call back at a minute of the data, which keeps counting when they repeat."""
         due_ms = self._start_ms + minute / (self._settings.days_per_s * DAY_MINUTES) * SECOND_MS
         env = self._overlay.env
         env.timeout(max(due_ms - env.now, 0.0), user).callbacks.append(callback)
 
     def _plan_start(self, user: _User) -> None:
-        """Connect a user who is there at the start within the spread, and before it checks in or leaves."""
+        """Connect a user who is present at the start, within ``connect_spread_s`` and before it checks in or leaves."""
         before, first = self._visit_minute(user, -1), self._visit_minute(user, 0)
         leaves, comes = self._plan_absence(user, before, first)
         if leaves > 0 or comes <= 0:
@@ -251,9 +251,9 @@ class CheckinWorkload:
             self._at_minute(self._connect_rng.random() * until, user, self._connect)
 
     def _plan_absence(self, user: _User, minute: int, next_minute: int) -> tuple[float, float]:
-        """Plan that a user leaves and comes between two check-ins far apart, each if it is still ahead at the start.
+        """Plan that a user leaves and returns between two check-ins far apart; neither is planned before the start.
 
-        Returns the minutes of both, the next check-in's twice when the user stays.
+        Returns the minutes of both; if the user stays, twice the minute of the next check-in.
         """
         linger_days = self._settings.linger_days
         if linger_days is None or next_minute - minute <= 2 * linger_days * DAY_MINUTES:
@@ -268,7 +268,7 @@ class CheckinWorkload:
         self._at_minute(self._visit_minute(user, user.next_visit), user, self._visit)
 
     def _visit(self, event: simpy.Event) -> None:
-        """Let a user check in: it and those who follow it want another topic when this is another cell."""
+        """Let a user check in; if it enters another cell, it and its followers change topics."""
         if not self._is_running:
             return
         user = cast(_User, event.value)
@@ -292,7 +292,7 @@ class CheckinWorkload:
         self._overlay.connect_user(user.name, user.home, sorted(user.wanted))
 
     def _ask_again(self, user: _User) -> None:
-        """Let a user ask for the topics that it wants now, if these are others than before."""
+        """Let a connected user request the topics that it wants now, if they have changed."""
         wanted = user.topics_now()
         if not user.is_connected or wanted == user.wanted:
             return
@@ -311,12 +311,12 @@ class CheckinWorkload:
         self.user_count -= 1
         home = self._overlay.user_home(user.name)
         if home is not None:
-            user.home = home  # It comes again to where it was last.
+            user.home = home  # It reconnects where it was last.
             self._overlay.disconnect_user(user.name)
 
 
 def _make_friends(users: list[_User], friend_count: int, rng: random.Random) -> None:
-    """Let each user follow this many others, drawn at random, which need not follow it in turn."""
+    """Let each user follow this many others, drawn at random, which need not follow it back."""
     for position, user in enumerate(users):
         for drawn in rng.sample(range(len(users) - 1), friend_count):
             friend = users[drawn + (drawn >= position)]

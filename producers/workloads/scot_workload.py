@@ -1,7 +1,7 @@
-"""The stock workload on a structured cyclic overlay: brokers hear of their links' queues, and bursts are measured.
+"""The stock workload on a structured cyclic overlay: brokers receive their links' queues, and bursts are measured.
 
-In: settings and a seed. Out: requests of clients, windows of queues to brokers, figures. Whether brokers send
-notifications around congested links may alternate from burst to burst, so that one run shows both.
+In: settings and a seed. Out: requests of clients, windows of queues for brokers, figures. Detours around congested
+links may be on in every second burst only, so that one run shows both.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ScotWorkload(StockWorkload):
         self.on_burst = self._see_burst
 
     def start(self) -> None:
-        """Connect all clients and begin to measure."""
+        """Connect all clients and begin measuring."""
         self._emulated.ledger.watch = self.bursts.take
         self.links.start()
         super().start()
@@ -48,7 +48,7 @@ class ScotWorkload(StockWorkload):
         self.bursts.begin(self._emulated.env.now, is_dynamic=self.links.is_dynamic)
 
     def counts(self) -> dict[str, Any]:
-        """Return what the status file says of congestion and bursts."""
+        """Return the status file's figures on congestion and bursts."""
         cores = (broker.core for broker in self._emulated.brokers.values())
         return {
             "clusters_diverted": sum(core.diverted for core in cores if isinstance(core, ScotBroker)),

@@ -1,4 +1,4 @@
-"""Settings of the stock workload: who publishes and subscribes what, and when interests shift."""
+"""Settings of the stock workload: who publishes and subscribes to what, and when interests shift."""
 
 from __future__ import annotations
 
@@ -23,32 +23,31 @@ class Detours(StrEnum):
 
     ALWAYS = "always"
     NEVER = "never"
-    ALTERNATE = "alternate"  # In every second burst; before the first one they do not.
+    ALTERNATE = "alternate"  # In every second burst; not in or before the first.
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSettings:
-    """Who publishes and subscribes what, and when interests shift.
+    """Who publishes and subscribes to what, and when interests shift.
 
-    ``publisher_count``: publishers, each with the quotes of one symbol. ``notifications_per_s``: what each publishes on
-    average, at random times. ``interested_broker_count``: subscriptions to a symbol at a time on average, each at
-    another broker while there are enough. ``lifetime_s_mean``: mean life of a subscription, which is then replaced by
-    another one elsewhere. ``broker_load_exponent``: how unevenly brokers draw subscriptions, 0 for all alike, 1 as in
-    Jaeger07; the default gives interests weight next to PlanetLab's delays, so that their shift requires another
-    overlay.
-    ``popularity_sigma``: how unevenly symbols are wanted, 0 for all alike.
-    ``regime_change_s``: when, after the start of traffic, it changes; none for never. ``regime_change_kind``: what
-    changes then: interests (brokers and symbols draw new shares), publisher (one publishes more from then on), crowd
-    (for a time every second subscription is to one symbol, which also publishes more), day (from then on brokers draw
-    more by day than by night, and the day moves around them in their order). ``regime_change_factor``: what multiple of
-    its rate that one symbol publishes. ``regime_change_for_s``: how long a crowd stays, and how long a day is from
-    midnight to midnight. ``regime_change_spread_s``: time in which all subscriptions are replaced when interests change
-    or a crowd comes or goes. ``regime_change_every_s``: how long after one change the next one follows, for long runs;
-    none for one at most. ``burst_every_s``: pause from the start of one burst to that of the next; none for no bursts.
-    ``burst_s``: how long a burst lasts. ``burst_factor``: what multiple of its rate each publisher publishes meanwhile.
-    ``burst_count``: how many bursts there are; none for no end. ``burst_s_last``: how long the last of these lasts;
-    none for as long as the others. ``publisher_broker_count``: at how many brokers publishers first connect, as if
-    feeds entered by few gateways; none for all.
+    ``publisher_count``: publishers, each with the quotes of one symbol. ``notifications_per_s``: average rate of each
+    publisher, at random times. ``interested_broker_count``: average number of simultaneous subscriptions to a symbol,
+    each at another broker while there are enough. ``lifetime_s_mean``: mean life of a subscription, which is then
+    replaced by one elsewhere. ``broker_load_exponent``: how unevenly brokers draw subscriptions, 0 for evenly, 1 as in
+    Jaeger07; by default, interests matter enough next to PlanetLab's delays for their shift to require another overlay.
+    ``popularity_sigma``: how unevenly symbols are wanted, 0 for evenly.
+    ``regime_change_s``: time from the start of traffic to the regime change; none for never. ``regime_change_kind``:
+    what changes then: interests (brokers and symbols draw new shares), publisher (one publishes more from then on),
+    crowd (for a time every second subscription is to one symbol, which also publishes more), day (from then on brokers
+    draw more by day than by night, and the day moves around them in their order). ``regime_change_factor``: factor on
+    that symbol's or publisher's rate. ``regime_change_for_s``: how long a crowd stays, or a day is from midnight to
+    midnight. ``regime_change_spread_s``: time over which all subscriptions are replaced when interests change or a
+    crowd comes or goes. ``regime_change_every_s``: time from one change to the next, for long runs; none for at most
+    one change. ``burst_every_s``: time from the start of one burst to that of the next; none for no bursts.
+    ``burst_s``: length of a burst. ``burst_factor``: factor on the rate of each publisher in a burst. ``burst_count``:
+    number of bursts; none for no limit. ``burst_s_last``: length of the last burst; none for that of the others.
+    ``publisher_broker_count``: number of brokers at which publishers first connect, as if feeds entered through few
+    gateways; none for all.
     """
 
     publisher_count: int = SYMBOLS_SHIPPED
@@ -71,7 +70,7 @@ class WorkloadSettings:
     publisher_broker_count: int | None = None
 
     def faults(self) -> list[str]:
-        """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
+        """Return each fault as one sentence with the value, the limit and what to do; empty if there is none."""
         found = too_small(
             [
                 ("interested_broker_count", self.interested_broker_count, 1, "nobody would want anything"),
@@ -139,7 +138,7 @@ class WorkloadSettings:
 
 
 def too_small(checks: Iterable[tuple[str, float, float, str]]) -> list[str]:
-    """Return a sentence for each (name, value, least value, reason) whose value is below the least."""
+    """Return a sentence for each (name, value, minimum, reason) whose value is below the minimum."""
     return [
         f"{name} is {value:g}, at least {least:g} is needed: {reason}"
         for name, value, least, reason in checks

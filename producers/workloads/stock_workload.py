@@ -1,8 +1,8 @@
 """The stock workload: real quotes published in date order, real subscriptions that come, go and shift.
 
 In: the shipped cuts (data/SOURCES.md), settings and a seed. Out: requests of clients to an emulated overlay, on its
-clock. Brokers differ in how many subscriptions they draw (Jaeger07, section 5); at a change of interests they exchange
-these shares, symbols change theirs, and all subscriptions are replaced.
+clock. Brokers differ in how many subscriptions they draw (Jaeger07, section 5); at a change of interests, brokers and
+symbols draw new shares, and all subscriptions are replaced.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from regraft.schemas.command import CommandResult
 DATA_DIRECTORY = Path(__file__).parents[1] / "data"
 SECOND_MS = 1_000.0
 STOCK_CLASS = "STOCK"
-NIGHT_SHARE = 0.05  # Of what a broker draws at noon, at midnight: some people never sleep.
+NIGHT_SHARE = 0.05  # What a broker draws at midnight, as a share of noon.
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class StockData:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The symbols that are both published and subscribed, sorted."""
+        """The symbols that have both quotes and subscriptions, sorted."""
         return tuple(sorted(self.quotes.keys() & self.thresholds.keys()))
 
 
@@ -92,10 +92,10 @@ def subscription(symbol: str, open_below: float, high_below: float) -> Filter:
 
 
 class SubscriptionMaker:
-    """Makes filters: the shipped ones of a symbol first, then more drawn from the same distribution.
+    """Makes filters: the shipped ones of a symbol first, then more from the same distribution.
 
-    Drawn are the shipped thresholds of any symbol relative to that symbol's mean open and high, put on the mean of
-    the one asked for.
+    It draws the shipped thresholds of any symbol, relative to that symbol's mean open and high, and scales them to the
+    means of the requested symbol.
     """
 
     def __init__(self, data: StockData, rng: random.Random) -> None:
@@ -128,7 +128,7 @@ def _mean_open_and_high(quotes: tuple[Quote, ...]) -> tuple[float, float]:
 
 @dataclass(slots=True)
 class _Slot:
-    """A place that always has one subscription; ``turn`` lets a planned replacement check that it is still current."""
+    """A place that always has one subscription; ``turn`` shows whether a planned replacement is still current."""
 
     symbol: str = ""
     home: str = ""
@@ -137,7 +137,7 @@ class _Slot:
 
 
 class StockOverlay(Protocol):
-    """What the workload asks of an overlay, emulated or of real brokers."""
+    """What the workload requires of an overlay, emulated or of real brokers."""
 
     listeners: list[Any]
 
@@ -148,7 +148,7 @@ class StockOverlay(Protocol):
 
     @property
     def start(self) -> StartingPoint:
-        """Where clients come first."""
+        """The configuration that brokers begin with, and where earlier plans have put clients."""
         ...
 
     @property
@@ -157,20 +157,20 @@ class StockOverlay(Protocol):
         ...
 
     def advertise(self, publisher: str, home: str, filter_: Filter) -> None:
-        """Let a publisher come; it is notified when it may publish."""
+        """Add a publisher; listeners are notified when it may publish."""
 
     def publish(self, publisher: str, content: Content, size_bytes: int) -> None:
         """Publish a notification."""
 
     def subscribe(self, subscription: str, home: str, filter_: Filter) -> None:
-        """Let a subscription come."""
+        """Add a subscription."""
 
     def cancel(self, subscription: str) -> None:
-        """Let a subscription end."""
+        """End a subscription."""
 
 
 class StockWorkload:
-    """Publishers and subscribers of one overlay. Deterministic: equal seeds and settings ask for the same things."""
+    """Publishers and subscribers of one overlay. Deterministic: equal seeds and settings make the same requests."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class StockWorkload:
         self._overlay = overlay
         self._settings = settings
         self._data = data or load_stock_data()
-        # Each kind of choice has its own stream, so that the order in which brokers answer changes none of the others.
+        # Each kind of choice has its own random stream, so that the order of brokers' answers does not affect others.
         self._home_rng, self._share_rng, self._life_rng, filter_rng = (
             random.Random(rng.getrandbits(64)) for _ in range(4)
         )
@@ -199,8 +199,8 @@ class StockWorkload:
         self._popularity: list[float] = []
         self._rate_factor = 1.0  # Above 1 in a burst.
         self._bursts_begun = 0
-        self.on_burst: Callable[[bool], None] = lambda has_begun: None  # Called when a burst begins, and when it ends.
-        self._symbol_factors: dict[str, float] = {}  # What a regime change has made of a symbol's rate.
+        self.on_burst: Callable[[bool], None] = lambda has_begun: None  # Called at the start and at the end of a burst.
+        self._symbol_factors: dict[str, float] = {}  # Symbol -> factor on its rate.
         self._day_began_ms: float | None = None
         self.regime_changed_ms: float | None = None
 
@@ -210,11 +210,11 @@ class StockWorkload:
         return len(self._slots)
 
     def publisher_rate_per_s(self, publisher: str) -> float:
-        """Return what a publisher publishes on average: all alike."""
+        """Return what a publisher publishes on average, the same for all."""
         return self._settings.notifications_per_s
 
     def start(self) -> None:
-        """Connect all clients now; publishers begin as soon as all brokers know them."""
+        """Connect all clients now; publishers begin once all brokers know them."""
         self._is_running = True
         self._overlay.listeners.append(self)
         self._draw_shares()
@@ -234,11 +234,11 @@ class StockWorkload:
             self._after(self._settings.burst_every_s, self._begin_burst)
 
     def stop(self) -> None:
-        """Publish and change nothing any more; those who are connected stay."""
+        """Stop publishing and changing anything; connected clients stay."""
         self._is_running = False
 
     def change_regime(self) -> None:
-        """Change what the settings' kind of regime change says."""
+        """Apply the configured kind of regime change."""
         if not self._is_running:
             return
         self.regime_changed_ms = self._overlay.env.now
@@ -303,10 +303,10 @@ class StockWorkload:
         self._plan_publication(publisher)
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Nothing: the workload caused it."""
+        """Do nothing: the workload caused it."""
 
     def on_result(self, result: CommandResult) -> None:
-        """Nothing: clients do not see transitions."""
+        """Do nothing: clients do not see transitions."""
 
     # --- publishing ------------------------------------------------------------------------------------------------
 
@@ -321,7 +321,7 @@ class StockWorkload:
             return
         symbol = cast(str, event.value)
         quotes = self._data.quotes[symbol]
-        quote = quotes[self._position[symbol] % len(quotes)]  # After the newest the oldest comes again.
+        quote = quotes[self._position[symbol] % len(quotes)]  # After the newest quote, the oldest again.
         self._position[symbol] += 1
         self._overlay.publish(symbol, quote.content, quote.size_bytes)
         self._plan_publication(symbol)
@@ -353,7 +353,7 @@ class StockWorkload:
         return self._brokers[self._share_rng.choices(places, [loads[place] for place in places])[0]]
 
     def _loads_by_day(self, began_ms: float) -> list[float]:
-        """Return what brokers draw now: the day goes around them in their order."""
+        """Return the share that each broker draws now: the day moves around them in their order."""
         days = (self._overlay.env.now - began_ms) / (self._settings.regime_change_for_s * SECOND_MS)
         turn, count = math.tau / len(self._loads), len(self._loads)
         light = [0.5 + 0.5 * math.cos(math.tau * days - turn * place) for place in range(count)]
