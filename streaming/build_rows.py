@@ -1,4 +1,4 @@
-"""Rows and keys of windowed state, from figures that are already merged. Pure; no clock, no Kafka, no Spark.
+"""Build rows and keys of windowed state from merged figures. Pure; no clock, no Kafka, no Spark.
 
 Shared by the Spark path (``close_windows``) and ``reference_aggregator``: names, keys and the formulas of rates and
 congestion. How figures are merged is not shared, so that one can check the other.
@@ -23,7 +23,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class QueueSpan:
-    """What one queue did between its first and last sample of a window, summed over the boots of its broker."""
+    """A queue's figures between its first and last sample of a window, summed over the boots of its broker."""
 
     messages_in: int
     messages_out: int
@@ -38,12 +38,12 @@ class QueueSpan:
 
 
 def pair_entity(first: str, second: str) -> str:
-    """Return the name of a pair, for example publisher and broker, or a broker and its link's other end."""
+    """Return the name of a pair, such as publisher and broker, or a broker and the other end of its link."""
     return f"{first}|{second}"
 
 
 def state_key(window_start_ms: int, kind: str, entity: str) -> bytes:
-    """Return the Kafka key of a state row; a repeated write of a window has the same keys."""
+    """Return the Kafka key of a state row; writing a window again uses the same keys."""
     return f"{window_start_ms}/{kind}/{entity}".encode()
 
 
@@ -53,19 +53,19 @@ def window_key(window_start_ms: int) -> bytes:
 
 
 def delivery_row(window: Window, delivery: PublisherDelivery) -> StateRow:
-    """Return the row of what one broker delivered and published of one publisher."""
+    """Return the row of what one broker delivered and published for one publisher."""
     entity = pair_entity(delivery.publisher, delivery.broker)
     return StateRow(window.start_ms, window.end_ms, "delivery", entity, delivery=delivery)
 
 
 def packed_row(window: Window, number: int, packed: PackedDeliveries) -> StateRow:
-    """Return the row that holds delivery rows packed; they are numbered in a window."""
+    """Return the row that holds packed delivery rows; ``number`` is its number in the window."""
     kind = "packed_deliveries"
     return StateRow(window.start_ms, window.end_ms, kind, str(number), packed_deliveries=packed)
 
 
 def queue_row(window: Window, broker: str, peer: str, span: QueueSpan) -> StateRow:
-    """Return the row of one queue: rates per second of the span (0 for a single sample), mean wait and congestion.
+    """Return the row of one queue: rates per second over the span (0 for a single sample), mean wait and congestion.
 
     Congestion is the measure that brokers apply to shorter windows (:data:`overlay.link_congestion.PRODUCT`).
     """

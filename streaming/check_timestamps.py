@@ -1,4 +1,4 @@
-"""Check that Kafka gives telemetry its time, where the table of topics is not checked as a whole.
+"""Check that Kafka sets the timestamps of telemetry, for starts that do not check the whole table of topics.
 
 In: settings. Out: nothing, or StreamingJobError. The stages of ``regraft`` check all their topics when they start.
 """
@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 
 def check_timestamps(settings: StreamingSettings) -> None:
-    """Raise StreamingJobError if senders set telemetry's Kafka time: clocks must be compared with Kafka's own."""
+    """Raise StreamingJobError if senders set telemetry's timestamps: clocks must be compared with Kafka's own."""
     if settings.create_time or settings.bounds.future_ms_max is None:
         return
     for topic in source_topics(settings):

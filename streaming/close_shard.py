@@ -1,8 +1,8 @@
 """One shard in one micro-batch, in a Python worker of Spark: take rows, close windows, write their rows, report.
 
-In: the rows of a shard, by Spark, and its state. Out: the state, one ShardReport for the driver, and the rows of closed
-windows, acknowledged by Kafka before the report is there. A task that runs again writes the same keys and bytes. What
-takes all shards, the markers, belongs to the driver.
+In: the rows of a shard, from Spark, and its state. Out: the state, one ShardReport for the driver, and the rows of
+closed windows, acknowledged by Kafka before the report exists. A task that runs again writes the same keys and bytes.
+Markers, which need all shards, belong to the driver.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ STATE_COLUMNS = "packed binary"
 
 
 class ShardReport(msgspec.Struct, frozen=True):
-    """A shard's report to the driver on one micro-batch; ``open_rows`` and ``state_bytes`` are of its state after it.
+    """A shard's report to the driver on one micro-batch; ``open_rows`` and ``state_bytes`` describe its state after it.
 
-    ``closed_ms``: windows that end until then are closed. ``latest_ms``: the latest time of any broker.
-    ``settle_ms``, ``brokers_awaited`` and ``brokers_given_up`` as in :mod:`streaming.decide_closing`. ``took_ms``:
-    until its rows were acknowledged, by the worker's clock.
+    ``closed_ms``: windows that end by then are closed. ``latest_ms``: the latest time of any broker. ``settle_ms``,
+    ``brokers_awaited`` and ``brokers_given_up`` as in :mod:`streaming.decide_closing`. ``took_ms``: time until its rows
+    were acknowledged, by the worker's clock.
     """
 
     shard: int
@@ -58,19 +58,19 @@ class RowSink(Protocol):
     """Where the rows of closed windows go; pickled to the workers."""
 
     def write(self, messages: list[Message]) -> int:
-        """Write all, wait until they are safe, and return how often a full buffer was waited for."""
+        """Write all messages, wait until they are safe, and return how often it waited for a full buffer."""
 
 
 @dataclass(frozen=True)
 class KafkaRows:
-    """Rows to the topic of state, by a producer that a worker keeps from task to task."""
+    """Writes rows to the topic of state, with a producer that a worker keeps across tasks."""
 
     kafka: KafkaAccess
     namespace: str
     timeout_ms: int
 
     def write(self, messages: list[Message]) -> int:
-        """Write all and wait for their acknowledgement; raise StateWriteError where none comes for ``timeout_ms``."""
+        """Write all and wait for acknowledgement; raise StateWriteError if none comes for ``timeout_ms``."""
         writer = _writers.get(self)
         if writer is None:
             writer = _writers[self] = StateWriter(self.kafka, self.namespace, self.timeout_ms)
@@ -78,19 +78,19 @@ class KafkaRows:
         try:
             writer.write_rows(messages)
         except Exception:
-            _writers.pop(self).close()  # What it still holds must not be reported as another task's failure.
+            _writers.pop(self).close()  # Its messages must not fail another task.
             raise
         return writer.waits - waits
 
 
-_writers: dict[KafkaRows, StateWriter] = {}  # One at most in the workers of a job.
+_writers: dict[KafkaRows, StateWriter] = {}  # At most one in each worker of a job.
 
 
 @dataclass(frozen=True)
 class ShardCloser:
-    """What Spark calls for each shard that has rows.
+    """Spark calls this for each shard that has rows.
 
-    ``shards``: the keys of all of them, in order. ``brokers``: those awaited from the start of a checkpoint.
+    ``shards``: the keys of all shards, in order. ``brokers``: those awaited from the start of a checkpoint.
     """
 
     shards: tuple[int, ...]
@@ -116,7 +116,7 @@ class ShardCloser:
         return ShardState(Closing.awaiting(self.brokers))
 
     def take(self, number: int, before: ShardState, rows: ShardRows) -> tuple[ShardReport, bytes]:
-        """Return what a micro-batch makes of shard ``number``, and its state after it; its rows are written."""
+        """Take in a micro-batch and write the rows of closed windows; return the report and the packed new state."""
         begin_s = time.perf_counter()
         taken = take_rows(before, rows, self.window_ms, self.grace_ms, waits_for_all=self.waits_for_all)
         windows, waits = [], 0

@@ -1,8 +1,8 @@
 """Merged figures of whole windows -> state rows and the WindowClosed marker. Pure: same input, same rows, same order.
 
 In: ``merge_parts.MergedWindows``, of all brokers or of one shard's. Out: a ``ShardWindow`` for each window, ascending;
-``join_window`` makes the marker of those of all shards. Writing does not belong
-here; delivery rows, by far the most, stay columns until somebody asks for records (``encode_rows`` does not).
+``join_window`` makes the marker from those of all shards. Writing does not belong here. Delivery rows, by far the most,
+stay columns until a caller asks for records (``encode_rows`` does not).
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ from regraft.streaming.streaming_settings import QUERY_VERSION
 
 
 class ShardSummary(Struct, frozen=True):
-    """A shard's report on its rows of one window: how many there are of each kind, and what needs all shards."""
+    """A shard's report on its rows of one window: how many there are of each kind, and its part of the marker."""
 
     window_start_ms: int
     row_counts: dict[str, int]
@@ -35,7 +35,7 @@ class ShardSummary(Struct, frozen=True):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ShardWindow:
-    """The rows of one window that need no other broker's: deliveries as columns, then queue, rtt and churn by name."""
+    """The rows of one window in one shard: deliveries as columns, then queue, rtt and churn by name."""
 
     window: Window
     deliveries: MergedDeliveries
@@ -45,7 +45,7 @@ class ShardWindow:
 
 @dataclass(frozen=True, slots=True)
 class JoinedWindow:
-    """What takes all shards of one window: the marker that follows all rows."""
+    """What needs all shards of one window: the marker that follows all rows."""
 
     window: Window
     marker: WindowClosed
@@ -53,7 +53,7 @@ class JoinedWindow:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class WindowRows:
-    """All rows of one window, in the order they are written, and the marker that follows them.
+    """All rows of one window, in the order in which they are written, and the marker that follows them.
 
     Row order: delivery, queue, rtt, churn; within a kind by name.
     """
@@ -68,7 +68,7 @@ class WindowRows:
 
     @property
     def marker(self) -> WindowClosed:
-        """What follows all rows."""
+        """The marker that follows all rows."""
         return self.joined.marker
 
     def delivery_rows(self) -> Iterator[StateRow]:
@@ -97,7 +97,7 @@ class WindowRows:
 
 
 def close_windows(merged: MergedWindows, window_ms: int, late_rows: int = 0) -> list[WindowRows]:
-    """Return rows and marker of each window of all brokers; ``late_rows`` is reported by the first marker, once."""
+    """Return rows and marker of each window of all brokers; only the first marker reports ``late_rows``."""
     closed: list[WindowRows] = []
     for shard in shard_windows(merged, window_ms):
         joined = join_window([shard.summary], window_ms, 0 if closed else late_rows)
@@ -106,7 +106,7 @@ def close_windows(merged: MergedWindows, window_ms: int, late_rows: int = 0) -> 
 
 
 def shard_windows(merged: MergedWindows, window_ms: int) -> list[ShardWindow]:
-    """Return what one shard has of each window, ascending."""
+    """Return one shard's rows of each window, ascending."""
     found: list[ShardWindow] = []
     for start_ms in merged.window_starts_ms.tolist():
         window = Window(start_ms, start_ms + window_ms)

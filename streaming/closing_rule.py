@@ -1,10 +1,10 @@
-"""Keep next to the checkpoint by which rule windows are closed: a micro-batch that runs again has to keep its own.
+"""Keep the rule for closing windows next to the checkpoint: a micro-batch that runs again must use the same rule.
 
-In: the rule by which a query is to start. Out: the one by which it starts, and whether for one micro-batch only. What a
-rule means belongs to :mod:`streaming.decide_closing`, when which one is due to :mod:`streaming.run_job`.
+In: the rule with which a query should start. Out: the one with which it starts, and whether for one micro-batch only.
+The meaning of a rule belongs to :mod:`streaming.decide_closing`, the choice to :mod:`streaming.run_job`.
 
-A job that dies after a marker and before Spark's commit runs that micro-batch again. Had it then another grace, as
-after a long absence, it would close other windows: what it had announced would come again later, with other rows.
+A job that dies after a marker and before Spark's commit runs that micro-batch again. With another grace, for example
+after a long absence, it would close other windows: those already announced would come again later, with other rows.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from regraft.streaming.streaming_settings import StreamingSettings
 
 
 class ClosingRule(msgspec.Struct, frozen=True):
-    """How long silent brokers are waited for, and whether a window that all have gone past is closed before."""
+    """How long to wait for silent brokers, and whether a window that all have passed is closed earlier."""
 
     grace_ms: int
     waits_for_all: bool
 
 
 def starting_rule(settings: StreamingSettings, due: ClosingRule) -> tuple[ClosingRule, bool]:
-    """Return the rule of the next query, and True if it is to run one micro-batch only, which was not committed.
+    """Return the rule of the next query, and True if it must run only one micro-batch, which was not committed.
 
-    The rule that is due is kept from then on. Raises OSError where it cannot be written.
+    Otherwise the rule that is due is stored. Raises OSError if it cannot be written.
     """
     kept = _kept(settings)
     if kept is not None and kept != due and has_uncommitted_batch(settings):
@@ -49,7 +49,7 @@ def _newest(settings: StreamingSettings, log: str) -> int:
 
 
 def _kept(settings: StreamingSettings) -> ClosingRule | None:
-    """Return the rule of the last query; None where an earlier version kept none, or what is there is none."""
+    """Return the rule of the last query; None if an earlier version stored none, or the file holds no rule."""
     try:
         return msgspec.json.decode(settings.rule_file.read_bytes(), type=ClosingRule)
     except (FileNotFoundError, msgspec.DecodeError):

@@ -1,12 +1,13 @@
-"""Decide which windows are closed: those that every awaited broker has gone past, or whose grace is over.
+"""Decide which windows are closed: those that every awaited broker has passed, or whose grace has expired.
 
-In: what the rows of one micro-batch say of time. Out: a new ``Closing``. Pure: the same rows on the same Closing give
-the same in any order, so all shards of the state close the same windows in the same micro-batch without asking anybody.
+In: the times in the rows of one micro-batch. Out: a new ``Closing``. Pure: the same rows applied to the same Closing
+give the same result in any order, so all shards of the state close the same windows in the same micro-batch without
+communicating.
 
-What was published in a window is still delivered after its end, by as much as it is under way. So a window is complete
-when each broker has sent something that is later than its end by what that took in the last windows. Who is awaited is
-learnt: a broker from when it is first heard, until it was behind a few times in a row when the grace was over; who is
-known from the beginning is awaited from the beginning.
+Notifications published in a window are still delivered after its end, as long as they are under way. So a window is
+complete when each awaited broker has sent something later than its end plus the longest such delay of the last windows.
+A broker is awaited from its first report on, known brokers from the beginning, until it was behind ``MISSES_MAX`` times
+in a row when a window was closed.
 """
 
 from collections.abc import Iterable
@@ -19,8 +20,8 @@ from numpy.typing import NDArray
 
 from regraft.streaming.read_telemetry import NEVER_MS
 
-SETTLED_WINDOWS = 12  # A window waits for as long as the slowest of this many.
-SETTLED_WINDOWS_MIN = 2  # Before this many have a later one behind them, the right wait is unknown: the grace decides.
+SETTLED_WINDOWS = 12  # A window waits as long as the slowest of this many took.
+SETTLED_WINDOWS_MIN = 2  # Until this many have ended a window ago, the wait is unknown: the grace decides.
 PASSED_WINDOWS_MAX = 1_000
 # A broker that was late for this many windows in a row is no longer awaited, until it has passed one in time.
 MISSES_MAX = 3
@@ -30,12 +31,12 @@ Longs = NDArray[np.int64]
 
 
 class Closing(Struct, frozen=True):
-    """How far closing is; all times in ms, a broker's time being its batch's own or Kafka's, whichever is earlier.
+    """Progress of closing; all times in ms, a broker's time being its batch's own or Kafka's, whichever is earlier.
 
-    ``closed_ms``: windows that end until then are closed. ``latest_ms``: the latest time of any broker. ``taken_ms``:
-    Kafka's of the latest record, 0 where it says nothing. ``reached_ms``: the latest of each awaited broker.
-    ``misses``: how often in a row each of them was silent until the grace was over. ``passed_ms``: by the end of each
-    open window, when Kafka took the first record from beyond it. ``settled_ms``: by the end of each of the newest
+    ``closed_ms``: windows that end by then are closed. ``latest_ms``: the latest time of any broker. ``taken_ms``:
+    Kafka's time of the latest record, 0 if Kafka's times are not used. ``reached_ms``: the latest time of each broker.
+    ``misses``: how many times in a row each broker had not passed a window when it was closed. ``passed_ms``: by end of
+    each open window, when Kafka received the first record from beyond it. ``settled_ms``: by end of each of the newest
     windows, how long after it a batch still reported deliveries in it.
     """
 
@@ -49,16 +50,16 @@ class Closing(Struct, frozen=True):
 
     @classmethod
     def awaiting(cls, brokers: Iterable[str]) -> "Closing":
-        """Return what it is at the beginning, with brokers that are known and were not heard yet."""
+        """Return the initial value, with known brokers that have not reported yet."""
         return cls(reached_ms=dict.fromkeys(sorted(brokers), 0))
 
     def has_given_up(self, broker: str) -> bool:
-        """Return True if a broker is awaited no more."""
+        """Return True if a broker is no longer awaited."""
         return self.misses.get(broker, 0) >= MISSES_MAX
 
     @property
     def brokers_given_up(self) -> int:
-        """How many brokers that were heard not long ago are awaited no more."""
+        """How many brokers that reported recently are no longer awaited."""
         return sum(map(self.has_given_up, self.reached_ms))
 
     @property
@@ -69,7 +70,7 @@ class Closing(Struct, frozen=True):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RowTimes:
-    """Of each row of ``read_telemetry.telemetry_rows`` what closing asks, by columns; broker is dictionary-encoded."""
+    """The columns of ``read_telemetry.telemetry_rows`` that closing needs; broker is dictionary-encoded."""
 
     broker: pa.DictionaryArray
     reached_ms: Longs
@@ -78,7 +79,7 @@ class RowTimes:
     has_cells: NDArray[np.bool_]
 
     def timed(self) -> "RowTimes":
-        """Return the rows whose clock is not too far off."""
+        """Return the rows whose broker's clock is not too far off."""
         kept = self.reached_ms != NEVER_MS
         if kept.all():
             return self
@@ -87,11 +88,11 @@ class RowTimes:
 
 
 def moved_on(closing: Closing, rows: RowTimes, window_ms: int, grace_ms: int, *, waits_for_all: bool) -> Closing:
-    """Return how far closing is with these rows.
+    """Return the progress of closing after these rows.
 
-    Who is silent is waited for until the grace is over, since Kafka took the first record from beyond the window; where
-    Kafka's time says nothing, by the latest time of any broker. With ``waits_for_all`` a window that all awaited
-    brokers have gone past is closed before.
+    Silent brokers are awaited for the grace, counted from when Kafka received the first record from beyond the window
+    or, if Kafka's times are not used, by the latest time of any broker. With ``waits_for_all``, a window that all
+    awaited brokers have passed is closed earlier.
     """
     timed = rows.timed()
     if not timed.reached_ms.size:
@@ -117,13 +118,13 @@ def moved_on(closing: Closing, rows: RowTimes, window_ms: int, grace_ms: int, *,
 
 
 def _misses(known: dict[str, int], reached_ms: dict[str, int], closed_ms: int) -> dict[str, int]:
-    """Return how often in a row each broker had not gone past a window when it was closed, now that some are."""
+    """Return, after windows were closed, how many times in a row each broker had not passed one."""
     behind = (broker for broker, time_ms in reached_ms.items() if time_ms < closed_ms)
     return {broker: min(known.get(broker, 0) + 1, MISSES_MAX) for broker in behind}
 
 
 def _reached(known_ms: dict[str, int], timed: RowTimes, earliest_ms: int) -> dict[str, int]:
-    """Return how far each broker is, with those that are heard now and without those that are before a time."""
+    """Return how far each broker is, including new ones, without those that are behind ``earliest_ms``."""
     names = timed.broker.dictionary.to_pylist()
     newest_ms = np.full(len(names), NEVER_MS, dtype=np.int64)
     np.maximum.at(newest_ms, timed.broker.indices.to_numpy(), timed.reached_ms)
@@ -133,12 +134,12 @@ def _reached(known_ms: dict[str, int], timed: RowTimes, earliest_ms: int) -> dic
 
 
 def _passed(closing: Closing, timed: RowTimes, window_ms: int) -> dict[int, int]:
-    """Return when Kafka took the first record from beyond the end of each window that is open or was before."""
+    """Return when Kafka received the first record from beyond each window that was open before these rows."""
     found = dict(closing.passed_ms)
     order = np.argsort(timed.reached_ms, kind="stable")
     reached_ms = timed.reached_ms[order]
     first_ms = np.minimum.accumulate(timed.kafka_ms[order][::-1])[::-1]
-    # Anything before the last windows of this number is closed with them.
+    # Windows older than the last PASSED_WINDOWS_MAX are closed with those.
     begin_ms = closing.closed_ms or closing.latest_ms or int(reached_ms[0]) - window_ms
     earliest_ms = max(begin_ms, int(reached_ms[-1]) - PASSED_WINDOWS_MAX * window_ms)
     for end_ms in range(earliest_ms - earliest_ms % window_ms + window_ms, int(reached_ms[-1]) + 1, window_ms):
@@ -148,7 +149,7 @@ def _passed(closing: Closing, timed: RowTimes, window_ms: int) -> dict[int, int]
 
 
 def _settled(known_ms: dict[int, int], timed: RowTimes, window_ms: int, grace_ms: int) -> dict[int, int]:
-    """Return how long the newest windows with deliveries took to settle, at most the grace."""
+    """Return how long the newest windows with deliveries took to settle: at most the grace, by window end."""
     end_ms = timed.window_start_ms[timed.has_cells] + window_ms
     took_ms = np.clip(timed.reached_ms[timed.has_cells] - end_ms, 0, grace_ms)
     found = dict(known_ms)

@@ -1,11 +1,11 @@
-"""Avro bodies -> Arrow columns, all records at a time: for telemetry in such amounts that record by record is too slow.
+"""Avro bodies -> Arrow columns, all records at once: for amounts of telemetry that are too slow record by record.
 
-In: bytes in which bodies of one schema stand, and where each begins and ends. Out: one Arrow struct array, a row for
-each body that decodes, and which do not. fastavro reads the same and says why a body is wrong; a test holds one to the
-other. What records mean does not belong here.
+In: bytes that contain bodies of one schema, and where each begins and ends. Out: one Arrow struct array with a row for
+each body that decodes, and which bodies these are. fastavro reads the same and explains why a body is invalid; a test
+compares the two. The meaning of records does not belong here.
 
-All records are walked side by side: each step reads the same field of every record, each at its own cursor. What is not
-wanted is stepped over: an Avro long ends at its first byte below 128, so any number of longs in a row is one look-up.
+All records are walked side by side: each step reads the same field of every record, each at its own cursor. Unwanted
+fields are skipped: an Avro long ends at its first byte below 128, so any number of longs in a row takes one look-up.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from numpy.typing import NDArray
 Longs = NDArray[np.int64]
 
 LONG_BYTES_MAX = 10
-LAST_SHIFT = 7 * (LONG_BYTES_MAX - 1)  # Of the bits in the last byte that a long may have.
-LONG_TEXT_BYTES = 32  # From here on a cut is quicker than an index for each byte.
-PADDING = bytes(16)  # Zeros end every long and every array that runs out of the data.
+LAST_SHIFT = 7 * (LONG_BYTES_MAX - 1)  # Shift of the bits in a long's last possible byte.
+LONG_TEXT_BYTES = 32  # From this length on, a slice is faster than an index for each byte.
+PADDING = bytes(16)  # Zeros end every long and every array that runs past the data.
 
 
 class UnsupportedSchemaError(ValueError):
-    """The schema has something that is not read by columns; the message names it."""
+    """The schema has a type that cannot be read by columns; the message names it."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DecodedColumns:
-    """``rows`` has a row for each good body, in their order; ``places`` says which of the bodies these are."""
+    """``rows`` has a row for each valid body, in order; ``places`` are the positions of these bodies."""
 
     rows: pa.StructArray
     places: Longs
@@ -44,9 +44,9 @@ def decode_columns(
 ) -> DecodedColumns:
     """Return the bodies ``data[starts[i]:ends[i]]`` of a record schema as columns.
 
-    ``wanted`` names the fields to return, None for all. A body is good when it is a record of the schema from its
-    first byte to its last; the others are left out. Read are records of longs, doubles, texts, bytes and arrays of
-    such, and of records of these. Raises UnsupportedSchemaError for any other schema.
+    ``wanted`` names the fields to return, None for all. A body is valid if it is a record of the schema from its first
+    byte to its last; others are left out. The schema may have longs, doubles, texts, bytes, and arrays of these or of
+    records of these. Raises UnsupportedSchemaError for any other schema.
     """
     names = [field["name"] for field in schema["fields"]]
     kept = set(names) if wanted is None else set(wanted)
@@ -56,11 +56,11 @@ def decode_columns(
         rows = walk.record(schema, kept)
         if not walk.is_bad.any():
             return DecodedColumns(rows, bodies)
-        bodies = bodies[~walk.is_bad]  # What a bad body said of its arrays is wrong: once more without it.
+        bodies = bodies[~walk.is_bad]  # A bad body's arrays cannot be trusted: walk again without it.
 
 
 class ColumnWalk:
-    """One walk over many bodies side by side; ``at`` is where each stands, ``is_bad`` marks those that cannot be read.
+    """One walk over many bodies side by side; ``at`` holds their cursors, ``is_bad`` marks those that cannot be read.
 
     ``rows`` in its methods are the positions of the bodies concerned.
     """
@@ -73,7 +73,7 @@ class ColumnWalk:
         self.is_bad: NDArray[np.bool_] = np.zeros(starts.size, dtype=np.bool_)
 
     def record(self, schema: Mapping[str, Any], wanted: Collection[str]) -> pa.StructArray:
-        """Return the wanted fields of all bodies, which then stand at their ends."""
+        """Return the wanted fields of all bodies, and move the cursors to their ends."""
         everyone = np.arange(self.at.size, dtype=np.int64)
         columns: dict[str, pa.Array] = {}
         for field in schema["fields"]:
@@ -90,7 +90,7 @@ class ColumnWalk:
         return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
 
     def _array(self, item: Any, is_wanted: bool) -> pa.ListArray | None:
-        """Return the arrays that stand at all cursors: the first items of all, then the second, and so on."""
+        """Return the arrays at all cursors; reads the first items of all, then the second, and so on."""
         fields = _fields_of(item)
         owners: list[Longs] = []
         found: list[list[_Values]] = []
@@ -137,19 +137,19 @@ class ColumnWalk:
         return []
 
     def _count(self, rows: Longs) -> Longs:
-        """Return how many items follow at the cursors of some bodies; a body that cannot have that many is bad."""
+        """Return how many items follow at the cursors of some bodies; a body with an impossible count is bad."""
         count = self.longs(rows)
         with_size = rows[count < 0]
         if with_size.size:
             self.skip_longs(with_size, 1)
             count = np.abs(count)
-        impossible = (count < 0) | (count > self._ends[rows] - self.at[rows])  # The least long has no opposite.
+        impossible = (count < 0) | (count > self._ends[rows] - self.at[rows])  # abs of the least long is negative.
         self.is_bad[rows[impossible]] = True
         count[impossible] = 0
         return count
 
     def _plain(self, kind: Any, rows: Longs, is_wanted: bool) -> _Values:
-        """Return a field that is not an array, of some bodies, and step over it."""
+        """Return a field that is not an array, for some bodies, and move past it."""
         if _is_long(kind):
             if is_wanted:
                 return _Values(self.longs(rows))
@@ -170,7 +170,7 @@ class ColumnWalk:
         return _Values(np.zeros(0, dtype=np.int64))
 
     def longs(self, rows: Longs) -> Longs:
-        """Return the long at which each body stands, and step over it."""
+        """Return the long at each cursor, and move past it."""
         at = np.minimum(self.at[rows], len(self._raw) - 1)
         byte = self._bytes[at]
         rest = (byte & 0x7F).astype(np.uint64)
@@ -183,7 +183,7 @@ class ColumnWalk:
             at[more] += 1
             more = more[byte > 0x7F]
             shift += 7
-        if more.size:  # The tenth byte: only one bit is left for it, and nothing may follow.
+        if more.size:  # The tenth byte holds only one bit, and no byte may follow.
             byte = self._bytes[np.minimum(at[more], len(self._raw) - 1)]
             rest[more] |= (byte & 1).astype(np.uint64) << np.uint64(LAST_SHIFT)
             at[more] += 1
@@ -192,7 +192,7 @@ class ColumnWalk:
         return (rest >> np.uint64(1)).view(np.int64) ^ -((rest & np.uint64(1)).view(np.int64))
 
     def texts(self, rows: Longs) -> tuple[Longs, Longs]:
-        """Return where the text at which each body stands begins and how long it is, and step over it."""
+        """Return begin and length of the text at each cursor, and move past it."""
         length = self.longs(rows)
         at = self.at[rows]
         impossible = (length < 0) | (length > self._ends[rows] - at)
@@ -202,7 +202,7 @@ class ColumnWalk:
         return at, length
 
     def skip_longs(self, rows: Longs, count: int) -> None:
-        """Step over some longs in a row."""
+        """Move past ``count`` longs in a row."""
         at = np.minimum(self.at[rows], len(self._raw) - 1)
         first = self._ends_of_longs.before[at] - (self._bytes[at] < 0x80)
         places = self._ends_of_longs.places
@@ -212,16 +212,16 @@ class ColumnWalk:
 
     @cached_property
     def _ends_of_longs(self) -> _EndsOfLongs:
-        """Return where longs would end; only who steps over some asks, as this looks at every byte."""
+        """Return where longs would end; computed only if longs are skipped, because it scans every byte."""
         is_last = self._bytes < 0x80
         return _EndsOfLongs(np.flatnonzero(is_last), np.cumsum(is_last, dtype=np.int32))
 
     @cached_property
     def _overlong_before(self) -> NDArray[np.int32] | None:
-        """Return how many bytes up to each are too much for a number of 64 bits, if longs stand there; None for none.
+        """Return how many bytes up to each would, as part of a long, make it exceed 64 bits; None if none would.
 
-        Such a byte is the tenth at least of a number, all of those before it say that more follows, and only the
-        lowest bit is left for it.
+        Such a byte is at least the tenth of a number, all bytes before it announce another, and it uses more than the
+        one bit that is left.
         """
         lasts_before = self._ends_of_longs.before
         before = lasts_before[LONG_BYTES_MAX - 2 : -1].copy()
@@ -234,11 +234,11 @@ class ColumnWalk:
         """Mark the bodies that have a number of more than 64 bits among the longs from ``begin`` to ``end``."""
         if self._overlong_before is None:
             return
-        first = np.minimum(begin + LONG_BYTES_MAX - 2, end - 1)  # Before it no byte can be the tenth of one of these.
+        first = np.minimum(begin + LONG_BYTES_MAX - 2, end - 1)  # No byte before it can be a tenth of these.
         self.is_bad[rows[self._overlong_before[end - 1] > self._overlong_before[first]]] = True
 
     def _arrow(self, kind: Any, values: _Values, owner: Longs) -> pa.Array:
-        """Return values as an array, texts by a dictionary; a body with a text that is not UTF-8 is bad."""
+        """Return values as an array, texts dictionary-encoded; a body with a text that is not UTF-8 is bad."""
         if values.lengths is None:
             return pa.array(values.numbers, type=pa.int64() if _is_long(kind) else pa.float64())
         offsets = np.zeros(values.numbers.size + 1, dtype=np.int64)
@@ -260,7 +260,7 @@ class ColumnWalk:
         return pa.DictionaryArray.from_arrays(coded.indices, pa.array(texts, type=pa.string()))
 
     def _gathered(self, begins: Longs, lengths: Longs, offsets: Longs) -> bytes | NDArray[np.uint8]:
-        """Return texts in a row: short ones gathered byte by byte, all at once; long ones cut out one by one."""
+        """Return texts concatenated: short ones gathered by byte, all at once; long ones sliced one by one."""
         total = int(offsets[-1])
         if total > LONG_TEXT_BYTES * begins.size:
             cuts = zip(begins.tolist(), (begins + lengths).tolist(), strict=True)
@@ -270,7 +270,7 @@ class ColumnWalk:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _EndsOfLongs:
-    """Bytes that end a long, if longs stand there: their places, and how many there are up to each byte."""
+    """Bytes that would end a long: their places, and how many there are up to each byte."""
 
     places: Longs
     before: NDArray[np.int32]

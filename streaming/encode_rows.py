@@ -1,7 +1,7 @@
 """Rows of a window -> Kafka messages: key and Avro bytes.
 
-Delivery rows, nearly all rows of a window, go packed by columns: record by record they would cost more than everything
-Spark does. The marker counts records, so its count of them is of packed ones.
+Delivery rows, nearly all rows of a window, are packed by columns: record by record, they would cost more than
+everything that Spark does. The marker counts records, so it counts packed ones.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ Message = dict[str, bytes]  # key and value, the form of confluent_kafka's produ
 
 @dataclass(frozen=True, slots=True)
 class EncodedShard:
-    """The messages of what one shard has of a window, in order, and the summary that counts them."""
+    """The messages of one shard's rows of a window, in order, and the summary that counts them."""
 
     messages: list[Message]
     summary: ShardSummary
@@ -29,7 +29,7 @@ class EncodedShard:
 def encode_shard(shard: ShardWindow, number: int = 0, shards: int = 1) -> EncodedShard:
     """Return the messages of shard ``number`` of ``shards``, the same bytes for the same rows.
 
-    Packed records are numbered over all shards of a window without asking each other.
+    The numbers of packed records are unique over all shards of a window, without communication.
     """
     bodies = pack_deliveries(shard.deliveries, shard.window.start_ms)
     packed = [packed_row(shard.window, place * shards + number, body) for place, body in enumerate(bodies)]

@@ -1,7 +1,7 @@
-"""Telemetry that Kafka deleted before the job read it: which offsets of which partitions, from when to when.
+"""Find telemetry that Kafka deleted before the job read it: which offsets of which partitions, from when to when.
 
-In: what a micro-batch covered, and how many records it found there. Out: an event for people. Spark reads on at what is
-there (``failOnDataLoss`` is off) and only logs that something is missing.
+In: the offsets that a micro-batch covered, and how many records it found there. Out: an event for people. Spark
+continues with what exists (``failOnDataLoss`` is off) and only logs that something is missing.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ log = structlog.get_logger(__name__)
 
 
 class TopicAnewError(RuntimeError):
-    """A topic was deleted and made again while it was read."""
+    """A topic was deleted and recreated while it was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The records of one partition that are gone: those from offset ``first`` to before ``end``.
+    """The lost records of one partition: offset ``first`` up to, but not including, ``end``.
 
-    ``until_ms`` is when Kafka took the first record that is still there, None where there is none.
+    ``until_ms`` is when Kafka received the first record that still exists, None if there is none.
     """
 
     place: Place
@@ -48,22 +48,22 @@ class Loss:
 
 
 def check_same_topics(start: Offsets, end: Offsets) -> None:
-    """Raise TopicAnewError when a micro-batch ends before where it starts: what is there now is another topic."""
+    """Raise TopicAnewError if a micro-batch ends before it starts: the topic was recreated."""
     for place, offset in start.items():
         if end.get(place, offset) < offset:
             raise TopicAnewError(f"topic {place[0]} was recreated: the next start reads it from its beginning")
 
 
 def find_losses(kafka: KafkaAccess, start: Offsets, end: Offsets) -> list[Loss] | None:
-    """Return what is gone of the offsets from ``start`` to ``end``, None when Kafka does not say.
+    """Return what is lost of the offsets from ``start`` to ``end``, None if Kafka does not answer.
 
-    Takes at most 20 s for each partition.
+    Takes at most 20 s per partition.
     """
     consumer = open_consumer(kafka, on_error=leave_to_caller)
     try:
         found = []
         for place, first in sorted(start.items()):
-            if place not in end:  # Of an agent that is no longer there: nobody reads it any more.
+            if place not in end:  # Its agent is gone: the topic is no longer read.
                 continue
             low, high = consumer.get_watermark_offsets(TopicPartition(*place), timeout=ASK_TIMEOUT_S)
             if low > first:

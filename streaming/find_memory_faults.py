@@ -1,6 +1,6 @@
 """Detect whether Java ended, or failed, for lack of memory, and report it in one sentence.
 
-In: what was raised while the query ran, and the process of Java. Out: StreamingJobError, or nothing where Java is well.
+In: the error raised while the query ran, and the Java process. Out: StreamingJobError, or nothing if Java is healthy.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from regraft.streaming.measure_backlog import batch_records_max
 from regraft.streaming.streaming_settings import StreamingSettings
 
 OUT_OF_MEMORY = ("OutOfMemoryError", "GC overhead limit exceeded")
-EXIT_OUT_OF_MEMORY = 52  # Spark's own, when a thread finds no memory.
-EXIT_KILLED = -9  # By the kernel, when the machine has no more memory, or by a person.
-END_S_MAX = 5.0  # Java answers nobody some time before it has ended.
+EXIT_OUT_OF_MEMORY = 52  # Spark's exit code if a thread runs out of memory.
+EXIT_KILLED = -9  # By the kernel if the machine runs out of memory, or by a person.
+END_S_MAX = 5.0  # Java stops answering some time before it ends.
 
 
 def heap_of(spark: SparkSession) -> str:
@@ -32,7 +32,7 @@ def heaps_of(spark: SparkSession) -> dict[str, str]:
 
 
 def memory_fault(error: BaseException, heap: str, settings: StreamingSettings) -> StreamingJobError | None:
-    """Return one sentence for a Java that had too little memory or has ended; None if it continues."""
+    """Return an error of one sentence if Java ran out of memory or has ended; None if it still runs."""
     texts = str(error), str(error.__cause__ or "")
     if any(sign in text for sign in OUT_OF_MEMORY for text in texts):
         return _sentence("ran out of memory", heap, settings)
@@ -56,7 +56,7 @@ def _sentence(what: str, heap: str, settings: StreamingSettings) -> StreamingJob
 
 
 def _exit_code() -> int | None:
-    """Return how Java ended; None while it runs, or where spark-submit has started it."""
+    """Return Java's exit code; None while it runs, or if spark-submit has started it."""
     process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         return None

@@ -1,11 +1,11 @@
-"""Fork Spark's Python workers, without what no task of this job needs done again.
+"""Fork Spark's Python workers without the work that this job's tasks do not need.
 
-In and out: Spark's own protocol, as in ``pyspark.daemon``, which ``spark.python.daemon.module`` replaces by this.
+In and out: Spark's own protocol, as in ``pyspark.daemon``, which this replaces through ``spark.python.daemon.module``.
 What workers do belongs to :mod:`streaming.close_shard`.
 
-Before each task Spark's worker rescans every zip and jar on its path, as a task may bring files along, and after
-it collects garbage, all modules included: together most of what a small micro-batch takes. This job brings no files.
-Modules are loaded here, once for all workers, and are not garbage.
+Before each task, Spark's worker rescans every zip and jar on its path, because a task may bring files; after it, the
+worker collects garbage over all modules. Together these are most of the cost of a small micro-batch. This job brings no
+files, and its modules are loaded here, once for all workers, and exempt from garbage collection.
 """
 
 import gc
@@ -21,7 +21,7 @@ import regraft.streaming.close_shard  # noqa: F401 (what workers use; it is ther
 
 
 class PathWatch:
-    """Stands in for ``importlib`` where a task is set up: rescans files only if the path has changed."""
+    """Replaces ``importlib`` in the set-up of a task: rescans files only if the path has changed."""
 
     def __init__(self) -> None:
         self._path = list(sys.path)
@@ -34,7 +34,7 @@ class PathWatch:
 
 
 def lighten_tasks() -> None:
-    """Take out of each task of the workers that this process forks what need not be done in it."""
+    """Remove the unneeded work from each task of the workers that this process forks."""
     set_up: Any = pyspark.worker_util
     set_up.importlib = SimpleNamespace(**vars(importlib) | {"invalidate_caches": PathWatch().invalidate_caches})
     gc.collect()

@@ -1,7 +1,7 @@
-"""Take what Spark reports of each micro-batch to the thread that runs the job.
+"""Pass Spark's progress reports on micro-batches to the thread that runs the job.
 
-In: Spark's events, in a separate thread. Out: the reports of one query in a bounded queue, and what is read of one.
-What follows from a report belongs to :mod:`streaming.run_job`.
+In: Spark's events, in a separate thread. Out: the reports of one query in a bounded queue, and figures from a report.
+Acting on a report belongs to :mod:`streaming.run_job`.
 """
 
 import queue
@@ -24,7 +24,7 @@ REPORTS_WAITING_MAX = 1_000
 
 
 class ProgressReports(StreamingQueryListener):
-    """Hands the progress reports of one query over to the thread that runs the job."""
+    """Queues the progress reports of one query for the thread that runs the job."""
 
     def __init__(self, health: JobHealth) -> None:
         self._health = health
@@ -32,27 +32,27 @@ class ProgressReports(StreamingQueryListener):
         self.waiting: queue.Queue[StreamingQueryProgress] = queue.Queue(REPORTS_WAITING_MAX)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
-        """Do nothing: who starts a query knows it."""
+        """Do nothing: the job itself starts its queries."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """Queue the report of a micro-batch, unless it is another query's."""
         self._health.batches.beat()
         if str(event.progress.runId) != self.run_id and self.run_id:
             return
-        if self.waiting.full():  # What is lost is read again: DeadLetterKeeper sees the gap in the offsets.
+        if self.waiting.full():  # DeadLetterKeeper sees the gap in the offsets and reads again.
             self.waiting.get_nowait()
         self.waiting.put_nowait(event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Note that the query lives, though nothing came."""
+        """Note that the query is alive although there was no data."""
         self._health.batches.beat()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Do nothing: who runs a query sees it end."""
+        """Do nothing: the job sees its query end."""
 
 
 def counts_of(progress: StreamingQueryProgress) -> dict[str, int]:
-    """Return what was counted of the records of a micro-batch; empty where it had none."""
+    """Return the observed counts of a micro-batch's records; empty if it had none."""
     row: Any = progress.observedMetrics.get(OBSERVATION)
     return {} if row is None else {name: int(value or 0) for name, value in row.asDict().items()}
 

@@ -1,6 +1,6 @@
-"""What ends the streaming job, in one sentence for a person, with an exit code for a supervisor.
+"""Explain what ends the streaming job in one sentence for a person, with an exit code for a supervisor.
 
-In: what Spark, Kafka or the file system said. Out: StreamingJobError. When the job ends belongs to
+In: errors of Spark, Kafka or the file system. Out: StreamingJobError. When the job ends is up to
 :mod:`streaming.run_job`.
 """
 
@@ -17,7 +17,7 @@ DISK_FULL = ("No space left on device", "Disk quota exceeded")
 
 
 class StreamingJobError(RuntimeError):
-    """The job cannot start or resume; the message is one sentence for a person, ``exit_code`` one for a supervisor."""
+    """The job cannot start or continue; the message is one sentence for a person, ``exit_code`` is for a supervisor."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class StreamingJobError(RuntimeError):
 
 
 def unwritable(error: OSError, settings: StreamingSettings) -> StreamingJobError:
-    """Return one clear sentence for a checkpoint directory that the job itself cannot write."""
+    """Explain in one sentence that the job cannot write its checkpoint directory."""
     if any(sign in str(error) for sign in DISK_FULL):
         return explained(str(error), settings)
     if isinstance(error, NoFileSystemError):
@@ -42,7 +42,7 @@ def unwritable(error: OSError, settings: StreamingSettings) -> StreamingJobError
 
 
 def explained(text: str, settings: StreamingSettings) -> StreamingJobError:
-    """Return one clear sentence for what ended the query."""
+    """Explain in one sentence what ended the query."""
     if any(sign in text for sign in DATA_LOST):
         named = [topic for topic in source_topics(settings) if topic in text] or [settings.source_topic]
         return StreamingJobError(

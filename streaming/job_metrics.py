@@ -1,7 +1,7 @@
 """Prometheus metrics and health of the streaming job; names start with ``regraft_streaming_``. Durations are in ms.
 
-In: Spark's progress reports and the job's own counts. Out: a registry that another thread scrapes. What the job does
-with a report belongs to :mod:`streaming.run_job`.
+In: Spark's progress reports and the job's own counts. Out: a registry that another thread scrapes. Acting on a report
+belongs to :mod:`streaming.run_job`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-TURN_SILENCE_S_MAX = 60.0  # Starting a query takes up to half of that on a busy machine.
+TURN_SILENCE_S_MAX = 60.0  # Starting a query takes up to half of this on a busy machine.
 FLOOR_BATCHES = 100
-HELD_PARTS = ("addBatch", "triggerExecution")  # Spark's names of the parts in which a micro-batch is held.
-FURTHEST_BEHIND = "maxOffsetsBehindLatest"  # Spark's name of it, among what a source of Kafka reports.
+HELD_PARTS = ("addBatch", "triggerExecution")  # Spark's names of the phases in which a micro-batch is held.
+FURTHEST_BEHIND = "maxOffsetsBehindLatest"  # Spark's name, in the report of a Kafka source.
 
 
 class JobMetrics:
@@ -120,7 +120,7 @@ class JobMetrics:
         self.write_waits = counter("write_waits", "Waits for space in the buffer on the way to Kafka.")
 
     def show_progress(self, progress: StreamingQueryProgress, held_ms: int) -> None:
-        """Record what Spark reports of one micro-batch, and for how long it was held."""
+        """Record Spark's report on one micro-batch, and how long it was held."""
         self.batches.inc()
         for part, duration_ms in progress.durationMs.items():
             self.batch_part_ms.labels(part).set(duration_ms - held_ms * (part in HELD_PARTS))
@@ -139,13 +139,13 @@ class JobMetrics:
             self.state_part_ms.labels("commit").set(state.commitTimeMs)
 
     def show_heap(self, spark: SparkSession) -> None:
-        """Ask the Java process how full its heap is, now and after its last full collection."""
+        """Record how full Java's heap is, now and after its last full collection."""
         jvm: Any = spark._jvm
         factory = jvm.java.lang.management.ManagementFactory
         self.heap_bytes.set(factory.getMemoryMXBean().getHeapMemoryUsage().getUsed())
         live_bytes = 0
         for pool in factory.getMemoryPoolMXBeans():
-            # The old generation, by the collector's own name: what survives is there.
+            # The old generation, which holds what survives, by the collector's own name.
             collected = pool.getCollectionUsage() if "Old" in pool.getName() or "Tenured" in pool.getName() else None
             live_bytes += 0 if collected is None else collected.getUsed()
         self.heap_live_bytes.set(live_bytes)
@@ -156,7 +156,7 @@ def _finite(value: float) -> float:
 
 
 class JobHealth:
-    """How the job is, for /health and /ready; asked from other threads.
+    """The job's health, for /health and /ready; read from other threads.
 
     Ready once a micro-batch has ended; unhealthy if the job's thread hangs, or no micro-batch ends for too long.
     """
@@ -167,6 +167,6 @@ class JobHealth:
         self.has_batch = False
 
     def __call__(self) -> Health:
-        """Return how the job is now."""
+        """Return the job's health now."""
         found = (self.turns.fault(), self.batches.fault())
         return Health(self.has_batch, tuple(fault for fault in found if fault is not None))

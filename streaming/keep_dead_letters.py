@@ -1,10 +1,10 @@
-"""Refused records -> the dead-letter topic, each at least once, read again only where there are some.
+"""Refused records -> the dead-letter topic, each at least once; only ranges with such records are read again.
 
-The query itself counts refused records in each micro-batch (an observed metric costs nothing) and reports the offsets
-it covered. Only a range that holds some is read a second time, as a batch, by the same expressions. A second streaming
-query would decode all telemetry twice; dead rows carried through the state would need a broker, and a record that
-cannot be decoded has none. How far letters are kept is a small file
-next to the checkpoint, so that a crash between a batch and its letters loses none.
+The query itself counts refused records in each micro-batch (an observed metric is free) and reports the offsets it
+covered. Only a range that holds some is read a second time, as a batch, by the same expressions. A second streaming
+query would decode all telemetry twice; rows of refused records in the state would need a broker, and a record that
+cannot be decoded has none. A small file next to the checkpoint holds how far letters are kept, so that a crash between
+a batch and its letters loses none.
 """
 
 import json
@@ -22,11 +22,11 @@ from regraft.streaming.source_topics import Offsets, topics_of
 from regraft.streaming.streaming_settings import StreamingSettings
 
 EARLIEST = -2
-LETTERS_AT_ONCE_MAX = 100  # Each may have VALUE_BYTES_MAX bytes, and this many are in memory at once.
+LETTERS_AT_ONCE_MAX = 100  # In memory at once; each may have VALUE_BYTES_MAX bytes.
 
 
 class Position(NamedTuple):
-    """Up to where letters are kept, None before the first micro-batch, and when the last one began."""
+    """Offsets up to which letters are kept, None before the first micro-batch, and when the last one began."""
 
     next_offsets: Offsets | None
     read_ms: int
@@ -44,19 +44,19 @@ class DeadLetterKeeper:
 
     @property
     def next_offsets(self) -> Offsets:
-        """Where the records begin that no finished micro-batch covered; empty before the first."""
+        """The first offsets that no finished micro-batch has covered; empty before the first one."""
         return dict(self._position or {})
 
     @property
     def read_ms(self) -> int:
-        """When the last finished micro-batch began, which had read all up to ``next_offsets``; 0 before the first."""
+        """When the last finished micro-batch began, which read up to ``next_offsets``; 0 before the first one."""
         return self._read_ms
 
     def keep(self, start: Offsets | None, end: Offsets, refused: int, read_ms: int) -> int:
         """Keep the letters up to ``end``; return how many. ``start`` is None for the first batch of a checkpoint.
 
-        ``refused`` is what the query counted between start and end; with 0 nothing is read. ``read_ms`` is when the
-        micro-batch began.
+        ``refused`` is the query's count between start and end; if it is 0 and no report was missed, nothing is read.
+        ``read_ms`` is when the micro-batch began.
         """
         begin = self._position or {}
         known = begin == (start or {})
@@ -89,9 +89,9 @@ class DeadLetterKeeper:
 
 
 def offsets_of(reported: str) -> Offsets | None:
-    """Return the offsets that a progress report holds, None before a query's first batch.
+    """Return the offsets in a progress report, None before a query's first batch.
 
-    PySpark gives them as the JSON text of Spark, and a missing one as a text that is not an object.
+    PySpark gives them as Spark's JSON, and a missing one as a text that is not an object.
     """
     return _places(json.loads(reported)) or None if reported.startswith("{") else None
 
@@ -116,7 +116,7 @@ def read_position(settings: StreamingSettings) -> Position:
         return Position(None, 0)
     found = json.loads(file.read_text(encoding="utf-8"))
     by_topic = found["next_offsets"]
-    if any(isinstance(offset, int) for offset in by_topic.values()):  # Of before agents had topics: of the only one.
+    if any(isinstance(offset, int) for offset in by_topic.values()):  # Written before agents had topics.
         by_topic = {settings.source_topic: by_topic}
     return Position(_places(by_topic), int(found.get("read_ms", 0)))
 

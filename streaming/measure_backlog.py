@@ -1,6 +1,6 @@
-"""How many telemetry records wait to be read, and whether the topics are still the same, asked before a query starts.
+"""Measure how many telemetry records wait to be read, and whether topics were recreated, before a query starts.
 
-In: the next offsets of the last run. Out: a count, None when Kafka does not say.
+In: the next offsets of the last run. Out: a count, None if Kafka does not answer, and names of topics.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 def batch_records_max(settings: StreamingSettings) -> int:
-    """Return how many records one micro-batch may hold; a job that is further behind catches up.
+    """Return how many records one micro-batch may hold; a job that is further behind uses the catch-up grace.
 
     Raises InventoryError.
     """
@@ -28,9 +28,9 @@ def batch_records_max(settings: StreamingSettings) -> int:
 
 
 def records_behind(kafka: KafkaAccess, topics: Iterable[str], next_offsets: Offsets) -> int | None:
-    """Return how many records the topics hold from ``next_offsets`` on.
+    """Return how many records the topics hold from ``next_offsets`` on, None if Kafka does not answer.
 
-    A partition without an offset counts from its beginning. Takes at most 10 s for each partition.
+    A partition without an offset counts from its beginning. Takes at most 10 s per partition.
     """
     ends = _ends(kafka, topics)
     if ends is None:
@@ -39,16 +39,16 @@ def records_behind(kafka: KafkaAccess, topics: Iterable[str], next_offsets: Offs
 
 
 def topics_anew(kafka: KafkaAccess, topics: Iterable[str], next_offsets: Offsets) -> list[str]:
-    """Return the topics that end before what was read of them: they were deleted and made again.
+    """Return the topics that end before the next offset to read: they were deleted and recreated.
 
-    A partition that is missing, or that Kafka does not report, is not known to be read up to its end.
+    Partitions that are not in ``next_offsets``, or that Kafka does not report, do not count.
     """
     ends = _ends(kafka, topics) if next_offsets else None
     return topics_of(place for place, (_, high) in (ends or {}).items() if high < next_offsets.get(place, 0))
 
 
 def _ends(kafka: KafkaAccess, topics: Iterable[str]) -> dict[Place, tuple[int, int]] | None:
-    """Return the first offset of each partition and the one after its last, None when Kafka does not say."""
+    """Return each partition's first offset and the one after its last, None if Kafka does not answer."""
     consumer = open_consumer(kafka, on_error=leave_to_caller)
     try:
         places = []

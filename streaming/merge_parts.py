@@ -1,8 +1,8 @@
 """Parts of batches -> merged figures, vectorised and idempotent (ARCHITECTURE.md, "From telemetry to state").
 
-In: ``WindowParts``, in any order and with repeats. Out: columns sorted by
-window and names, each figure once: masks by OR, counters by max and min, last values by (boot, time, sequence, place).
-Knows nothing of rows, markers, Spark or Kafka.
+In: ``WindowParts``, in any order and with repeats. Out: columns sorted by window and names, each figure once: masks by
+OR, counters by max and min, last values by (boot, time, sequence, place). Knows nothing of rows, markers, Spark or
+Kafka.
 """
 
 from collections.abc import Sequence
@@ -96,7 +96,7 @@ class MergedChanges:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MergedBatches:
-    """One row for each (window, broker, boot), sorted so: which batches of its own time came."""
+    """One row for each (window, broker, boot), sorted so: which batches with a time in the window were received."""
 
     brokers: tuple[str, ...]
     window_start_ms: Longs
@@ -111,7 +111,7 @@ class MergedBatches:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MergedClocks:
-    """One row for each (window, broker), sorted so: how the broker's clock stood to Kafka's in it."""
+    """One row for each (window, broker), sorted so: how the broker's clock differed from Kafka's."""
 
     brokers: tuple[str, ...]
     window_start_ms: Longs
@@ -135,11 +135,11 @@ class MergedWindows:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class WindowParts:
-    """Parts of batches, one struct each, and the start of the window that each is of.
+    """Parts of batches, one struct each, and the start of each part's window.
 
-    A part has broker, boot, sequence, time_ms and epoch of its batch; ``own`` (1 where the batch's own time is in the
-    window); ``taken`` (1 where Kafka took it in the window, ``delay_ms`` after its time, and ``is_off`` where that is
-    too far); the deliveries of the window; queues, probes and clients where ``own``.
+    A part has broker, boot, sequence, time_ms and epoch of its batch; ``own`` (1 if the batch's own time is in the
+    window); ``taken`` (1 if Kafka received it in the window, ``delay_ms`` after its time; ``is_off`` if that is too
+    far); the deliveries of the window; and if ``own``, queues, probes and clients.
     """
 
     window_start_ms: Longs
@@ -147,7 +147,7 @@ class WindowParts:
 
     @staticmethod
     def joined(several: Sequence["WindowParts"]) -> "WindowParts":
-        """Return all parts of several."""
+        """Return the parts of several, concatenated."""
         window = np.concatenate([each.window_start_ms for each in several])
         return WindowParts(window, pa.concat_arrays([each.parts for each in several]))
 
@@ -182,7 +182,7 @@ def window_slice(window_start_ms: Longs, start_ms: int) -> slice:
 
 
 def distinct(keys: Sequence[Longs]) -> tuple[list[Longs], Longs]:
-    """Return the distinct combinations of the keys in ascending order, and for each element which of them it is."""
+    """Return the distinct combinations of the keys in ascending order, and each element's position among them."""
     order = _order(keys)
     in_order = [key[order] for key in keys]
     at = _starts(in_order)
@@ -193,7 +193,7 @@ def distinct(keys: Sequence[Longs]) -> tuple[list[Longs], Longs]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Stamps:
-    """What each part says of all its rows."""
+    """Each part's values for all its rows."""
 
     brokers: tuple[str, ...]
     window: Longs
@@ -212,12 +212,12 @@ def _merge_deliveries(stamps: _Stamps, lists: pa.ListArray) -> MergedDeliveries:
     keys = [key[order] for key in keys]
     bits = [_longs(cells.field(name))[order] for name in ("mask", "published")]
     local, size = (_longs(cells.field(name))[order] for name in ("local_deliveries", "bytes"))
-    # A cell may come early and again: the same bits, larger counters.
+    # A cell may be sent early and again: OR its bits, take its largest counters.
     at = _starts(keys)
     bits = [reduced(np.bitwise_or, each, at) for each in bits]
     local, size = reduced(np.maximum, local, at), reduced(np.maximum, size, at)
     keys = [key[at] for key in keys[:-1]]
-    # The seconds of a block: its bits together, its counters added.
+    # The seconds of a block: OR the bits, add the counters.
     at = _starts(keys)
     masks, published = (reduced(np.bitwise_or, each, at) for each in bits)
     local, size = added(local, at), added(size, at)
@@ -331,7 +331,7 @@ def _merge_clocks(stamps: _Stamps, parts: pa.StructArray) -> MergedClocks:
     delay_ms, is_off = (_longs(parts.field(name))[is_taken] for name in ("delay_ms", "is_off"))
     order = _order(keys)
     keys, delay_ms, is_off = [key[order] for key in keys], delay_ms[order], is_off[order]
-    at = _starts(keys)  # A batch that comes again counts once.
+    at = _starts(keys)  # A repeated batch counts once.
     delay_ms, is_off = reduced(np.minimum, delay_ms, at), reduced(np.maximum, is_off, at)
     window, broker = (key[at] for key in keys[:2])
     at = _starts([window, broker])
@@ -342,7 +342,7 @@ def _merge_clocks(stamps: _Stamps, parts: pa.StructArray) -> MergedClocks:
 def _order(keys: Sequence[Longs]) -> Longs:
     """Return the order that sorts by the first key, then the second and so on.
 
-    Sorting one packed long is several times as quick as sorting by columns; ranges that do not fit are rare.
+    Sorting one packed long is several times as fast as sorting by columns; ranges that do not fit are rare.
     """
     if not keys[0].size:
         return np.zeros(0, dtype=np.int64)

@@ -1,7 +1,7 @@
 """Check whose checkpoint a directory holds, before Spark touches it.
 
-Spark takes a checkpoint of another window length without a word and reads its state wrongly, so a small file next to
-the checkpoint names the query version and the settings that the state depends on.
+Spark silently accepts a checkpoint of another window length and misreads its state, so a small file next to the
+checkpoint names the query version and the settings that the state depends on.
 """
 
 import json
@@ -25,16 +25,16 @@ class CheckpointMismatchError(RuntimeError):
 
 
 def open_checkpoint(settings: StreamingSettings) -> StreamingSettings:
-    """Mark a new checkpoint directory as this query's, or check that an old one is; return the settings it runs with.
+    """Mark a new checkpoint directory as this query's, or check an existing one; return the settings to run with.
 
-    Shards that are left to the rule are those of the checkpoint, or become its own.
-    Raises CheckpointMismatchError for another version or other settings, and OSError where it cannot be written.
+    If the settings leave ``shards`` to the rule, a checkpoint's number is used, and a new one keeps the rule's. Raises
+    CheckpointMismatchError for another version or other settings, and OSError if the directory cannot be written.
     """
     directory, marker = settings.checkpoint, settings.checkpoint / MARKER
     _fetch_members(settings)
     brokers = len(known_brokers(settings))
     if not marker.exists():
-        drafts = f".{MARKER}."  # of a process that was killed while it wrote the marker
+        drafts = f".{MARKER}."  # left by a process that was killed while writing the marker
         if directory.is_dir() and not all(each.name.startswith(drafts) for each in directory.iterdir()):
             raise CheckpointMismatchError(
                 f"{directory} is not empty and has no {MARKER}, so the owner of the checkpoint is unknown: "
@@ -61,7 +61,7 @@ def open_checkpoint(settings: StreamingSettings) -> StreamingSettings:
 
 
 def _fetch_members(settings: StreamingSettings) -> None:
-    """Copy to this machine the brokers known to a checkpoint at a URI, wherever the job ran before."""
+    """Copy the brokers known to a checkpoint at a URI to this machine, wherever the job ran before."""
     copy = settings.members_copy
     if copy is None:
         return
@@ -72,7 +72,7 @@ def _fetch_members(settings: StreamingSettings) -> None:
 
 
 def shards_before_start(settings: StreamingSettings) -> int:
-    """Return the shards that a job will have, as far as it is known without Spark, which a URI needs.
+    """Return the number of shards that a job will have; a checkpoint at a URI is ignored, because it needs Spark.
 
     Raises InventoryError.
     """
@@ -98,7 +98,7 @@ def _identity(settings: StreamingSettings) -> dict[str, Any]:
 
 
 def set_aside(settings: StreamingSettings) -> CheckpointPath:
-    """Let the next query start over, keep the old checkpoint in place of an earlier one, and return where it is."""
+    """Let the next query start over; keep the old checkpoint, instead of an earlier one, and return where it is."""
     directory = settings.query_directory
     name = f"{directory.name}.{ASIDE}"
     if isinstance(directory, HadoopPath):

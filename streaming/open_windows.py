@@ -1,8 +1,8 @@
-"""The state of one shard: the parts of open windows, packed, and how far closing is.
+"""The state of one shard: the packed parts of open windows, and the progress of closing.
 
 In: rows of ``read_telemetry.telemetry_rows``. Out: the parts of the windows that they close, and the state as bytes,
-which Spark keeps in its checkpoint. A shard has the parts of some brokers and hears of all of them, so that all shards
-close the same windows at once. Pure; the use of closed windows belongs to :mod:`streaming.close_shard`.
+which Spark keeps in its checkpoint. A shard holds the parts of some brokers but sees the times of all, so that all
+shards close the same windows at once. Pure; the use of closed windows belongs to :mod:`streaming.close_shard`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CODEC = "lz4"  # A quarter of the size: names and times repeat from part to part
 
 
 class PackedParts(Struct, frozen=True, array_like=True):
-    """Parts of one window that came in one micro-batch: their bodies in a row, compressed, and the length of each."""
+    """Parts of one window from one micro-batch: their bodies, concatenated and compressed, and the length of each."""
 
     body_bytes: int
     packed: bytes
@@ -33,14 +33,14 @@ class PackedParts(Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, bodies: list[bytes]) -> PackedParts:
-        """Return the bodies packed."""
+        """Pack bodies."""
         joined = b"".join(bodies)
         lengths = np.fromiter(map(len, bodies), dtype="<i4", count=len(bodies))
         return cls(len(joined), pa.compress(joined, codec=CODEC, asbytes=True), lengths.tobytes())
 
 
 class ShardState(Struct, frozen=True):
-    """All that a shard keeps from one micro-batch to the next; ``open`` is by the start of the window."""
+    """All that a shard keeps between micro-batches; ``open`` is by the start of the window."""
 
     closing: Closing = Closing()
     open: dict[int, list[PackedParts]] = {}
@@ -51,20 +51,20 @@ class ShardState(Struct, frozen=True):
 
     @staticmethod
     def unpacked(data: bytes) -> ShardState:
-        """Return the state that ``packed`` gave."""
+        """Return the state that ``packed`` encoded."""
         return msgspec.msgpack.decode(data, type=ShardState)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ShardRows:
-    """The rows of one micro-batch for one shard; ``parts`` has None where the part is another shard's."""
+    """The rows of one micro-batch for one shard; ``parts`` has None for parts of other shards."""
 
     times: RowTimes
     parts: list[bytes | None]
 
 
 class Taken(NamedTuple):
-    """What a micro-batch makes of a shard: its state, the parts of closed windows (None for none), and late rows."""
+    """A shard after a micro-batch: its state, the parts of closed windows (None if none closed), and late rows."""
 
     state: ShardState
     closed: WindowParts | None
@@ -72,9 +72,9 @@ class Taken(NamedTuple):
 
 
 def take_rows(state: ShardState, rows: ShardRows, window_ms: int, grace_ms: int, *, waits_for_all: bool) -> Taken:
-    """Take in the rows of one micro-batch: keep parts of open windows, then close what is complete or over.
+    """Process the rows of one micro-batch: keep parts of open windows, then close windows that are due.
 
-    A row is late when its window was closed before this micro-batch.
+    A row is late if its window was closed before this micro-batch.
     """
     own = np.array([part is not None for part in rows.parts], dtype=np.bool_)
     starts = rows.times.window_start_ms
@@ -100,7 +100,7 @@ def _parts(start_ms: int, segments: list[PackedParts]) -> WindowParts:
 
 
 def decoded_parts(data: bytes, lengths: Longs) -> pa.StructArray:
-    """Return the bodies of PART_SCHEMA that lie back to back, with these lengths in bytes."""
+    """Return the bodies of PART_SCHEMA that are concatenated in ``data``, with these lengths in bytes."""
     ends = np.cumsum(lengths)
     found = decode_columns(data, ends - lengths, ends, PART_SCHEMA)
     assert found.places.size == lengths.size, "Spark wrote a part that is not a part"

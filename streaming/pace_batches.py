@@ -1,13 +1,13 @@
-"""Begin the next micro-batch of a job that keeps up just when the next window is complete.
+"""Begin the next micro-batch just when the next window is complete, if the job keeps up.
 
-In: what each micro-batch reported, and this machine's clock. Out: a wait at the end of those that closed nothing. Which
-windows are closed belongs to :mod:`streaming.decide_closing`.
+In: each micro-batch's report, and this machine's clock. Out: a wait at the end of micro-batches that closed no window.
+Closing windows belongs to :mod:`streaming.decide_closing`.
 
 A micro-batch that runs when a window becomes complete delays the one that closes it. So none starts that would still
-run then, unless waiting would leave more telemetry to the closing one than that saves. How long after its end and its
-settling a window is complete is learnt: later by a step whenever a micro-batch began then and found it incomplete,
-earlier by a tenth of it when it did not. So about one window in eleven costs one more micro-batch, whatever the clocks
-of brokers, Kafka and this machine show.
+run then, unless waiting would leave more telemetry to the closing one than that saves. The margin, after a window's end
+and settling, at which the window is complete is learnt: a step later whenever a micro-batch that began then found the
+window incomplete, a tenth of a step earlier whenever it was complete. So about one window in eleven costs one more
+micro-batch, whatever the clocks of brokers, Kafka and this machine show.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 RECENT_BATCHES = 20
-RECENT_BATCHES_MIN = 5  # Before, the duration of one is unknown.
+RECENT_BATCHES_MIN = 5  # With fewer, durations are unknown.
 LATER_MS = 50.0
 EARLIER_MS = LATER_MS / 10
-EARLIER_AT_FIRST_MS = LATER_MS / 2  # Until the first that was begun too soon.
-SPREAD_MIN = 0.05  # Of the mean: below, what they read says nothing of how long they took.
-WORTHWHILE = 0.5  # An extra micro-batch must spare the closing one this share of the shortest duration.
+EARLIER_AT_FIRST_MS = LATER_MS / 2  # Until a micro-batch first begins too soon.
+SPREAD_MIN = 0.05  # Relative to the mean; below, the spans read do not explain the durations.
+WORTHWHILE = 0.5  # An extra micro-batch must save the closing one this share of an empty one's duration.
 
 
 @dataclass(slots=True)
 class BatchPace:
-    """How micro-batches went; times in ms since 1970. None begins later than ``pause_ms_max`` twice after the last.
+    """Timing of micro-batches; times in ms since 1970. Each begins at most 2 ``pause_ms_max`` after the one before.
 
-    ``closed_ms``, ``settle_ms``: until when windows are closed and how long they settle, as the last one reported.
+    ``closed_ms``, ``settle_ms``: by when windows are closed, and how long they settle, as the last one reported.
     """
 
     window_ms: int
@@ -47,16 +47,16 @@ class BatchPace:
     _recent_ms: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=RECENT_BATCHES))
 
     def begin(self, now_ms: float) -> None:
-        """Take in that the next micro-batch begins about now; it reads what came since the last one began."""
+        """Note that the next micro-batch begins about now; it reads what arrived since the last one began."""
         self._read_ms, self.began_ms = self.began_ms, now_ms
 
     def end(self, now_ms: float, closed_ms: int, settle_ms: int) -> None:
-        """Take in that a micro-batch is done, and what it reported."""
+        """Note that a micro-batch has ended, and what it reported."""
         if self._read_ms:
             self._recent_ms.append((self.began_ms - self._read_ms, now_ms - self.began_ms))
         end_ms = self.closed_ms + self.window_ms
         if self.closed_ms and self.began_ms >= self.due_ms and end_ms != self._tried_end_ms:
-            self._tried_end_ms = end_ms  # One that starts later does not show how soon it might have.
+            self._tried_end_ms = end_ms  # Later ones do not show how soon one could have begun.
             is_late_enough = closed_ms >= end_ms
             change_ms = -self._earlier_ms if is_late_enough else LATER_MS
             self._earlier_ms = self._earlier_ms if is_late_enough else EARLIER_MS
@@ -65,11 +65,11 @@ class BatchPace:
 
     @property
     def due_ms(self) -> float:
-        """When the first window that is open is probably complete."""
+        """When the first open window is expected to be complete."""
         return self.closed_ms + self.window_ms + self.settle_ms + self.margin_ms
 
     def wait_ms(self, now_ms: float) -> float:
-        """Return how long to wait with the next micro-batch, now that the last one has ended."""
+        """Return how long to delay the next micro-batch, now that the last one has ended."""
         if not self.closed_ms or len(self._recent_ms) < RECENT_BATCHES_MIN or self.due_ms <= now_ms:
             return 0.0
         best_ms = min(self._best_ms(now_ms), self.began_ms + 2 * self.pause_ms_max)
@@ -85,16 +85,16 @@ class BatchPace:
         next_ms = max(began_ms + self.pause_ms_max, now_ms)
         if ended_ms(next_ms, began_ms) <= due_ms:
             return next_ms
-        just_ms = (due_ms - floor_ms + work * began_ms) / (1 + work)  # What begins then has ended when it is due.
+        just_ms = (due_ms - floor_ms + work * began_ms) / (1 + work)  # The latest start that ends by then.
         if just_ms >= now_ms:
             return just_ms if work * (just_ms - began_ms) > WORTHWHILE * floor_ms else due_ms
         waits_end_ms, goes_end_ms = ended_ms(due_ms, began_ms), ended_ms(ended_ms(now_ms, began_ms), now_ms)
         return due_ms if waits_end_ms <= goes_end_ms else now_ms
 
     def _effort(self) -> tuple[float, float]:
-        """Return how long a micro-batch takes that reads nothing, and for each ms of telemetry that it reads.
+        """Return how long a micro-batch takes if it reads nothing, and per ms of telemetry that it reads.
 
-        From a line through the last ones; where all read much the same, all of it may be for what they read.
+        Fits a line through the last ones; if all read about the same, attributes the whole time to what they read.
         """
         spans_ms, took_ms = zip(*self._recent_ms, strict=True)
         span_ms, mean_ms = statistics.fmean(spans_ms), statistics.fmean(took_ms)
@@ -106,7 +106,7 @@ class BatchPace:
 
 
 class BatchHold:
-    """Holds the thread in which a micro-batch ends; ``release`` lets it go, and every later one."""
+    """Delays the end of a micro-batch, in its thread; ``release`` ends that delay and all later ones."""
 
     def __init__(self, window_ms: int, pause_ms_max: int, clock_s: Callable[[], float] = time.time) -> None:
         self._pace, self._clock_s = BatchPace(window_ms, pause_ms_max), clock_s
@@ -114,7 +114,7 @@ class BatchHold:
         self._held_ms: dict[int, int] = {}
 
     def hold(self, number: int, closed_ms: int, settle_ms: int, *, may_wait: bool) -> None:
-        """Take in what the micro-batch of a number reported, and wait, where it may, until the next is best begun."""
+        """Note the report of micro-batch ``number``; if it ``may_wait``, wait for the best start of the next one."""
         pace, now_ms = self._pace, self._clock_s() * 1_000
         pace.end(now_ms, closed_ms, settle_ms)
         if may_wait and (wait_ms := pace.wait_ms(now_ms)):
@@ -129,5 +129,5 @@ class BatchHold:
         return self._held_ms.get(number, 0)
 
     def release(self) -> None:
-        """Release all waiting callers, and let none wait from now on."""
+        """Release all waiting callers, and delay none from now on."""
         self._released.set()

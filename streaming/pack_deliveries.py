@@ -1,7 +1,7 @@
 """Delivery rows of a window -> packed records of bounded size, the same for the same rows.
 
-In: merged columns, sorted by publisher and broker. Out: records in that order. Rows are kept whole unless one is longer
-than a record may be.
+In: merged columns, sorted by publisher and broker. Out: records in that order. A row is split only if it is longer than
+a record may be.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ PACKED_BYTES_MAX = 1 << 18
 def pack_deliveries(
     deliveries: MergedDeliveries, window_start_ms: int, bytes_max: int = PACKED_BYTES_MAX
 ) -> Iterator[PackedDeliveries]:
-    """Yield the rows of a window in records of at most ``bytes_max`` bytes, but for the few of names and lengths.
+    """Yield the rows of a window in records of at most ``bytes_max`` bytes, not counting a few for framing.
 
-    Below some 2 KB, which two names may have, a record has at least one row of one block.
+    Each record has at least one row of one block, even if ``bytes_max`` is below the 2 KB that two names may take.
     """
     rows = deliveries.of_window(window_start_ms)
     starts = deliveries.starts[rows.start : rows.stop + 1]
@@ -28,7 +28,7 @@ def pack_deliveries(
     name_bytes += _name_bytes(deliveries.brokers)[deliveries.broker[rows]]
     room = np.maximum((bytes_max - ROW_BYTES - name_bytes) // BLOCK_BYTES, 1)
     counts = np.diff(starts)
-    # Pieces of rows; nearly always a row is one.
+    # Pieces of rows; nearly every row is one piece.
     piece_counts = np.maximum(-(-counts // room), 1)
     row = np.repeat(np.arange(counts.size), piece_counts)
     place = np.arange(row.size) - np.repeat(np.cumsum(piece_counts) - piece_counts, piece_counts)
@@ -45,7 +45,7 @@ def _name_bytes(names: tuple[str, ...]) -> Longs:
 
 
 def _records(sizes: Longs, cut_before: Longs, bytes_max: int) -> Iterator[slice]:
-    """Yield the pieces of each record, as many as it holds; one of ``cut_before`` is the first of its record."""
+    """Yield the pieces of each record, as many as it holds; a piece in ``cut_before`` begins a new record."""
     until = np.cumsum(sizes)
     begin = 0
     while begin < sizes.size:

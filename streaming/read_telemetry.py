@@ -1,11 +1,11 @@
-"""Kafka records -> telemetry rows: decode, judge and split by window, in Spark's own expressions only.
+"""Kafka records -> telemetry rows: decode, judge and split by window, with Spark's own expressions only.
 
 In: the columns of Spark's Kafka source. Out: ``telemetry_rows``, one row for each (batch, window) with the part of the
 batch that belongs to the window, and ``dead_letters``, the records that were refused, with the reason. A record that
 cannot be used becomes a dead letter and never ends the query. Aggregation does not belong here.
 
-A part is one Avro body of PART_SCHEMA, for any version and framing of its record: Python takes bytes from Spark far
-quicker than rows in rows, and all parts of a window are decoded at once, by columns.
+A part is one Avro body of PART_SCHEMA, for any version and framing of its record: Python receives bytes from Spark far
+faster than nested rows, and all parts of a window are decoded at once, by columns.
 """
 
 import json
@@ -39,7 +39,7 @@ KAFKA_TRIES = 12
 REPORTS = ("deliveries", "seconds")  # A batch's reports on times other than its own: single cells, or packed by second.
 
 _BATCH_SCHEMA: dict[str, Any] = json.loads(latest_schema(RECORD).text)
-# What a part says besides its batch; numbers, as nothing else is read by columns.
+# The fields of a batch, and a part's own: longs, because booleans cannot be read by columns.
 PART_SCHEMA = _BATCH_SCHEMA | {
     "fields": [
         *_BATCH_SCHEMA["fields"],
@@ -49,10 +49,10 @@ PART_SCHEMA = _BATCH_SCHEMA | {
 
 
 def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
-    """Return the telemetry of all agents as a stream of Kafka records, each topic from its beginning where it is new.
+    """Return the telemetry of all agents as a stream of Kafka records; new topics are read from their beginning.
 
-    ``batch_records_max`` is shared out in proportion to each partition's backlog, so all of them are read
-    through at about the same pace. What Kafka has deleted meanwhile is passed over: ``find_losses`` says what it was.
+    ``batch_records_max`` is divided in proportion to each partition's backlog, so all are read at about the same pace.
+    What Kafka has deleted meanwhile is skipped; ``find_losses`` reports it.
     """
     options: dict[str, str | int] = {
         **settings.kafka.spark_options(),
@@ -65,8 +65,8 @@ def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
         "kafka.max.partition.fetch.bytes": 8 << 20,
         "kafka.fetch.max.bytes": 64 << 20,
         "kafka.max.poll.records": 20_000,
-        # The client that asks for the ends of topics waits for a dead broker until its timeout, although others lead by
-        # then: a shorter timeout with more retries is as patient in total.
+        # The client that asks for the ends of topics waits for a dead Kafka broker until its timeout, although others
+        # lead by then: a shorter timeout with more retries waits as long in total.
         "kafka.default.api.timeout.ms": KAFKA_ANSWER_MS_MAX,
         "kafka.request.timeout.ms": KAFKA_ANSWER_MS_MAX,
         "fetchOffset.numRetries": KAFKA_TRIES,
@@ -79,12 +79,12 @@ def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
 def telemetry_rows(records: DataFrame, settings: StreamingSettings, observation: str | None = None) -> DataFrame:
     """Return window_start_ms, broker, reached_ms, kafka_ms, is_told and part: a row for each (batch, window).
 
-    A batch has a row in the window of its own time, in those of its deliveries, and in that in which Kafka received it,
-    where its delay counts; a batch whose clock is too far off has only the last. ``reached_ms`` is how far its broker
-    is: the batch's own time or Kafka's, whichever is earlier, so no clock runs ahead of Kafka's; NEVER_MS where the
-    clock is too far off. ``kafka_ms`` is NEVER_MS where Kafka's time says nothing. ``is_told``: the part has
-    deliveries. ``part`` is a body of PART_SCHEMA (``merge_parts.WindowParts`` says what is in it). ``observation``
-    names the metrics that a stream reports with its progress.
+    A batch has a row in the window of its own time, in those of its deliveries, and in the one in which Kafka received
+    it, where its delay counts; a batch whose clock is too far off has only the last. ``reached_ms`` is how far its
+    broker is: the batch's own time or Kafka's, whichever is earlier, so no clock runs ahead of Kafka's; NEVER_MS if the
+    clock is too far off. ``kafka_ms`` is NEVER_MS if Kafka's times are not used. ``is_told``: the part has deliveries.
+    ``part`` is a body of PART_SCHEMA (described in ``merge_parts.WindowParts``). ``observation`` names the metrics that
+    a stream reports with its progress.
     """
     judged = _judge(records, settings)
     if observation is not None:
@@ -138,7 +138,7 @@ def _observed(judged: DataFrame, observation: str) -> DataFrame:
 
 
 def _cell_count(deliveries: str, seconds: str) -> Column:
-    """Return how many cells there are, single and packed."""
+    """Return the number of cells, single and packed."""
     packed = F.aggregate(
         seconds, F.lit(0), lambda count, each: count + (F.length(each["masks"]) / MASK_BYTES).cast("int")
     )
@@ -146,7 +146,7 @@ def _cell_count(deliveries: str, seconds: str) -> Column:
 
 
 def _part(window_ms: int) -> Column:
-    """Return the body of the part that a row has of its batch."""
+    """Return the body of a row's part of its batch."""
     own = (_window_start("batch.time_ms", window_ms) == F.col("window_ms")) & ~F.col("is_off")
     taken = F.coalesce(F.col("taken_window_ms") == F.col("window_ms"), F.lit(False))
     fields = {name: F.col(f"batch.{name}") for name in ("broker", "boot", "sequence", "time_ms", "epoch")}
@@ -166,8 +166,8 @@ def _none_of(column: str) -> Column:
 def dead_letters(records: DataFrame, settings: StreamingSettings) -> DataFrame:
     """Return the refused records: topic, partition, offset, reason, value, its bytes and time_ms (Kafka's timestamp).
 
-    Of a value longer than a letter holds there is only the beginning. A filter would be pushed down to the source and
-    bring the decoder along, again for each of the many places that look into the batch: hence explode.
+    A value that is longer than a letter can hold is truncated. This uses explode because a filter would be pushed down
+    to the source together with the decoder, once for each of the many places that look into the batch.
     """
     judged = _judge(records, settings)
     value = F.coalesce("value", F.lit(b""))
@@ -183,11 +183,11 @@ def dead_letters(records: DataFrame, settings: StreamingSettings) -> DataFrame:
 
 
 def _judge(records: DataFrame, settings: StreamingSettings) -> DataFrame:
-    """Add what is known of each record, the batch all null inside where it did not decode.
+    """Add what is known of each record; all fields of the batch are null if it did not decode.
 
-    ``batch``, ``time_ms`` of Kafka, ``reason`` (why it is refused, null when it is good), ``is_off`` (refused for its
-    time alone), ``deliveries`` and ``seconds`` (those of the batch whose times are near Kafka's: they are of another
-    broker's clock, where the publisher is).
+    ``batch``, ``time_ms`` of Kafka, ``reason`` (why it is refused, null if it is not), ``is_off`` (refused for its time
+    alone), ``deliveries`` and ``seconds`` (those of the batch whose times are near Kafka's: their times are from the
+    clock of the publisher's broker).
     """
     decoded = records.withColumn("time_ms", F.unix_millis("timestamp")).withColumn("batch", _decoded())
     decoded = decoded.withColumn("fault", _fault(settings))
@@ -198,9 +198,9 @@ def _judge(records: DataFrame, settings: StreamingSettings) -> DataFrame:
 
 
 def _decoded() -> Column:
-    """Return the record as the newest schema, from any known version and framing.
+    """Return the record in the newest schema, from any known version and framing.
 
-    A CASE runs one decoder only; PERMISSIVE gives nulls where the body does not fit.
+    A CASE runs only one decoder; PERMISSIVE gives nulls if the body does not fit.
     """
     value = F.col("value")
     confluent = F.substring(value, 1, CONFLUENT_HEADER_BYTES)
@@ -208,7 +208,7 @@ def _decoded() -> Column:
     rest = 1 << 30
     reader = latest_schema(RECORD).text
     branches: Column | None = None
-    # Newest first: two versions may share a fingerprint, and the newest of them is the one to take.
+    # Newest first: two versions may share a fingerprint, and then the newest counts.
     for schema_id in reversed(schema_ids_of(RECORD)):
         writer = schema_by_id(schema_id)
         magics = [CONFLUENT_MAGIC + accepted.to_bytes(4, "big") for accepted in accepted_ids(schema_id)]
@@ -226,7 +226,7 @@ def _decoded() -> Column:
 
 
 def _fault(settings: StreamingSettings) -> Column:
-    """Return why a record is not telemetry that is taken, null when it is."""
+    """Return why a record is refused as telemetry, apart from its time; null if it is not."""
     size = F.length("value")
     too_large = F.concat(F.lit("the record has "), size, F.lit(f" bytes, but at most {RECORD_BYTES_MAX} are read"))
     fault = F.when(size > RECORD_BYTES_MAX, too_large)
@@ -237,7 +237,7 @@ def _fault(settings: StreamingSettings) -> Column:
 
 
 def _clock_reason(bounds: EventBounds) -> Column:
-    """Return why a batch's own time is refused, null when it is near Kafka's."""
+    """Return why a batch's own time is refused, null if it is near Kafka's."""
     reason = F.lit(None).cast("string")
     delay_ms = F.col("time_ms") - F.col("batch.time_ms")
     for distance_ms, side, bound_ms in (
@@ -256,7 +256,7 @@ def _clock_reason(bounds: EventBounds) -> Column:
 
 
 def _near(name: str, bounds: EventBounds) -> Column:
-    """Return the reports whose second is near Kafka's time; most batches have nothing else and are not searched."""
+    """Return the reports whose second is near Kafka's time; most batches have no others and are not searched."""
     cells, seconds, kafka_ms = F.col(f"batch.{name}"), F.col(f"batch.{name}.second"), F.col("time_ms")
     latest_ms = None if bounds.future_ms_max is None else kafka_ms + bounds.future_ms_max
     earliest_ms = None if bounds.past_ms_max is None else kafka_ms - bounds.past_ms_max
@@ -324,7 +324,7 @@ def _second_window_start(second: Column, window_ms: int) -> Column:
 
 
 def _windows(window_ms: int) -> Column:
-    """Return the starts of all windows that a batch has something in, its own first."""
+    """Return the starts of all windows to which a batch contributes, its own first."""
     own = F.array(_window_start("batch.time_ms", window_ms))
     seconds = F.concat("deliveries.second", "seconds.second")
     first = _second_window_start(F.array_min(seconds), window_ms)

@@ -1,4 +1,4 @@
-"""One value for each group of a sorted column: by any operation, or a sum that stays within 64 bits. Pure."""
+"""Reduce each group of a sorted column to one value: by any operation, or to a sum that stays within 64 bits. Pure."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ Longs = NDArray[np.int64]
 
 
 def reduced(operation: np.ufunc, values: Longs, starts: Longs) -> Longs:
-    """Return one value for each group; reduceat itself refuses to start in an empty column."""
+    """Return one value for each group; unlike reduceat, accepts an empty column."""
     if not starts.size:
         return np.zeros(0, dtype=np.int64)
     found: Longs = operation.reduceat(values, starts)
@@ -19,7 +19,7 @@ def reduced(operation: np.ufunc, values: Longs, starts: Longs) -> Longs:
 
 
 def added(values: Longs, starts: Longs) -> Longs:
-    """Return the sum of each group of numbers from 0 on, SUM_MAX where it is more: a sender may claim anything."""
+    """Return the sum of each group of non-negative numbers, at most SUM_MAX: a sender may claim any number."""
     sums = reduced(np.add, values, starts)
     if not values.size or int(values.max()) <= SUM_MAX // values.size:
         return sums

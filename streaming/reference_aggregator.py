@@ -1,5 +1,5 @@
-"""The same state rows as the Spark job, in plain Python: what the job is held to, and what experiments on the virtual
-clock use.
+"""The same state rows as the Spark job's, in plain Python: the reference for the job, also used by experiments on the
+virtual clock.
 
 In: TelemetryBatch records as dicts, as fastavro reads them. Out: ``ReferenceWindow``. Only names, keys and the formulas
 of ``build_rows`` are shared with the Spark path; every aggregate here is a loop over a dict.
@@ -50,7 +50,7 @@ class _Queue:
 
 @dataclass(slots=True)
 class _Cells:
-    """Everything open of one window."""
+    """The figures of one open window."""
 
     deliveries: dict[tuple[str, str, int, int], list[int]] = field(default_factory=dict)
     queues: dict[tuple[str, str], _Queue] = field(default_factory=dict)
@@ -62,11 +62,11 @@ class _Cells:
 
 
 class ReferenceAggregator:
-    """Windows of telemetry by the watermark rule of the Spark job, or all at the end.
+    """Windows of telemetry, closed by a watermark or all at the end; their rows are those of the Spark job.
 
     ``take`` batches in any order and as often as you like; ``advance`` moves the watermark to the latest time taken
-    minus ``grace_ms`` and closes what it passed, as Spark does between two micro-batches. The time of a batch is its
-    own or Kafka's, whichever is earlier.
+    minus ``grace_ms`` and closes the windows it has passed (the Spark job closes by :mod:`streaming.decide_closing`).
+    The time of a batch is its own or Kafka's, whichever is earlier.
     """
 
     def __init__(self, window_ms: int, grace_ms: int, bounds: EventBounds = ANY_TIME) -> None:
@@ -78,9 +78,9 @@ class ReferenceAggregator:
         self.late_rows = 0
 
     def take(self, batch: Batch, kafka_ms: int | None = None) -> None:
-        """Take one batch; the parts of it that belong to windows already closed are counted as late and dropped.
+        """Take one batch; parts of it that belong to closed windows are counted as late and dropped.
 
-        ``kafka_ms`` is when Kafka took it; without it, any time is taken and no clock is judged.
+        ``kafka_ms`` is when Kafka received it; without it, any time is accepted and no clock is judged.
         """
         bounds = ANY_TIME if kafka_ms is None else self._bounds
         taken_ms = batch["time_ms"] if kafka_ms is None else kafka_ms
@@ -107,7 +107,7 @@ class ReferenceAggregator:
     def advance(self, event_ms: int | None = None) -> list[ReferenceWindow]:
         """Move the watermark and return the windows it has passed, ascending.
 
-        ``event_ms`` replaces the latest event time taken, for a reader that knows how far its slowest partition is.
+        ``event_ms`` replaces the latest time taken, for a reader that knows how far its slowest partition is.
         """
         latest_ms = self._time_ms_max if event_ms is None else event_ms
         self.watermark_ms = max(self.watermark_ms, latest_ms - self._grace_ms)
@@ -118,7 +118,7 @@ class ReferenceAggregator:
         return self._close(sorted(self._open))
 
     def _take_deliveries(self, batch: Batch, taken_ms: int, bounds: EventBounds) -> set[int]:
-        """Take what was delivered at times near Kafka's; return the starts of the windows it belongs to."""
+        """Take deliveries with times near Kafka's; return the starts of their windows."""
         starts = set()
         seconds_ms = self._window_ms // SECOND_MS
         broker = batch["broker"]
@@ -160,7 +160,7 @@ class ReferenceAggregator:
         return cells
 
     def _take_own(self, cells: _Cells, batch: Batch) -> None:
-        """Take what stands at the batch's own time."""
+        """Take what the batch reports for its own time."""
         broker, boot, sequence, time_ms = batch["broker"], batch["boot"], batch["sequence"], batch["time_ms"]
         seen = cells.batches.setdefault((broker, boot), {})
         least, greatest = seen.get(sequence, (batch["epoch"], batch["epoch"]))
@@ -186,7 +186,7 @@ class ReferenceAggregator:
 
 
 def _cells_of(batch: Batch) -> Iterator[Mapping[str, Any]]:
-    """Yield all delivery cells of a batch, however they came."""
+    """Yield all delivery cells of a batch, single and packed."""
     yield from batch["deliveries"]
     for packed in batch.get("seconds", ()):
         second = PackedSecond(**packed)

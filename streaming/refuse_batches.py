@@ -1,7 +1,7 @@
-"""Find why a decoded batch is refused, by the record's own bounds and the known brokers, in Spark's terms.
+"""Find why a decoded batch is refused, by the record's own bounds and the known brokers, in Spark's expressions.
 
-In: the columns ``batch`` and ``topic``. Out: conditions, each with a reason. The bounds stand in :mod:`schemas.bounds`
-alone; clocks and what does not decode belong to :mod:`streaming.read_telemetry`.
+In: the columns ``batch`` and ``topic``. Out: conditions, each with a reason. Only :mod:`schemas.bounds` defines bounds;
+clocks and undecodable records belong to :mod:`streaming.read_telemetry`.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ Refusal = tuple[Column, Column]
 
 
 def implausible() -> list[Refusal]:
-    """Return what is beyond the bounds of the record, text that is not UTF-8 first: nothing else may look into it."""
+    """Return refusals beyond the record's bounds; text that is not UTF-8 comes first, as no other check may read it."""
     bounds = field_bounds(TelemetryBatch)
     texts = _texts_beyond([bound for bound in bounds if bound.is_text])
     torn = F.lit("a packed second in it has names or columns that no packed second has")
@@ -34,7 +34,7 @@ def implausible() -> list[Refusal]:
 
 
 def strangers(brokers: Sequence[str]) -> list[Refusal]:
-    """Return what names another broker than these; nothing where there are none, as they are unknown."""
+    """Return refusals of batches that name other brokers than these; none if ``brokers`` is empty, thus unknown."""
     if not brokers:
         return []
     broker = F.col("batch.broker")
@@ -47,7 +47,7 @@ def strangers(brokers: Sequence[str]) -> list[Refusal]:
 
 
 def foreigners(topics: BrokerTopics) -> list[Refusal]:
-    """Return what stands in another topic than that of its broker's agent; nothing where there are no agents."""
+    """Return refusals of batches in another topic than their broker's agent's; none without agents."""
     broker, topic = F.col("batch.broker"), F.col("topic")
     found: list[Refusal] = []
     for agent in topics.agents if topics.agent_of else ():
@@ -59,7 +59,7 @@ def foreigners(topics: BrokerTopics) -> list[Refusal]:
 
 
 def _texts_beyond(bounds: Sequence[FieldBound]) -> list[Refusal]:
-    """Return what is wrong with names; their characters are looked at in one text."""
+    """Return refusals of names; their characters are checked in one joined text."""
     columns = [(bound, F.col(f"batch.{bound.name}")) for bound in bounds]
     texts = [F.array_join(column, SEPARATOR) if len(bound.path) > 1 else column for bound, column in columns]
     packed, joined = F.array_join("batch.seconds.publishers", LINE_END), F.concat_ws(SEPARATOR, *texts)
@@ -83,9 +83,9 @@ def _texts_beyond(bounds: Sequence[FieldBound]) -> list[Refusal]:
 def _is_torn(second: Column) -> Column:
     """Mark batches with a packed second that violates its layout (:mod:`schemas.packed_cells`)."""
     names = second["publishers"]
-    # By one character Java splits at once; `translate` and `replace` look at each byte by itself.
+    # Java splits fast by a single character; `translate` and `replace` look at each byte separately.
     count = F.size(F.split(names, LINE_END))
-    # Nearly all names are of printable ASCII, one range of characters, which is found ten times as fast.
+    # Nearly all names are printable ASCII, a single range of characters, which matches ten times as fast.
     torn = ~(names.rlike(_lines_of(PRINTABLE_ASCII)) | names.rlike(_lines_of(f"^{UNCLEAN}")))
     for name in ("blocks", "local_deliveries", "bytes"):
         torn |= F.length(second[name]) != count * COUNT_BYTES
@@ -94,7 +94,7 @@ def _is_torn(second: Column) -> Column:
 
 
 def _lines_of(characters: str) -> str:
-    """Return the pattern of one or more lines, each a name of these characters."""
+    """Return the pattern of one or more lines, each a name made of these characters."""
     name = f"[{characters}]{{1,{NAME_LENGTH_MAX}}}+"
     return rf"^{name}(?:{LINE_END}{name})*+\z"
 
@@ -109,7 +109,7 @@ def _number_beyond(bound: FieldBound) -> Refusal:
         size = F.size(column)
         reason = F.concat(F.lit(f"{bound.name} has "), size, F.lit(f" entries, at most {bound.most} are taken"))
         return size > F.lit(bound.most), reason
-    # Spark sorts what is not a number behind all numbers, so it is among the greatest.
+    # Spark sorts NaN after all numbers, so the maximum shows it.
     least, most = (F.array_min(column), F.array_max(column)) if len(bound.path) > 1 else (column, column)
     worst = F.when(least < F.lit(bound.least), least).otherwise(most)
     reason = F.concat(F.lit(f"{bound.name} is "), worst, F.lit(f", {bound.least} to {bound.most} are taken"))

@@ -1,8 +1,8 @@
 """Run the query until asked to stop: count late rows, keep dead letters, report progress, catch up evenly.
 
 While a backlog is read, partitions are read unevenly, so the query starts with the catch-up grace and is restarted with
-the live grace on the same checkpoint once all partitions are read to their end. Falling behind by more than one full
-micro-batch brings the catch-up grace back.
+the live grace on the same checkpoint once all partitions are read to their end. If it falls behind by more than one
+full micro-batch, it is restarted with the catch-up grace.
 """
 
 import queue
@@ -42,21 +42,21 @@ from regraft.streaming.write_state import StateWriteError, StateWriter
 
 POLL_S = 0.2
 IDLE_POLL_S = 0.005
-HEAP_PAUSE_S = 5.0  # Between two looks at the heap, which take some ms.
+HEAP_PAUSE_S = 5.0  # Between readings of the heap, which take some ms.
 
 log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class JobStatus:
-    """How far the job is; written to ``settings.status_file`` after every micro-batch, times in ms since 1970.
+    """The job's progress; written to ``settings.status_file`` after every micro-batch, times in ms since 1970.
 
-    ``closed_ms``: windows that end until then are closed. ``state_rows``, ``state_bytes``: what is kept of open ones.
-    ``grace_ms``: of the query that runs; written also when another has begun, so what is sent from then on is for it.
-    ``clocks_off``: batches, among the dead letters, ``cells_off``: deliveries that were too far from Kafka's time.
-    ``records_newer``: those among the dead letters that a newer Regraft wrote. ``records_lost``: what Kafka deleted
-    before it was read. ``records_behind``: what was not read after the last
-    micro-batch. ``windows_rewritten``: how many of ``windows`` were written again because their micro-batch ran again.
+    ``closed_ms``: windows that end by then are closed. ``state_rows``, ``state_bytes``: the state of open windows.
+    ``grace_ms``: that of the running query; also written when another query has started, so that later telemetry is
+    known to be read by that one. ``clocks_off``: batches, among the dead letters, ``cells_off``: deliveries that were
+    too far from Kafka's time. ``records_newer``: dead letters that a newer Regraft wrote. ``records_lost``: records
+    that Kafka deleted before they were read. ``records_behind``: records not read after the last micro-batch.
+    ``windows_rewritten``: how many of ``windows`` were written again because their micro-batch ran again.
     """
 
     batch_id: int = -1
@@ -84,11 +84,11 @@ class JobStatus:
 
 
 def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Event) -> JobStatus:
-    """Run until ``stop`` is set, then finish the micro-batch in hand; return the last status.
+    """Run until ``stop`` is set, then finish the current micro-batch; return the last status.
 
-    A crash at any point is healed by a restart: the last micro-batch writes the same keys with the same rows. Whose
-    clock gave records their time is checked before (:mod:`streaming.check_timestamps`). Raises StreamingJobError, and
-    MetricsPortError when the metrics port is in use.
+    After a crash at any point, a restart suffices: the last micro-batch writes the same keys with the same rows. The
+    caller checks first whose clock sets timestamps (:mod:`streaming.check_timestamps`). Raises StreamingJobError, and
+    MetricsPortError if the metrics port is in use.
     """
     if faults := settings.faults():
         raise StreamingJobError("; ".join(faults), EXIT_REFUSED)
@@ -104,7 +104,7 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
         members = held.enter_context(closing(MemberWatcher(settings)))
-        if not (settings.members_file.exists() and has_uncommitted_batch(settings)):  # Else when that has run again.
+        if not (settings.members_file.exists() and has_uncommitted_batch(settings)):  # Else once that has run again.
             members.read_all()
         _check_topics(settings)
         writer = held.enter_context(closing(StateWriter(settings.kafka, settings.namespace, settings.write_timeout_ms)))
@@ -125,12 +125,12 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
 
 
 def _forget(spark: SparkSession, reports: StreamingQueryListener) -> None:
-    with suppress(Py4JError, OSError):  # Where Java has ended, there is nothing to take it from.
+    with suppress(Py4JError, OSError):  # Once Java has ended, there is no listener to remove.
         spark.streams.removeListener(reports)
 
 
 class _Job:
-    """One run of the job: the present query and what is counted across its restarts."""
+    """One run of the job: the current query, and counts across its restarts."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class _Job:
         self._hold = BatchHold(settings.window_ms, settings.pause_ms_max)
         self.reports = ProgressReports(health)
         behind = records_behind(settings.kafka, source_topics(settings), self._letters.next_offsets)
-        # A backlog that one micro-batch holds is read as a whole, so no partition can run ahead of another.
+        # A backlog that fits into one micro-batch is read at once, so no partition can run ahead of another.
         self._batch_records_max = batch_records_max(settings)
         self.status = JobStatus(catching_up=behind is None or behind > self._batch_records_max)
 
@@ -164,7 +164,7 @@ class _Job:
         self._hold = BatchHold(settings.window_ms, settings.pause_ms_max)
         catching_up = self.status.catching_up
         grace_ms = settings.catch_up_grace_ms if catching_up else settings.grace_ms
-        # Who is in a partition that is read last is only known where there is an inventory.
+        # While catching up, only an inventory shows which brokers are in a partition that is not read yet.
         due = ClosingRule(grace_ms, settings.inventory_path is not None or not catching_up)
         try:
             self._is_repeating = has_uncommitted_batch(settings)
@@ -180,12 +180,12 @@ class _Job:
         self._metrics.query_starts.labels("catch_up" if catching_up else "live").inc()
         log.info("streaming_query_started", grace_ms=rule.grace_ms, catching_up=catching_up, repeats_a_batch=runs_once)
         self.status.grace_ms = rule.grace_ms
-        if self._status_file is not None and self.status.batch_id >= 0:  # Before the first batch nobody is to see one.
+        if self._status_file is not None and self.status.batch_id >= 0:  # No status is shown before the first batch.
             self._status_file.write(asdict(self.status))
         try:
             while query.isActive and not stop.is_set() and (runs_once or self.status.catching_up == catching_up):
                 self._take_reports(POLL_S)
-                # A micro-batch that runs again is to know nobody whom it did not know before.
+                # A micro-batch that runs again must not know brokers that it did not know before.
                 if not self._is_repeating and self._members.poll() and not runs_once:
                     break
             self._end(query)
@@ -194,7 +194,7 @@ class _Job:
         self._take_reports(0)
 
     def _take_batch(self, batch: ClosedBatch) -> None:
-        """Write the markers of what a micro-batch closed, and count what its shards report."""
+        """Write the markers of the windows that a micro-batch closed, and count what its shards report."""
         with self._writing:
             if self._stopping:
                 raise RuntimeError("the job is stopping: this micro-batch runs again at the next start")
@@ -209,7 +209,7 @@ class _Job:
 
     def _count(self, batch: ClosedBatch, waits: int) -> None:
         windows, reports, status = batch.windows, batch.reports, self.status
-        if not reports:  # Nothing came, or nothing that is telemetry.
+        if not reports:  # No records, or none that are telemetry.
             return
         rows = sum(count for window in windows for count in window.marker.row_counts.values())
         rewritten = sum(window.window.end_ms <= status.window_end_ms_last for window in windows)
@@ -236,7 +236,7 @@ class _Job:
         metrics.state_rows.set(status.state_rows)
         metrics.state_bytes.set(status.state_bytes)
         metrics.shard_skew.set(_skew([report.state_bytes for report in reports]))
-        if windows:  # Only then do shards have much to do.
+        if windows:  # Otherwise shards have little to do.
             metrics.shard_ms_max.set(max(report.took_ms for report in reports))
             metrics.shard_ms_skew.set(_skew([report.took_ms for report in reports]))
         for counter, count in (
@@ -249,23 +249,23 @@ class _Job:
             counter.inc(count)
 
     def _end(self, query: StreamingQuery) -> None:
-        """Let the micro-batch in hand end and stop the query, or raise what ended it."""
+        """Let the current micro-batch end, and stop the query; raise StreamingJobError if it has failed."""
         self._hold.release()
         self._take_reports(0)
         deadline_s = time.monotonic() + self._settings.write_timeout_ms / 1_000
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline_s:
-            if not self.reports.waiting.empty():  # It has ended and the next one has begun: nothing is done of it yet.
+            if not self.reports.waiting.empty():  # It has ended, and the next one has done nothing yet.
                 break
             time.sleep(IDLE_POLL_S)
         failure = query.exception()
         if failure is not None:
             raise explained(str(failure), self._settings) from failure
-        with self._writing:  # Nothing is written from here on; it runs again at the next start.
+        with self._writing:  # From here on nothing is written: it runs again at the next start.
             self._stopping = True
         query.stop()
 
     def _take_reports(self, wait_s: float) -> None:
-        """Take all reports that are there, waiting for the first at most ``wait_s``."""
+        """Process all queued reports, waiting at most ``wait_s`` for the first."""
         self._health.turns.beat()
         try:
             self._take(self.reports.waiting.get(timeout=wait_s) if wait_s else self.reports.waiting.get_nowait())
@@ -305,7 +305,7 @@ class _Job:
             self._status_file.write(asdict(status))
 
     def _log_closed(self, began_ms: int) -> None:
-        """Log when the windows of a micro-batch that began at a time were closed."""
+        """Log when the windows of the micro-batch that began at ``began_ms`` were closed."""
         if self._closed is None:
             return
         (rows_ms, markers_ms, batch), self._closed = self._closed, None
@@ -315,7 +315,7 @@ class _Job:
         )
 
     def _report_losses(self, start: Offsets, end: Offsets, records: int) -> None:
-        """Report what the micro-batch covered and did not find; transactions of senders leave such holes, too."""
+        """Report lost records of the micro-batch's range; gaps that senders' transactions leave do not count."""
         check_same_topics(start, end)
         missing = sum(end.get(place, offset) - offset for place, offset in start.items()) - records
         if missing <= 0:
@@ -355,14 +355,14 @@ class _Job:
 
 
 def _skew(sizes: Sequence[float]) -> float:
-    """Return how many times the mean the largest is."""
+    """Return the ratio of the largest to the mean."""
     return max(sizes) * len(sizes) / (sum(sizes) or 1)
 
 
 def _check_topics(settings: StreamingSettings) -> None:
-    """Start over if a topic ends before what was read of it: it is another one under the same name.
+    """Start over if a topic ends before the next offset to read: it was recreated under the same name.
 
-    Topics that have come are read from their beginning, those that have gone no more; the checkpoint stays.
+    New topics are read from their beginning, removed ones no longer; the checkpoint stays.
     """
     next_offsets, topics = read_position(settings).next_offsets or {}, source_topics(settings)
     if anew := topics_anew(settings.kafka, topics, next_offsets):

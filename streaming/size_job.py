@@ -1,8 +1,8 @@
-"""How large the job is by the number of brokers: shards, tasks that read, Kafka's partitions, memory.
+"""Size the job by the number of brokers: shards, reading tasks, Kafka's partitions, memory.
 
-In: how many brokers there are, and what the settings say; where these say nothing (0), the rule does. Out: numbers, and
-settings that have them. Pure but for the log. What was measured, and how, is in docs/sizing.md. How many brokers there
-are belongs to :mod:`streaming.source_topics`.
+In: the number of brokers, and the settings; where these are 0, the rule decides. Out: numbers, and settings that hold
+them. Pure except for the log. Measurements are in docs/sizing.md. The number of brokers belongs to
+:mod:`streaming.source_topics`.
 """
 
 from dataclasses import replace
@@ -13,12 +13,12 @@ import structlog
 from regraft.schemas.topics import TELEMETRY
 from regraft.streaming.streaming_settings import StreamingSettings
 
-# With 1,000 quiet brokers the job takes 0.35 cores for each shard of this many, with 4,000 it takes 0.2; 50 deliveries
-# in each batch would add 0.4. The rest of a core is for catching up.
+# With 1,000 quiet brokers the job takes 0.35 cores per shard of this size, with 4,000 it takes 0.2; 50 deliveries in
+# each batch would add 0.4. The rest of a core is for catching up.
 BROKERS_PER_SHARD = 500
-SHARDS_MIN = 2  # Two cores are what the job has by default.
+SHARDS_MIN = 2  # By default, the job has two cores.
 
-# Measured in one process with 50 cells a record: 20,000 records fit into 1 GB; 120,000 killed a JVM of 2 GB and took
+# Measured in one process with 50 cells per record: 20,000 records fit into 1 GB; 120,000 killed a JVM of 2 GB and took
 # 4.1 GB of one with 6 GB.
 HEAP_MB_MIN = 1_024
 RECORDS_OF_LEAST_HEAP = 20_000
@@ -28,36 +28,36 @@ log = structlog.get_logger(__name__)
 
 
 def shards_of(brokers: int) -> int:
-    """Return into how many shards this many brokers are cut."""
+    """Return the number of shards for this many brokers."""
     return max(SHARDS_MIN, ceil(brokers / BROKERS_PER_SHARD))
 
 
 def telemetry_partitions_of(brokers: int) -> int:
-    """Return how many partitions a topic with this many reporting brokers has: as many as shards read it."""
+    """Return the number of partitions for a topic with this many reporting brokers: the usual one, or one per shard."""
     return max(TELEMETRY.partitions, shards_of(brokers))
 
 
 def heap_mb(records: int) -> int:
-    """Return the heap for this many records in one micro-batch."""
+    """Return the heap, in MB, for this many records in one micro-batch."""
     return HEAP_MB_MIN + max(records - RECORDS_OF_LEAST_HEAP, 0) * HEAP_MB_PER_1000_RECORDS // 1_000
 
 
 def executor_heap_mb(records: int, shards: int, cores: int) -> int:
-    """Return the heap of an executor that runs this many tasks at once, each with one shard of a micro-batch.
+    """Return the heap, in MB, of an executor that runs ``cores`` tasks at once, each with one shard of a micro-batch.
 
-    With 0 cores it may have all of them.
+    With 0 cores, it may run the tasks of all shards.
     """
     return heap_mb(ceil(records * min(cores or shards, shards) / shards))
 
 
 def sized(settings: StreamingSettings, brokers: int, shards_kept: int | None = None) -> StreamingSettings:
-    """Return the settings with what was left to the rule; a checkpoint keeps the shards that it was begun with."""
+    """Return the settings with rules applied to values of 0; a checkpoint keeps the shards that it began with."""
     shards = settings.shards or shards_kept or shards_of(brokers)
     return replace(settings, shards=shards, read_partitions_min=settings.read_partitions_min or shards)
 
 
 def log_size(settings: StreamingSettings, brokers: int, records_max: int, heaps: dict[str, str]) -> None:
-    """Log what a job that starts has, and where the rule has other shards than its checkpoint or the settings."""
+    """Log the size of a job that starts, and the number of shards by the rule, which may differ."""
     log.info(
         "job_sized",
         brokers=brokers,

@@ -1,6 +1,6 @@
 """Which topics hold telemetry, and whose: one for each agent of the brokers, or the one named in the settings.
 
-In: settings. Out: names of topics, and the brokers that may stand in each. What is wrong with a record belongs to
+In: settings. Out: names of topics, and the brokers that may appear in each. Refusing records belongs to
 :mod:`streaming.refuse_batches`.
 """
 
@@ -27,7 +27,7 @@ def source_topics(settings: StreamingSettings) -> tuple[str, ...]:
 
 
 def broker_topics(settings: StreamingSettings) -> BrokerTopics:
-    """Return whose telemetry stands where; without agents, or in a topic that is named, anybody's stands anywhere.
+    """Return which topic each broker's telemetry is in; without agents, or with a topic in the settings, it may be any.
 
     Raises InventoryError.
     """
@@ -41,7 +41,7 @@ def broker_topics(settings: StreamingSettings) -> BrokerTopics:
 
 
 def known_brokers(settings: StreamingSettings) -> tuple[str, ...]:
-    """Return the brokers of the inventory and those added since, none where anybody's telemetry is taken.
+    """Return the brokers of the inventory and those added since; none if any broker's telemetry is accepted.
 
     Raises InventoryError.
     """
@@ -51,18 +51,18 @@ def known_brokers(settings: StreamingSettings) -> tuple[str, ...]:
 
 
 def added_brokers(settings: StreamingSettings) -> dict[str, str]:
-    """Return the agent of each broker that the members topic has facts of, as the job last kept them."""
+    """Return the agent of each broker with facts in the topic of members, as the job last stored them."""
     path = settings.members_file
     return _added(path, path.stat().st_mtime_ns) if path.exists() else {}
 
 
 def inventory_at(path: Path) -> Inventory:
-    """Return the inventory as the file has it now; each micro-batch with dead letters asks. Raises InventoryError."""
+    """Return the file's inventory, cached until it changes: micro-batches ask repeatedly. Raises InventoryError."""
     return _loaded(path, path.stat().st_mtime_ns if path.exists() else 0)
 
 
 def place_text(place: Place, source_topic: str) -> str:
-    """Return a partition for people, with its topic where that is another than the one of all."""
+    """Return a partition's name for people, with its topic unless that is ``source_topic``."""
     topic, partition = place
     return f"partition {partition}" if topic == source_topic else f"partition {partition} of {topic}"
 

@@ -27,11 +27,11 @@ from regraft.streaming.streaming_settings import CATCH_UP_GRACE_MS, StreamingSet
 
 
 def parse_settings(arguments: list[str]) -> StreamingSettings:
-    """Return the settings of a command line; argparse ends the program with 2 and one line for each fault."""
+    """Return the settings of a command line; if they have faults, argparse prints these and exits with 2."""
     parser = argparse.ArgumentParser(
         prog="submit_job.py",
         description="Telemetry in Kafka to windowed state in Kafka.",
-        argument_default=argparse.SUPPRESS,  # What is not given has the default of StreamingSettings.
+        argument_default=argparse.SUPPRESS,  # Missing options keep the defaults of StreamingSettings.
     )
     parser.add_argument("--bootstrap", required=True, help="Kafka servers, host:port[,host:port]")
     parser.add_argument("--checkpoint", required=True, help="directory or URI (hdfs://...) of the checkpoint")

@@ -1,6 +1,6 @@
-"""Decoded batches -> the parts that each window has of them, as the Spark query makes them, in this process.
+"""Decoded batches -> their parts in each window, as the Spark query makes them, but in this process.
 
-In: batches as columns (``decode_columns``), all cells unpacked (``unpack_cells``). Out: what ``merge_parts`` takes,
+In: batches as columns (``decode_columns``), all cells unpacked (``unpack_cells``). Out: input for ``merge_parts``,
 which with ``close_windows`` gives the rows of the Spark job. Finding records and using windows do not belong here.
 """
 
@@ -18,8 +18,8 @@ from regraft.streaming.merge_parts import Longs, WindowParts, distinct
 from regraft.streaming.streaming_settings import SECOND_MS, EventBounds
 from regraft.streaming.unpack_cells import is_torn
 
-FIELDS = ("broker", "boot", "sequence", "time_ms", "epoch", "deliveries")  # What every batch must come with.
-READ = (*FIELDS, "seconds")  # What to read of a recording for these, if it exists.
+FIELDS = ("broker", "boot", "sequence", "time_ms", "epoch", "deliveries")  # Required in every batch.
+READ = (*FIELDS, "seconds")  # To be read from a recording for these, if they exist.
 
 _OWN_LISTS = {
     "queues": pa.struct(
@@ -52,7 +52,7 @@ def is_sane(batches: pa.StructArray, kafka_ms: Longs, bounds: EventBounds) -> ND
 
 
 def is_of(batches: pa.StructArray, brokers: Collection[str]) -> NDArray[np.bool_]:
-    """Mark the batches of one of the brokers. The Spark job reads neighbours, too, and judges them likewise."""
+    """Mark the batches of these brokers. The Spark job also checks the neighbours that a batch names."""
     encoded = batches.field("broker").dictionary_encode()
     known = np.array([name in brokers for name in encoded.dictionary.to_pylist()], dtype=np.bool_)
     return np.asarray(known[encoded.indices.to_numpy(zero_copy_only=False)])
@@ -78,11 +78,11 @@ def _values_beyond(values: pa.Array, bound: FieldBound) -> NDArray[np.bool_]:
         wrong = np.array([not bound.takes_text(text) for text in texts], dtype=np.bool_)
         return wrong[encoded.indices.to_numpy(zero_copy_only=False)] if texts else np.zeros(len(values), dtype=np.bool_)
     numbers = values.to_numpy(zero_copy_only=False)
-    return np.asarray(~((numbers >= bound.least) & (numbers <= bound.most)))  # NaN is neither.
+    return np.asarray(~((numbers >= bound.least) & (numbers <= bound.most)))  # NaN fails both.
 
 
 def with_near_deliveries(batches: pa.StructArray, kafka_ms: Longs, bounds: EventBounds) -> pa.StructArray:
-    """Return the batches without the deliveries whose time is far from Kafka's: another broker's clock gave it."""
+    """Return the batches without deliveries whose time, by another broker's clock, is far from Kafka's."""
     owner, cells = _cells(batches)
     near = _is_near(_longs(cells, "second") * SECOND_MS, kafka_ms[owner], bounds)
     if near.all():
@@ -97,7 +97,7 @@ def with_near_deliveries(batches: pa.StructArray, kafka_ms: Longs, bounds: Event
 
 
 def kafka_lag_ms(batches: pa.StructArray, kafka_ms: Longs) -> tuple[int, int]:
-    """Return how far Kafka's time of a record ever lies after the earliest of its events, and before the latest."""
+    """Return how far, at most, Kafka's time of a record is after its earliest event, and before its latest, in ms."""
     if not len(batches):
         return 0, 0
     time_ms = _longs(batches, "time_ms")
@@ -108,9 +108,9 @@ def kafka_lag_ms(batches: pa.StructArray, kafka_ms: Longs) -> tuple[int, int]:
 
 
 def tabulate_batches(batches: pa.StructArray, window_ms: int, first_ms: int, end_ms: int) -> WindowParts:
-    """Return the parts that belong to the windows that start in a span of time.
+    """Return the parts in the windows that start from ``first_ms`` to before ``end_ms``.
 
-    Queues, probes and clients may be missing in ``batches``; the windows then have none. How clocks stand is left out.
+    Queues, probes and clients may be missing in ``batches``; the windows then have none. Clocks are left out.
     """
     time_ms = _longs(batches, "time_ms")
     owner, cells = _cells(batches)
@@ -155,14 +155,14 @@ def _longs(rows: pa.StructArray, name: str) -> Longs:
 
 
 def _cells(batches: pa.StructArray) -> tuple[Longs, pa.StructArray]:
-    """Return all deliveries, and for each of them the position of its batch."""
+    """Return the position of each delivery's batch, and all deliveries."""
     lists = batches.field("deliveries")
     lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
     return np.repeat(np.arange(len(lists), dtype=np.int64), lengths), lists.flatten()
 
 
 def _delivery_span_ms(batches: pa.StructArray) -> tuple[Longs, Longs]:
-    """Return the earliest and the latest delivery of each batch; its own time where it has none."""
+    """Return the times of each batch's earliest and latest delivery; its own time if it has none."""
     owner, cells = _cells(batches)
     earliest_ms = _longs(batches, "time_ms").copy()
     latest_ms = earliest_ms.copy()

@@ -1,7 +1,7 @@
-"""Packed seconds of batches -> delivery cells as columns, as if they had come one by one.
+"""Packed seconds of batches -> delivery cells as columns, as if they had been sent one by one.
 
 In: batches as columns (``decode_columns``), whose ``seconds`` are in the layout of :mod:`schemas.packed_cells`. Out:
-the same with all cells in ``deliveries``. What cells mean does not belong here.
+the same with all cells in ``deliveries``. The meaning of cells does not belong here.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ WIDTHS = {"blocks": COUNT_BYTES, "masks": MASK_BYTES, "local_deliveries": COUNT_
 
 
 def with_cells(batches: pa.StructArray) -> pa.StructArray:
-    """Return the batches with all cells in ``deliveries``, those that came so first, and without ``seconds``.
+    """Return the batches with all cells in ``deliveries``, single ones first, and without ``seconds``.
 
-    No batch is torn (``is_torn``). Cost O(cells), vectorised.
+    No batch may be torn (``is_torn``). Cost O(cells), vectorised.
     """
     names = [field.name for field in batches.type]
     if SECONDS not in names:
@@ -75,7 +75,7 @@ def _is_unclean(text: str) -> bool:
 
 
 def _unpacked(groups: pa.StructArray, counts: Longs) -> pa.StructArray | None:
-    """Return the cells of all groups, None where there is no group."""
+    """Return the cells of all packed seconds, None if there are none."""
     if not len(groups):
         return None
     total = int(counts.sum())
@@ -104,7 +104,7 @@ def _names(coded: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _cell_counts(groups: pa.StructArray) -> Longs:
-    """Return of how many cells each packed second is, by its names."""
+    """Return the number of cells in each packed second, counted by its names."""
     coded = groups.field("publishers")
     lines = pc.add(pc.count_substring(coded.dictionary, SEPARATOR), 1).to_numpy(zero_copy_only=False)
     counts: Longs = lines.astype(np.int64)[coded.indices.to_numpy(zero_copy_only=False)]
@@ -119,7 +119,7 @@ def _counts(column: pa.Array) -> Longs:
 
 
 def _raw(column: pa.Array) -> NDArray[np.uint8]:
-    """Return the bytes of all values in a row, so that they can be read as numbers."""
+    """Return the bytes of all values, concatenated, so that they can be read as numbers."""
     _, _, data = column.buffers()
     offsets = _offsets(column)
     return np.frombuffer(data, dtype=np.uint8)[offsets[0] : offsets[-1]].copy()

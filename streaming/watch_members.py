@@ -1,4 +1,4 @@
-"""Watch the topic of members for brokers that were added, and keep them where each start of the query looks.
+"""Watch the topic of members for added brokers, and store them where each start of the query looks.
 
 In: the topic of members. Out: a file next to the checkpoint with the agent of each broker that has its own facts, and
 whether it has changed. Refusing telemetry belongs to :mod:`streaming.refuse_batches`.
@@ -21,7 +21,7 @@ from regraft.streaming.source_topics import added_brokers
 from regraft.streaming.streaming_settings import StreamingSettings
 
 READ_S_MAX = 10.0  # At the start; brokers added later are found while the query runs.
-LOOK_S = 5.0  # Between two looks for topics that are not there yet.
+LOOK_S = 5.0  # Between searches for topics that do not exist yet.
 CALL_S = 1.0
 RECORDS_PER_POLL_MAX = 1_000
 
@@ -29,10 +29,10 @@ log = structlog.get_logger(__name__)
 
 
 class MemberWatcher:
-    """Knows which brokers were added. Without an inventory anybody's telemetry is taken, and nothing is watched.
+    """Knows which brokers were added. Without an inventory, any broker's telemetry is accepted, and nothing is watched.
 
     ``agent_of`` names the agent of each broker that has facts. A broker whose agent has no topic of telemetry yet is
-    left out until it has: the query would end for that.
+    left out until it has one: otherwise the query would fail.
     """
 
     def __init__(self, settings: StreamingSettings) -> None:
@@ -50,7 +50,7 @@ class MemberWatcher:
         self._waiting: set[str] = set()  # Agents without a topic.
 
     def read_all(self, wait_s_max: float = READ_S_MAX) -> None:
-        """Take in all that the topic holds, where it comes in time; else those are known who were before."""
+        """Read the whole topic; if that takes longer than ``wait_s_max``, keep the brokers known before."""
         deadline_s = time.monotonic() + wait_s_max
         while not self._is_at_end and time.monotonic() < deadline_s and (self._is_assigned or self._assign()):
             self._take(0.1)
@@ -72,7 +72,7 @@ class MemberWatcher:
             self._consumer.close()
 
     def _take(self, wait_s: float) -> bool:
-        """Process what is there; return True if a member came."""
+        """Process available records; return True if one changed ``agent_of``."""
         if self._consumer is None or not (self._is_assigned or self._assign()):
             return False
         messages = self._consumer.consume(RECORDS_PER_POLL_MAX, wait_s)
@@ -81,7 +81,7 @@ class MemberWatcher:
         return sum(self.take_one(message) for message in messages if message.error() is None) > 0
 
     def take_one(self, message: Message) -> bool:
-        """Process one record of the topic; one that is not a member is logged and changes nothing."""
+        """Process one record of the topic; return True if it changes ``agent_of``. Log one that is not a member."""
         try:
             member = decode(message.value(), Member)
         except UndecodableRecordError as error:
@@ -114,7 +114,7 @@ class MemberWatcher:
     def _store(self) -> bool:
         """Store the known brokers next to the checkpoint; return True if they have changed."""
         before = self._stored()
-        if not self._is_at_end:  # Not all is known: nobody is forgotten for that.
+        if not self._is_at_end:  # Not all is read yet: forget no broker.
             return False
         self._look_at_s = time.monotonic() + LOOK_S
         namespace = self._settings.namespace
@@ -124,8 +124,8 @@ class MemberWatcher:
             log.warning("agents_without_topic", agents=sorted(waiting), to_do="regraft topics --create")
         self._waiting = waiting
         known = {broker: agent for broker, agent in sorted(self.agent_of.items()) if agent not in waiting}
-        if known != before or not self._settings.members_file.exists():  # Nobody is an answer, too, and to be kept.
-            if (copy := self._settings.members_copy) is not None:  # First: it is what the next start goes by.
+        if known != before or not self._settings.members_file.exists():  # None is stored too.
+            if (copy := self._settings.members_copy) is not None:  # First: the next start reads this one.
                 replace_file(copy, json.dumps(known) + "\n")
             replace_file(self._settings.members_file, json.dumps(known) + "\n")
         if known == before:

@@ -1,9 +1,9 @@
 """The one query: telemetry in Kafka -> whole windows -> state rows and markers in Kafka.
 
 Executors decode and judge records (Spark's own expressions), keep open windows as state, and merge, encode and write
-the rows of closed ones, by shards of brokers (:mod:`streaming.close_shard`). The driver writes the
-markers, when all rows are acknowledged. ``start_query`` starts it on a session that is passed
-in; running it until asked to stop belongs to :mod:`streaming.run_job`.
+the rows of closed ones, by shards of brokers (:mod:`streaming.close_shard`). The driver writes the markers once all
+rows are acknowledged. ``start_query`` starts the query on a given session; running it until asked to stop belongs to
+:mod:`streaming.run_job`.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ KEYS_TRIED_PER_SHARD = 64
 
 @dataclass(frozen=True, slots=True)
 class ClosedBatch:
-    """What the micro-batch of a number closed, and what its shards reported; ``windows`` ascending, often none."""
+    """The windows that micro-batch ``number`` closed, ascending, often none, and the reports of its shards."""
 
     number: int
     windows: tuple[JoinedWindow, ...]
@@ -49,12 +49,12 @@ def start_query(
     runs_once: bool = False,
     records: DataFrame | None = None,
 ) -> StreamingQuery:
-    """Start the query; ``take`` gets what each micro-batch with records closed, and may be run again with it.
+    """Start the query; ``take`` receives what each micro-batch with records closed, possibly more than once.
 
-    Rows of closed windows are in ``sink`` before. ``grace_ms`` defaults to the settings'; it and ``waits_for_all`` (see
-    :mod:`streaming.decide_closing`) may differ from one start to the next on the same checkpoint, but for a micro-batch
-    that was not committed (:mod:`streaming.closing_rule`): with ``runs_once`` the query ends after that one, or one
-    other. ``records`` replaces Kafka as the source.
+    The rows of closed windows are in ``sink`` before that. ``grace_ms`` defaults to the settings'; it and
+    ``waits_for_all`` (see :mod:`streaming.decide_closing`) may change between starts on the same checkpoint, except for
+    an uncommitted micro-batch (:mod:`streaming.closing_rule`): with ``runs_once``, the query ends after that one, or
+    after one new one. ``records`` replaces Kafka as the source.
     """
     limit_avro(spark)
     source = read_kafka(spark, settings) if records is None else records
@@ -72,7 +72,7 @@ def start_query(
     )
 
     def take_batch(batch: DataFrame, number: int) -> None:
-        # The only action, always on all partitions: a batch that is not read whole loses its state silently.
+        # The only action, always on all partitions: a batch that is not read completely loses its state silently.
         packed = batch.toArrow().column("report").to_pylist()
         reports = [msgspec.msgpack.decode(report, type=ShardReport) for report in packed]
         take(joined(number, reports, settings.window_ms))
@@ -83,13 +83,13 @@ def start_query(
         .queryName(f"{settings.namespace}-windows")
         .option("checkpointLocation", str(settings.query_directory))
     )
-    # Not availableNow, which would continue with all that is there.
+    # Not availableNow, which would continue with all available records.
     trigger: dict[str, Any] = {"once": True} if runs_once else {"processingTime": f"{settings.trigger_ms} milliseconds"}
     return writer.trigger(**trigger).start()
 
 
 def joined(number: int, reports: Sequence[ShardReport], window_ms: int) -> ClosedBatch:
-    """Return the windows that the shards of one micro-batch closed; late rows are reported by the first, once."""
+    """Return the windows that the shards of one micro-batch closed; only the first reports late rows."""
     of_window: dict[int, list[ShardSummary]] = {}
     for report in sorted(reports, key=lambda report: report.shard):
         for summary in report.windows:
@@ -103,7 +103,7 @@ def joined(number: int, reports: Sequence[ShardReport], window_ms: int) -> Close
 
 
 def by_shard(rows: DataFrame, keys: Sequence[int]) -> DataFrame:
-    """Return each row once for each shard, with its part in the shard of its broker alone: all hear of all brokers."""
+    """Return each row once per shard, with its part only in its broker's shard: all shards see the times of all."""
     own = F.element_at(F.array(*map(F.lit, keys)), F.pmod(F.hash("broker"), F.lit(len(keys))) + 1)
     every = rows.withColumn("own", own).withColumn("shard", F.explode(F.array(*map(F.lit, keys))))
     part = F.when(F.col("shard") == F.col("own"), F.col("part"))
@@ -111,7 +111,7 @@ def by_shard(rows: DataFrame, keys: Sequence[int]) -> DataFrame:
 
 
 def shard_keys(spark: SparkSession, shards: int) -> tuple[int, ...]:
-    """Return one key for each shard such that Spark puts each into a different partition."""
+    """Return one key per shard, such that Spark puts each into a different partition."""
     numbers = F.col("id").cast("int")
     tried = spark.range(shards * KEYS_TRIED_PER_SHARD)
     rows = tried.groupBy(F.pmod(F.hash(numbers), F.lit(shards)).alias("place")).agg(F.min(numbers).alias("key"))
@@ -122,7 +122,7 @@ def shard_keys(spark: SparkSession, shards: int) -> tuple[int, ...]:
 def limit_avro(spark: SparkSession) -> None:
     """Bound what one Avro body may claim, in this JVM; executors elsewhere need ``JAVA_OPTIONS``.
 
-    Works until the first Avro body is read, which is when Avro looks at its limits.
+    Has an effect only before the first Avro body is read, when Avro reads its limits.
     """
     jvm: Any = spark._jvm
     system = jvm.java.lang.System

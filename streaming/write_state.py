@@ -1,11 +1,11 @@
 """Closed windows and dead letters -> Kafka: every row acknowledged, then the markers, all keys deterministic.
 
-Executors write the rows of their shards, the driver the markers. A micro-batch that is run again writes the
-same keys with the same rows, so readers that keep the newest value of a key see no difference. What the rows say does
-not belong here.
+Executors write the rows of their shards, the driver the markers. A micro-batch that runs again writes the same keys
+with the same rows, so readers that keep the newest value of a key see no difference. The meaning of rows does not
+belong here.
 
-A slow Kafka is waited for as long as it takes anything at all: a micro-batch that was given up for its size would run
-again with the same size, forever.
+A slow Kafka is waited for as long as it accepts anything: a micro-batch that was abandoned for its size would run again
+with the same size, forever.
 """
 
 import time
@@ -26,22 +26,22 @@ from regraft.streaming.encode_rows import Message, encode_marker
 
 QUEUE_MESSAGES_MAX = 200_000
 POLL_S = 0.1
-FLUSH_S = 0.5  # Between two looks at how many messages are left.
+FLUSH_S = 0.5  # Between checks of how many messages are left.
 
 
 class StateWriteError(RuntimeError):
-    """Kafka did not take rows, markers or dead letters in time; nothing after them was written."""
+    """Kafka did not accept rows, markers, dead letters or an event in time; nothing after them was written."""
 
 
 class Patience:
-    """How long is still waited for messages: the whole time again whenever some of them went."""
+    """The time left for messages that wait; it starts over whenever some of them are sent."""
 
     def __init__(self, timeout_ms: int, waiting: int) -> None:
         self._timeout_s, self._waiting = timeout_ms / 1_000, waiting
         self._deadline_s = time.monotonic() + self._timeout_s
 
     def is_over(self, waiting: int) -> bool:
-        """Take in how many messages wait now; return True if none has gone for the whole time."""
+        """Note how many messages wait now; return True if none was sent for the whole time."""
         now_s = time.monotonic()
         if waiting < self._waiting:
             self._waiting, self._deadline_s = waiting, now_s + self._timeout_s
@@ -54,7 +54,7 @@ class StateWriter:
     def __init__(self, kafka: KafkaAccess, namespace: str, timeout_ms: int) -> None:
         self._bootstrap, self._namespace, self._timeout_ms = kafka.bootstrap, namespace, timeout_ms
         self._failure: KafkaError | None = None
-        self.waits = 0  # Times that the full buffer was waited for.
+        self.waits = 0  # How often it has waited for a full buffer.
         self._producer = open_producer(
             kafka,
             {
@@ -63,7 +63,7 @@ class StateWriter:
                 "batch.size": 1 << 20,
                 "queue.buffering.max.messages": QUEUE_MESSAGES_MAX,
                 "queue.buffering.max.kbytes": 1 << 18,
-                # The last message of a large window waits behind all others: its own time says nothing, see Patience.
+                # The last message of a large window waits behind all others, so Patience replaces a time per message.
                 "delivery.timeout.ms": 0,
                 # A callback for each row would cost as much as the row; only failures are reported.
                 "delivery.report.only.error": True,
@@ -73,7 +73,7 @@ class StateWriter:
     def write_rows(self, messages: list[Message]) -> None:
         """Write rows and wait for their acknowledgement.
 
-        Raises StateWriteError when Kafka has taken none for ``timeout_ms``, or at once when it refuses a row.
+        Raises StateWriteError if Kafka has accepted none for ``timeout_ms``, or at once if it refuses a row.
         """
         self._send(STATE, messages)
         self._acknowledge(STATE)
@@ -95,11 +95,11 @@ class StateWriter:
         self._acknowledge(EVENTS)
 
     def close(self) -> None:
-        """Give up what is not acknowledged and close the connections."""
+        """Abandon unacknowledged messages and close the connections."""
         close_producer(self._producer, 0.0)
 
     def _send(self, topic: Topic, messages: list[Message]) -> None:
-        """Hand all messages to the client, at most a full queue at a time."""
+        """Pass all messages to the client, waiting whenever its queue is full."""
         name = topic_name(topic, self._namespace)
         patience = Patience(self._timeout_ms, len(messages))
         while messages:
