@@ -101,7 +101,7 @@ class FollowMembers:
         self._change(replace(found, ordered_ms=order.time_ms), state, now_ms)
 
     def _believe(self, outside: dict[str, int], state: LoopState, now_ms: int) -> None:
-        """Declare dead brokers that refuse a plan because they restarted: a repair that counts on them would fail."""
+        """Declare brokers dead if they refuse a plan because they restarted: repairs that count on them would fail."""
         present, members, activity = state.plan_log.present, state.fleet.members, self._activity_in(state)
         serving = [broker for broker in present.brokers if members[broker].state.is_serving]
         found = frozenset(broker for broker in serving if outside.get(broker, -1) > present.epoch)
