@@ -114,7 +114,8 @@ def on_the_stack(given: argparse.Namespace) -> dict[str, Any]:
 def outcome(command: list[str], patience_s: float) -> tuple[str, str]:
     """Run a command; return its standard output and a complaint with its exit code and standard error.
 
-    On a timeout the output is empty."""
+    On a timeout the output is empty.
+    """
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=patience_s, check=False)
     except subprocess.TimeoutExpired:

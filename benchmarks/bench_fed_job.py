@@ -82,7 +82,8 @@ class Batches:
 def make_telemetry(brokers: int, rate_per_s: float, seconds: float, folder: Path) -> list[Sent]:
     """Return the batches of this many brokers, dated in the future, and write their inventory to the folder.
 
-    Raises RuntimeError if making them takes longer than they are dated ahead."""
+    Raises RuntimeError if making them takes longer than they are dated ahead.
+    """
     inventory = place_overlay(brokers, DEGREE_MAX, random.Random(SEED), PROCESSING_MS)
     inventory.save(folder / "inventory.json")
     begin_ms = (time.time() + AHEAD_S + AHEAD_S_PER_BROKER * brokers) // 5 * WINDOW_MS

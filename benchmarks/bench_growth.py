@@ -123,7 +123,8 @@ def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
 def breaks_at(sizes: Sequence[int], values: Sequence[float], limit: float) -> float:
     """Return the number of brokers at which the limit is reached, by the log-log line through the two nearest sizes.
 
-    Infinity if values do not grow."""
+    Infinity if values do not grow.
+    """
     above = next((place for place, value in enumerate(values) if value >= limit), len(values) - 1)
     high = max(above, 1)
     slope = exponent(sizes[high - 1 : high + 1], values[high - 1 : high + 1])

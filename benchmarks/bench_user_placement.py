@@ -163,7 +163,8 @@ def measure_planner(changes: UserChanges, pattern: Pattern, seed: int) -> list[F
 def measure_hours(changes: UserChanges, pattern: Pattern, seed: int) -> list[Figure]:
     """Time the simulated hours.
 
-    Raises AssertionError if for the multimodal pattern they save too little or unbalance loads."""
+    Raises AssertionError if for the multimodal pattern they save too little or unbalance loads.
+    """
     rng = np.random.default_rng([seed, 1])
     asked = rng.integers(len(BROKERS), size=changes.user_count)
     hops = hops_to_roots(ChordConfiguration.hashed(0, 32, BROKERS), TOPICS)

@@ -35,7 +35,8 @@ UPSTREAMS = "/api/parameters/federation-upstream/%2F"
 def start_rabbit(name: str, directory: Path, remote: int | None = None) -> tuple[RabbitServer, int, int]:
     """Start a server, federated with the one at port ``remote`` if given.
 
-    Returns it with its ports for clients and for doors, which are the same."""
+    Returns it with its ports for clients and for doors, which are the same.
+    """
     place = directory / name
     place.mkdir()
     server = RabbitServer(place, PLUGINS).start()

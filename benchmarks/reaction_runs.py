@@ -125,7 +125,8 @@ class Saving(msgspec.Struct, frozen=True):
 class KeptGain(msgspec.Struct, frozen=True):
     """The predicted and the observed saving of a plan, each as a share of the cost without it.
 
-    The observed saving is taken on the even traffic after the plan."""
+    The observed saving is taken on the even traffic after the plan.
+    """
 
     predicted_share: float
     observed_share: float
@@ -309,7 +310,8 @@ def _saving(
 def settled(kind: AnyKind, start: Configuration, windows: Sequence[ClosedWindow]) -> Configuration:
     """Return the overlay on which the oracle's planners find next to nothing more to save on these windows.
 
-    Stops when a round saves less than ORACLE_GAIN_SHARE_MIN, or after ORACLE_ROUNDS_MAX rounds."""
+    Stops when a round saves less than ORACLE_GAIN_SHARE_MIN, or after ORACLE_ROUNDS_MAX rounds.
+    """
     context = dataclasses.replace(
         kind.planner_context(sys.maxsize, DecisionSettings()), moves_max=sys.maxsize, frailty_weight=0.0
     )

@@ -182,7 +182,8 @@ def _arguments() -> argparse.Namespace:
 def soak(plan: SoakPlan, directory: Path) -> SoakRun:
     """Run the loop to its end and return the observations.
 
-    Raises StackError if a service ends for good. Everything started has ended when this returns or raises."""
+    Raises StackError if a service ends for good. Everything started has ended when this returns or raises.
+    """
     run = SoakRun(plan)
     ports = dict(zip((EMULATOR, STREAMING, CONTROLLER), choose_ports(3), strict=True))
     with LocalStack(directory, kafka_properties=kafka_properties(plan)) as stack:

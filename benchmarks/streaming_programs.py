@@ -82,7 +82,8 @@ class Outlay:
     def _last_part(self, cells: int) -> Progress:
         """Return the progress at which the last part begins.
 
-        That is the first one within STEADY_SHARE of the end, else the last one before it."""
+        That is the first one within STEADY_SHARE of the end, else the last one before it.
+        """
         steady = [each for each in self.progress if each[1] >= (1 - STEADY_SHARE) * cells and each[1] < cells]
         earlier = [each for each in self.progress if each[1] < cells]
         return steady[0] if steady else earlier[-1] if earlier else (0.0, 0, {})

@@ -153,7 +153,8 @@ class PlanDriver:
     def run(self, observer: CoreObserver) -> TransitionCost:
         """Execute the plan from the first command to the last answer.
 
-        Raises AssertionError if the plan stalls, is aborted or takes longer than WAIT_MS_MAX."""
+        Raises AssertionError if the plan stalls, is aborted or takes longer than WAIT_MS_MAX.
+        """
         overlay, cost = self.virtual.overlay, self.cost
         overlay.publishers.moves = type(overlay.publishers.moves)()  # Reset: its maximum covers all moves so far.
         overlay.users.counts = type(overlay.users.counts)()

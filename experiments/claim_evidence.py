@@ -1,6 +1,6 @@
-"""The words in which claims are judged: verdict, evidence, and figures to look up.
+"""Verdicts on claims with their evidence, and lookup of the figures that they are based on.
 
-In: figures, as counted or read from a file. Out: what a claim's judge needs. The claims themselves do not belong here.
+In: figures, as counted or read from a file. Out: types for judges of claims. The claims themselves do not belong here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Value = str | int | float
 
 
 class Verdict(StrEnum):
-    """What a claim is worth by the figures."""
+    """What the figures say about a claim."""
 
     REPRODUCED = "reproduced"
     REFUTED = "refuted"
@@ -32,19 +32,19 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean with half the width of its 95 % interval; without one, nothing is certain."""
+    """A mean with half the width of its 95 % interval; None leaves the mean unbounded."""
 
     mean: float
     half: float | None
 
     @property
     def low(self) -> float:
-        """The lower end, minus infinity without an interval."""
+        """The lower end; minus infinity without an interval."""
         return float("-inf") if self.half is None else self.mean - self.half
 
     @property
     def high(self) -> float:
-        """The upper end, infinity without an interval."""
+        """The upper end; infinity without an interval."""
         return float("inf") if self.half is None else self.mean + self.half
 
     def __str__(self) -> str:
@@ -60,23 +60,23 @@ class Measured:
             self._by_name.setdefault(figure.name, []).append(figure)
 
     def value(self, name: str, **where: Value) -> float | None:
-        """Return the first figure of that name whose setting has all of ``where``."""
+        """Return the first figure of that name whose setting contains ``where``; None if there is none."""
         for figure in self._by_name.get(name, []):
             if where.items() <= figure.where.items():
                 return figure.value
         return None
 
     def interval(self, name: str, **where: Value) -> Interval | None:
-        """Return a mean with its interval."""
+        """Return a mean with its interval; None if there is no such figure."""
         mean = self.value(name, **where)
         return None if mean is None else Interval(mean, self.value(f"{name}_ci95", **where))
 
     def all(self, name: str, **where: Value) -> list[float]:
-        """Return every figure of that name whose setting has all of ``where``."""
+        """Return every figure of that name whose setting contains ``where``."""
         return [each.value for each in self._by_name.get(name, []) if where.items() <= each.where.items()]
 
     def steps(self, name: str, step: str, **where: Value) -> list[float]:
-        """Return for which values of a setting there are figures, ascending."""
+        """Return the values of the setting ``step`` for which there are figures, ascending."""
         found = {
             float(figure.where[step])
             for figure in self._by_name.get(name, [])
@@ -87,7 +87,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence, where it stands, how it is judged."""
+    """A claim: its place in the paper, its text, how it is tested, and its judge."""
 
     place: str
     text: str
@@ -95,20 +95,20 @@ class Claim:
     judge: Callable[[Measured], Judgement]
 
     def judged(self, measured: Measured) -> Judgement:
-        """Return the verdict."""
+        """Return the judgement on these figures."""
         return self.judge(measured)
 
 
 def undecided(what: str = "no figure") -> Judgement:
-    """Return that nothing can be said, and why."""
+    """Return the judgement "not decidable" with its reason."""
     return Judgement(Verdict.UNDECIDED, what)
 
 
 def verdict(holds: bool, fails: bool, evidence: str) -> Judgement:
-    """Return reproduced when it certainly holds, refuted when it certainly does not."""
+    """Return "reproduced" if ``holds``, else "refuted" if ``fails``, else "not decidable", with the evidence."""
     return Judgement(Verdict.REPRODUCED if holds else Verdict.REFUTED if fails else Verdict.UNDECIDED, evidence)
 
 
 def listed(found: Mapping[float, Interval], share: bool = False) -> str:
-    """Return means with their intervals by step, for people."""
+    """Return means with their intervals by step as readable text."""
     return ", ".join(f"{step:g}: {each.mean:.2%}" if share else f"{step:g}: {each}" for step, each in found.items())

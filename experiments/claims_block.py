@@ -1,4 +1,4 @@
-"""Claims with their verdicts as a table, and putting such tables between the markers of a README.
+"""Tabulate claims with their verdicts, and put such tables between the markers of a README.
 
 In: claims, figures, files. Out: Markdown. Which claims there are belongs to each paper's folder.
 """
@@ -21,7 +21,7 @@ EXIT_CALL = 2
 
 
 def begin_marker(program: str) -> str:
-    """Return the line after which the tables of a program stand."""
+    """Return the line that precedes the tables of a program."""
     return f"<!-- claims: begin, made by {program} -->"
 
 
@@ -37,7 +37,7 @@ def claim_rows(claims: Sequence[Claim], measured: Measured) -> list[str]:
 
 
 def read_figures(path: Path) -> tuple[dict[str, Any], list[Figure]]:
-    """Return the run and the figures of a file. Raises OSError or ValueError when it is not one."""
+    """Return the run and the figures of a file. Raises OSError or ValueError if it is not a file of figures."""
     document = json.loads(path.read_text(encoding="utf-8"))
     try:
         return document["run"], [Figure(**figure) for figure in document["figures"]]
@@ -46,7 +46,7 @@ def read_figures(path: Path) -> tuple[dict[str, Any], list[Figure]]:
 
 
 def with_block(text: str, block: str, begin_line: str) -> str:
-    """Return a text with what is between the markers replaced. Raises ValueError without both markers."""
+    """Return the text with ``block`` between its markers. Raises ValueError unless it has both markers."""
     head, begin, rest = text.partition(begin_line)
     _, end, tail = rest.partition(END)
     if not begin or not end:
@@ -60,9 +60,9 @@ def put_claims(
     document_of: Callable[[dict[str, Any], Sequence[Figure]], str],
     arguments: Sequence[str] | None,
 ) -> int:
-    """Print the tables of a file of figures, or replace those in a README; end with code 2 when that cannot be.
+    """Print the tables of a file of figures, or replace those in a README; exit with 2 if a file is unusable.
 
-    ``program`` is how this is called, ``command`` what writes the figures.
+    ``program`` is the name of this program, ``command`` the command that writes the figures.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=put_claims.__doc__)
     parser.add_argument("--json", type=Path, required=True, metavar="FILE", help=f"figures of `{command}`")

@@ -1,4 +1,4 @@
-"""What the programs of experiments share on the command line: a checked count, and where tables are printed."""
+"""Command-line parts that the programs of experiments share: a checked count, and a console for tables."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import argparse
 
 from rich.console import Console
 
-PLAIN_WIDTH = 140  # Where there is no terminal, a row of the table stays on one line.
+PLAIN_WIDTH = 140  # Without a terminal, each row of a table stays on one line.
 
 
 def instance_count(text: str) -> int:
-    """Return the number of instances asked for; raise argparse.ArgumentTypeError below 1."""
+    """Return the requested number of instances; raise argparse.ArgumentTypeError if it is below 1."""
     count = int(text)
     if count < 1:
         raise argparse.ArgumentTypeError(f"{count} instances give no figures: at least 1")
@@ -18,6 +18,6 @@ def instance_count(text: str) -> int:
 
 
 def table_console() -> Console:
-    """Return the terminal, or plain lines of a fixed width where there is none."""
+    """Return a console on the terminal; without a terminal one with plain lines of a fixed width."""
     console = Console()
     return console if console.is_terminal else Console(width=PLAIN_WIDTH)

@@ -1,6 +1,6 @@
-"""What drawings of evaluations share: one style, figures with their intervals, the same bytes for the same data.
+"""Parts that drawings of evaluations share: one style, figures with their intervals, the same bytes for the same data.
 
-In: figures and matplotlib axes. Out: SVG text. Which drawings there are belongs to each paper's folder.
+In: figures and matplotlib axes. Out: SVG text. The drawings themselves belong to each paper's folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from regraft.infra.measured_figures import Figure
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How one way to adapt is drawn everywhere."""
+    """The style of one algorithm in all drawings."""
 
     label: str
     colour: str
@@ -50,7 +50,7 @@ def plot_with_bars(
     colour: str,
     line: str,
 ) -> None:
-    """Plot one figure over a step, with its interval as bars."""
+    """Plot one figure over the setting ``step``, with its interval as error bars."""
 
     def values(wanted: str) -> dict[float, float]:
         return {
@@ -71,12 +71,12 @@ def plot_with_bars(
 
 
 def add_legend(axes: Axes) -> None:
-    """Put one legend for all panels above them."""
+    """Add one legend for all panels above them."""
     axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
 
 
 def svg_text(canvas: Canvas) -> str:
-    """Return the drawing as SVG, without date."""
+    """Return the drawing as SVG, without a date."""
     buffer = io.StringIO()
     FigureCanvasSVG(canvas)
     canvas.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})

@@ -1,6 +1,6 @@
 """Means over repeated runs with their 95 % intervals, as figures.
 
-In: one value for each run. Out: a figure, and one more with half the width of the interval where there is one.
+In: one value per run. Out: a figure, and if there is an interval, a second one with half its width.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from regraft.infra.measured_figures import Figure
 
 Values = Sequence[float] | NDArray[np.float64]
 
-# 97.5 % points of Student's distribution for 1 to 30 degrees of freedom; above, the normal distribution's 1.96.
+# 97.5 % points of Student's distribution for 1 to 30 degrees of freedom; beyond, the normal distribution's 1.96.
 STUDENT_975 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
     2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
@@ -24,7 +24,7 @@ NORMAL_975 = 1.960
 
 
 def mean_half_width(values: Values) -> tuple[float, float | None]:
-    """Return the mean and half the width of its 95 % interval, None for a single value."""
+    """Return the mean and half the width of its 95 % interval; None instead of the width for a single value."""
     count = len(values)
     if count < 2:
         return float(values[0]), None
@@ -33,7 +33,7 @@ def mean_half_width(values: Values) -> tuple[float, float | None]:
 
 
 def with_interval(name: str, where: Mapping[str, str | int | float], values: Values, unit: str) -> list[Figure]:
-    """Return the mean as a figure, and half the width of its interval as ``name``_ci95 unless there is one value."""
+    """Return the mean as a figure, and for several values half the width of its interval as ``name``_ci95."""
     mean, half = mean_half_width(values)
     figures = [Figure(name, dict(where), mean, unit)]
     if half is not None:

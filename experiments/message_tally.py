@@ -1,6 +1,6 @@
-"""Count messages by kind, with their bytes and cost, and what notifications crossed links besides them.
+"""Count messages by kind, with their bytes and cost, and the notifications that cross links next to them.
 
-For protocols that brokers run among themselves on an emulated overlay, whichever paper they are from.
+For protocols of any paper that brokers run among themselves on an emulated overlay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Kind = TypeVar("Kind", bound=StrEnum)
 
 
 class MessageTally(Generic[Kind]):
-    """Messages, their bytes, and their cost in the unit of the overlay's cost: c of the link and p of the receiver."""
+    """Messages, their bytes, and their cost in units of the overlay's cost: c of the link plus p of the receiver."""
 
     def __init__(self) -> None:
         self.messages: Counter[Kind] = Counter()
@@ -30,7 +30,7 @@ class MessageTally(Generic[Kind]):
         self.cost[kind] += count * cost
 
     def totals(self, kinds: Iterable[Kind]) -> tuple[int, int, float]:
-        """Return messages, bytes and cost of these kinds together."""
+        """Return the messages, bytes and cost of these kinds in total."""
         chosen = tuple(kinds)
         return (
             sum(self.messages[kind] for kind in chosen),
@@ -40,7 +40,7 @@ class MessageTally(Generic[Kind]):
 
 
 def notifications_on_links(overlay: EmulatedOverlay) -> tuple[int, int]:
-    """Return how many notifications have come over a link so far, once for each link, and their bytes."""
+    """Return how often notifications have crossed a link so far, and the bytes of these crossings."""
     counters = [end.counters for end in overlay.link_ends.values()]
     messages = sum(counter.notifications_out for counter in counters)
     control = sum(counter.messages_out for counter in counters) - messages

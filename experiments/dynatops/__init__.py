@@ -1,1 +1,1 @@
-"""Zhao13 again: DYNATOPS on a Chord ring, the systems it is compared with, and ours."""
+"""Reproduction of Zhao13: DYNATOPS on a Chord ring, the systems it is compared with, and ours."""

@@ -1,25 +1,26 @@
 """Bayeux: topic trees along the prefix routes of a Tapestry mesh.
 
-In: how many brokers, a generator for their IDs, round-trip times for proximity neighbour selection. Out: routes as
-:class:`RootedTrees`, and roots of topics. Users' homes do not belong here: Bayeux has no say in them.
+In: the number of brokers, a generator for their IDs, round-trip times for proximity neighbour selection. Out: routes as
+:class:`RootedTrees`, and roots of topics. Users' homes do not belong here: Bayeux does not choose them.
 
 Source: Zhuang et al., Bayeux, NOSSDAV 2001, on Zhao et al., Tapestry, 2001; Zhao13, section 6.2: "brokers join the
 Tapestry Overlay with random Ids uniformly distributed over the Id space".
 
-What is verified, in public descriptions and in the code of a simulator by one of Tapestry's authors (p2psim):
+Verified in public descriptions and in the code of a simulator by one of Tapestry's authors (p2psim):
 
-- IDs are digits, by default of base 16; each hop resolves at least one more digit of the target, so that a route takes
-  no more hops than there are digits;
+- IDs are digits, by default of base 16; each hop resolves at least one more digit of the target, so a route has at most
+  as many hops as there are digits;
 - entry (l, d) of a routing table is the nearest known node that shares l digits and has d as the next one;
-- surrogate routing: a node that finds no entry for the key's digit takes the next filled one, counting on and around;
-  where that is its own, it continues with the next digit of the key. Where it ends depends on no starting point;
-- a topic's root is where its hashed name leads; the root sends along the routes to the members, and the message is
+- surrogate routing: a node without an entry for the key's digit takes the next filled entry, wrapping around; if that
+  is its own digit, it continues with the next digit of the key. The end does not depend on the starting point;
+- a topic's root is the surrogate of its hashed name; the root sends along the routes to the members, and the message is
   copied where these differ in the next digit.
 
-What is our reading:
+Our readings:
 
-- digits are resolved from the first one on, not from the last as in the original text; with random IDs it is the same;
-- without proximity neighbour selection an entry is any of the nodes that fit, each as likely;
+- digits are resolved from the first to the last, not in reverse as in the original text; with random IDs this makes no
+  difference;
+- without proximity neighbour selection an entry is a uniformly random one of the nodes that fit;
 - IDs have eight digits of base 16, since 32 bits distinguish all our brokers;
 - a join or leave travels to the root and is answered down the tree.
 """
@@ -45,7 +46,7 @@ BASES = (2, 4, 16)  # A digit has 1, 2 or 4 bits.
 class TapestryMesh:
     """Brokers with IDs of ``digit_count`` digits and the routes between them.
 
-    ``ids`` (brokers,) are all different; ``next_hops`` (brokers, brokers) is the next broker on the way to another one.
+    ``ids`` (brokers,) are distinct; ``next_hops`` (brokers, brokers) is the next broker on the route to another one.
     """
 
     base: int
@@ -55,12 +56,12 @@ class TapestryMesh:
 
     @property
     def digit_bits(self) -> int:
-        """How many bits a digit has."""
+        """The number of bits of a digit."""
         return self.base.bit_length() - 1
 
     @cached_property
     def trees(self) -> RootedTrees:
-        """The tree of each root: routes from it share their beginnings, as they split at the next differing digit."""
+        """The tree of each root: routes from it share prefixes, because they split at the first differing digit."""
         return RootedTrees.of_routes(self.next_hops)
 
     def digits(self, key: int) -> tuple[int, ...]:
@@ -71,7 +72,7 @@ class TapestryMesh:
         )
 
     def surrogate(self, key: int) -> int:
-        """Return the broker where routing towards a key ends. Cost O(digits * base log brokers)."""
+        """Return the broker at which routing towards a key ends. Cost O(digits * base log brokers)."""
         order, first, end = self._order, 0, len(self.ids)
         ids, prefix = self.ids[order], 0
         for place, digit in enumerate(self.digits(key)):
@@ -105,7 +106,7 @@ def draw_mesh(
 ) -> TapestryMesh:
     """Return a mesh of brokers with random IDs; ``rtt_ms`` (brokers, brokers) turns proximity neighbour selection on.
 
-    Raises ValueError for another base than 2, 4 or 16, or if the digits do not distinguish the brokers.
+    Raises ValueError unless the base is 2, 4 or 16 and the digits suffice to distinguish the brokers.
     """
     if base not in BASES:
         raise ValueError(f"base is {base}: digits have one of the bases {', '.join(map(str, BASES))}")
@@ -123,10 +124,10 @@ def draw_mesh(
 def _next_hops(
     ids: NDArray[np.int64], base: int, digit_count: int, rng: np.random.Generator, rtt_ms: Floats | None
 ) -> Positions:
-    """Fill all routing tables, digit after digit.
+    """Fill all routing tables, digit by digit.
 
-    Sorted by ID, the brokers with a common prefix are neighbours, a group. What a broker that shares l digits with
-    the target takes is its entry for the group of those that share l + 1 digits with it.
+    Sorted by ID, brokers with a common prefix are contiguous and form a group. The next hop of a broker that shares l
+    digits with the target is its entry for the group that shares l + 1 digits with the target.
     """
     count = len(ids)
     order = np.argsort(ids)
@@ -156,7 +157,7 @@ def _drawn_entries(
 
 
 def _nearest(starts: NDArray[np.int64], order: NDArray[np.int64], rtt_ms: Floats) -> NDArray[np.int64]:
-    """Return the nearest member of each group for each broker, shape (brokers, groups); the first ID among equals."""
+    """Return the nearest member of each group for each broker, shape (brokers, groups); ties go to the lowest ID."""
     ends = np.append(starts[1:], len(order))
     members = (order[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
     return np.column_stack([group[np.argmin(rtt_ms[:, group], axis=1)] for group in members])

@@ -1,7 +1,7 @@
-"""What brokers want while their users change topics and homes: user counts and brokers' subscription changes.
+"""Brokers' interests while users change topics and homes: user counts and brokers' subscription changes.
 
-In: changes of users and where each user is at home. Out: one step after the other, with the (broker, topic) pairs that
-began or stopped being wanted in it. What such a change costs a system is not counted here
+In: changes of users and their homes. Out: consecutive steps, each with the (broker, topic) pairs that began or stopped
+being wanted in it. The cost of such a change is not counted here
 (:attr:`experiments.dynatops.dissemination.RootedTrees.change_messages`).
 """
 
@@ -20,9 +20,9 @@ from regraft.experiments.dynatops.user_changes import AT_START, Ints, Offsets, U
 class InterestStep:
     """One step of time.
 
-    ``user_counts`` (brokers, topics): how many users at each broker want each topic at its end. ``changed_brokers``
-    and ``changed_topics`` (broker changes,): each beginning or end of a broker's subscription within the step, so a
-    pair may come several times. ``handovers``: how often a user changed its home.
+    ``user_counts`` (brokers, topics): how many users at each broker want each topic at the end of the step.
+    ``changed_brokers`` and ``changed_topics`` (broker changes,): each start or end of a broker's subscription within
+    the step, so a pair may occur several times. ``handovers``: how often a user changed its home.
     """
 
     end_h: float
@@ -33,7 +33,7 @@ class InterestStep:
 
     @property
     def wanted(self) -> NDArray[np.bool_]:
-        """Which brokers subscribe to which topics, shape (brokers, topics)."""
+        """True for the topics that each broker subscribes to, shape (brokers, topics)."""
         return self.user_counts > 0
 
 
@@ -45,10 +45,10 @@ def interest_steps(
     step_h: float = 1.0,
     duration_h: float | None = None,
 ) -> Iterator[InterestStep]:
-    """Yield what brokers want at the end of each step, beginning with the start, as a step that ends at 0 h.
+    """Yield the steps; the first one ends at 0 h and holds the initial state.
 
-    ``homes`` (users,) are positions of brokers; ``homes_after`` (changes,) is the home of the user of each change from
-    then on, its first home when not given. ``duration_h`` is that of the last change when not given. Cost
+    ``homes`` (users,) are positions of brokers; ``homes_after`` (changes,) is the home of the changing user from each
+    change on, by default its first home. ``duration_h`` defaults to the time of the last change. Cost
     O(subscriptions log) for all steps and O(brokers * topics) for each.
     """
     topics = changes.topic_count
@@ -64,7 +64,7 @@ def interest_steps(
     last_h = float(changes.times_h[-1]) if changes.change_count else 0.0
     steps = int(np.ceil((last_h if duration_h is None else duration_h) / step_h))
     ends_h = step_h * np.arange(1, steps + 1)
-    # A change exactly at the end of a step belongs to the next one; the very last one has no next.
+    # A change exactly at the end of a step belongs to the next step; the last step includes its end.
     ends = np.searchsorted(changes.times_h, ends_h)
     if duration_h is None and len(ends):
         ends[-1] = changes.change_count
@@ -87,7 +87,7 @@ def _homes_before(changes: UserChanges, homes: NDArray[np.integer], after: NDArr
 def _deltas(
     changes: UserChanges, homes: NDArray[np.integer], after: NDArray[np.integer]
 ) -> tuple[Offsets, Offsets, Ints]:
-    """Return (change, pair, +1 or -1) for each pair of broker and topic that gains or loses a user, by change."""
+    """Return (change, pair, +1 or -1) for each (broker, topic) pair that gains or loses a user, ordered by change."""
     lengths = np.diff(changes.new_starts)
     change = np.arange(changes.change_count, dtype=np.int64)
     gained = _keys(np.repeat(change, lengths), np.repeat(after, lengths), changes.new_wanted, changes.topic_count)
@@ -95,7 +95,7 @@ def _deltas(
     fresh = changes.previous == AT_START
     old_starts = np.where(fresh, changes.starts[changes.users], changes.new_starts[changes.previous])
     old_ends = np.where(fresh, changes.starts[changes.users + 1], changes.new_starts[changes.previous + 1])
-    # One list with the first sets and the new ones: where a set stands in it depends on which it is.
+    # One array holds the first sets followed by the new ones, so the new ones are shifted.
     shift = np.where(fresh, 0, len(changes.wanted))
     every = np.concatenate([changes.wanted, changes.new_wanted])
     old = every[_ranges(old_starts + shift, old_ends + shift)]
@@ -107,7 +107,7 @@ def _deltas(
     signs = np.repeat(np.array([1, -1], dtype=np.int32), [gained.shape[0], lost.shape[0]])
     order = np.lexsort((rows[:, 1], rows[:, 0]))
     rows, signs = rows[order], signs[order]
-    same = (rows[1:] == rows[:-1]).all(axis=1)  # Lost and gained in one change: nothing happened to the pair.
+    same = (rows[1:] == rows[:-1]).all(axis=1)  # Lost and gained in one change: no change.
     kept = np.ones(len(rows), dtype=np.bool_)
     kept[1:] &= ~same
     kept[:-1] &= ~same
@@ -119,7 +119,7 @@ def _keys(change: Offsets, broker: NDArray[np.integer], topic: Ints, topic_count
 
 
 def _ranges(starts: Offsets, ends: Offsets) -> Offsets:
-    """Return the numbers of each range [start, end), one range after the other."""
+    """Return the numbers of all ranges [start, end), concatenated."""
     sizes = ends - starts
     offsets = np.cumsum(sizes) - sizes
     found: Offsets = np.arange(sizes.sum()) + np.repeat(starts - offsets, sizes)
@@ -127,7 +127,7 @@ def _ranges(starts: Offsets, ends: Offsets) -> Offsets:
 
 
 def _toggles(counts: Ints, pairs: Offsets, deltas: Ints) -> Ints:
-    """Return the pairs whose count came to or left 0, once for each time; ``pairs`` come in the order of changes."""
+    """Return the pairs whose count reached or left 0, once per event; ``pairs`` are in the order of changes."""
     order = np.argsort(pairs, kind="stable")
     pairs, deltas = pairs[order], deltas[order]
     total = np.cumsum(deltas)

@@ -1,11 +1,11 @@
-"""The systems that Zhao13 compares, each with one face: what notifications cost, what changes cost, when it adapts.
+"""The systems that Zhao13 compares, behind one interface: cost of notifications, cost of changes, adaptation.
 
-In: overlays, step by step what brokers want. Out: measures of a moment and messages counted so far. Where users are at
-home is not decided here, and who is compared with whom neither.
+In: overlays, brokers' interests step by step. Out: measures at a moment and messages counted so far. Users' homes and
+the choice of comparisons do not belong here.
 
-One rule for all that have topics' roots: a broker that joins or leaves the tree of a topic sends a request to the root,
-as many messages as the route has hops (Zhao13, section 6.2, subscription management overhead). TCO has no roots; its
-price is that of rebuilding its overlay.
+One rule for all systems with roots: a broker that joins or leaves the tree of a topic sends a request to the root, one
+message per hop of the route (Zhao13, section 6.2, subscription management overhead). TCO has no roots; its price is
+that of rebuilding its overlay.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from regraft.overlay.ring_costs import topic_roots
 
 Ints = NDArray[np.integer]
 
-# Base and number of digits: IDs of 32 bits. 16 is what is known of Tapestry; the paper does not say.
+# Base and number of digits of 32-bit IDs. The paper gives no base; Tapestry's default is 16.
 BAYEUX = {"bayeux16": (16, 8), "bayeux4": (4, 16)}
 
 
 @dataclass(frozen=True)
 class Measures:
-    """What a notification costs at one moment, mean over topics, which are equally busy.
+    """The cost of a notification at one moment, mean over topics, which are equally busy.
 
-    ``delay``: from the root to a user's broker, mean over deliveries to users; ``broker_delay``: mean over the brokers
-    that subscribe, the paper's d_p (Eq. 2). Both in hops, or in the unit of the delays given. ``hops``: as ``delay``,
-    but in hops. ``messages``: forwarded for a notification, ``relays`` those of them to brokers that do not subscribe.
+    ``delay``: from the root to a user's broker, mean over deliveries to users; ``broker_delay``: mean over subscribed
+    brokers, the paper's d_p (Eq. 2). Both are in hops, or in the unit of the delays given. ``hops``: like ``delay``,
+    but in hops. ``messages``: forwarded per notification; ``relays``: how many of these go to unsubscribed brokers.
     """
 
     delay: float
@@ -53,8 +53,8 @@ class Measures:
 class SystemCounts:
     """What a system has sent besides notifications since its start.
 
-    ``requests``: of brokers that join or leave topics' trees; ``reassignments`` in which anything moved, ``moved``
-    brokers or links, and ``reassignment_messages`` that this cost.
+    ``requests``: messages of brokers that join or leave topics' trees. ``reassignments``: those that moved anything;
+    ``moved``: brokers or links moved by them; ``reassignment_messages``: their cost.
     """
 
     requests: int = 0
@@ -64,25 +64,25 @@ class SystemCounts:
 
 
 class System(Protocol):
-    """What is compared."""
+    """A system under comparison."""
 
     counts: SystemCounts
 
     def see(self, step: InterestStep) -> None:
-        """Note a step: count its messages, and follow it if the system does so at once."""
+        """Count the messages of a step, and adapt to it if the system does so at once."""
 
     def adapt(self, step: InterestStep) -> None:
-        """A period is over: reconfigure where that is due."""
+        """Reconfigure at the end of a period if the system does so."""
 
     def measures(self, step: InterestStep) -> Measures:
-        """Return what a notification costs at the end of a step."""
+        """Return the cost of a notification at the end of a step."""
 
 
 class RootedSystem:
-    """Topics' trees that never change: Bayeux, GeoPS, a ring that keeps its IDs.
+    """A system whose topic trees never change: Bayeux, GeoPS.
 
-    ``roots`` (topics,) and trees are by broker, ``request_hops`` (brokers, topics) those from a broker to a root.
-    ``hop_delays`` (brokers, brokers) makes delays those of hops.
+    ``roots`` (topics,) and trees are by broker; ``request_hops`` (brokers, topics) is the route length from a broker to
+    a root. ``hop_delays`` (brokers, brokers): if given, the delay of each hop, else delays count hops.
     """
 
     def __init__(self, trees: RootedTrees, roots: Ints, request_hops: Ints, hop_delays: Floats | None = None) -> None:
@@ -98,7 +98,7 @@ class RootedSystem:
 
     @classmethod
     def geops(cls, overlay: GeoOverlay, hop_delays: Floats | None = None) -> RootedSystem:
-        """Return GeoPS; the topic of a cell has the broker of that cell as its root."""
+        """Return GeoPS; the root of a cell's topic is the broker of that cell."""
         roots = np.arange(len(overlay.long_links), dtype=np.int32)
         return cls(overlay.trees, roots, overlay.trees.depths.T, hop_delays)
 
@@ -108,18 +108,18 @@ class RootedSystem:
             self.counts.requests += int(self._request_hops[step.changed_brokers, step.changed_topics].sum())
 
     def adapt(self, step: InterestStep) -> None:
-        """Stay as it is."""
+        """Do nothing."""
 
     def measures(self, step: InterestStep) -> Measures:
-        """Return what a notification costs."""
+        """Return the cost of a notification."""
         return _measures(self._trees, self._roots, step.wanted, step.user_counts, self._delays)
 
 
 class RingSystem:
-    """A Chord ring whose IDs are reassigned after each period: DYNATOPS, with SSBR or with ours.
+    """A Chord ring whose IDs are reassigned after each period: DYNATOPS, with SSBR or with our assignment.
 
-    ``broker_at`` (positions,) holds the broker at each, brokers in the order of the configuration. ``reassigner`` None
-    leaves all where they are. ``hop_delays`` (brokers, brokers) makes delays those of hops.
+    ``broker_at`` (positions,): the broker at each position, by its index in the configuration. ``reassigner``: None
+    keeps all IDs. ``hop_delays`` (brokers, brokers): if given, the delay of each hop, else delays count hops.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class RingSystem:
             self.counts.requests += int(self._request_hops[step.changed_brokers, step.changed_topics].sum())
 
     def adapt(self, step: InterestStep) -> None:
-        """Reassign IDs when that is worth it."""
+        """Reassign IDs if that pays."""
         if self._reassigner is None:
             return
         wanted = step.wanted[self.broker_at]
@@ -155,7 +155,7 @@ class RingSystem:
             self._stand(self.broker_at[found.mapping])
 
     def measures(self, step: InterestStep) -> Measures:
-        """Return what a notification costs."""
+        """Return the cost of a notification."""
         at = self.broker_at
         return _measures(self._trees, self._roots, step.wanted[at], step.user_counts[at], self._delays)
 
@@ -170,7 +170,7 @@ class RingSystem:
 
 
 class ConnectedSystem:
-    """TCO: rebuilt as soon as a topic has come apart (DCB-M)."""
+    """TCO: an overlay rebuilt as soon as a topic is disconnected (DCB-M)."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.counts = SystemCounts()
@@ -179,7 +179,7 @@ class ConnectedSystem:
         self._is_built = False
 
     def see(self, step: InterestStep) -> None:
-        """Rebuild where topics are not connected any more; a message for each link that differs."""
+        """Rebuild the overlay if a topic is no longer connected; each changed link costs a message."""
         if not self._is_built:
             self._overlay, self._is_built = build_overlay(step.wanted, self._rng), True
             return
@@ -189,10 +189,10 @@ class ConnectedSystem:
         self.counts.reassignment_messages += changed
 
     def adapt(self, step: InterestStep) -> None:
-        """It has done so."""
+        """Do nothing: ``see`` adapts at once."""
 
     def measures(self, step: InterestStep) -> Measures:
-        """Return what a notification costs."""
+        """Return the cost of a notification."""
         found = connected_measures(self._overlay.adjacency, step.wanted, self._rng, audience=step.user_counts)
         by_broker = connected_measures(self._overlay.adjacency, step.wanted, self._rng)
         return Measures(found.mean_delay(), by_broker.mean_delay(), found.mean_delay(), found.mean_messages(), 0.0)
@@ -205,10 +205,10 @@ def ring_systems(
     rng_of: Callable[[], np.random.Generator],
     hop_delays: Floats | None = None,
 ) -> dict[str, System]:
-    """Return the ring that keeps its IDs, "chord", with DYNATOPS-Greedy, "ssbr", and with ours, "assignment".
+    """Return the ring with fixed IDs ("chord"), with DYNATOPS-Greedy ("ssbr") and with our planner ("assignment").
 
-    ``events_per_period`` is what each topic has between two reassignments; ``rng_of`` gives the same generator again,
-    so that all see the same events.
+    ``events_per_period``: events of each topic between two reassignments. ``rng_of``: returns equal generators, so that
+    all systems see the same events.
     """
     events = np.full(len(topics), events_per_period)
     found: dict[str, System] = {"chord": RingSystem(configuration, topics, None, hop_delays)}
@@ -224,10 +224,10 @@ def bayeux_systems(
     hop_delays: Floats | None = None,
     rtt_ms: Floats | None = None,
 ) -> dict[str, System]:
-    """Return Bayeux with digits of base 16 and of base 4, "bayeux16" and "bayeux4".
+    """Return Bayeux with digits of base 16 ("bayeux16") and base 4 ("bayeux4").
 
-    ``rtt_ms`` (brokers, brokers) turns proximity neighbour selection on, and adds "_pns" to the names. ``rng_of`` gives
-    a generator for a name.
+    ``rtt_ms`` (brokers, brokers): if given, turns on proximity neighbour selection and adds "_pns" to the names.
+    ``rng_of``: returns the generator for a name.
     """
     found: dict[str, System] = {}
     for name, (base, digits) in BAYEUX.items():

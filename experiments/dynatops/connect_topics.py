@@ -1,7 +1,7 @@
 """Greedy topic connection: links between brokers until the subscribers of every topic are connected.
 
-In: which brokers want which topics, links there are. Out: links to add, and whether topics are connected. Dividing
-brokers into parts does not belong here (:mod:`experiments.dynatops.topic_connected`).
+In: brokers' topics, existing links. Out: links to add, and whether topics are connected. Dividing brokers into parts
+does not belong here (:mod:`experiments.dynatops.topic_connected`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Flags = NDArray[np.bool_]
 Link = tuple[int, int]
 
 MINMAX = math.inf  # The weight ratio of MinMax-ODA.
-GREEDY_MERGE = 1.0  # That of GM: always a link of the greatest weight.
+GREEDY_MERGE = 1.0  # The weight ratio of GM: always the heaviest link.
 
 
 def greedy_links(
@@ -24,14 +24,14 @@ def greedy_links(
 ) -> list[Link]:
     """Return links between ``members`` that, with those present, connect every topic as far as members can.
 
-    ``wanted`` (brokers, topics). The weight of a link is the number of topics of which it joins two parts. Each step
-    adds the heaviest among the links that raise the greatest degree least, as Onus and Richa's MinMax-ODA (INFOCOM
-    2009) does, unless the heaviest of all links is more than ``weight_ratio_max`` times as heavy, as in the variant
-    with a parameter (Low-ODA): infinite is the former, 1 is the greedy merge of Chockler et al. (GM, PODC 2007) with
-    its ties broken by degree. The first link among equals.
+    ``wanted`` (brokers, topics). The weight of a link is the number of topics in which it joins two parts. Each step
+    adds the heaviest of the links that raise the maximum degree least, as in Onus and Richa's MinMax-ODA (INFOCOM
+    2009), unless the heaviest of all links is more than ``weight_ratio_max`` times as heavy, as in the variant with a
+    parameter (Low-ODA). An infinite ratio is MinMax-ODA; 1 is the greedy merge of Chockler et al. (GM, PODC 2007) with
+    ties broken by degree. Remaining ties go to the first link.
 
-    Guarantee: on all brokers every topic ends connected; GM's number of links is within a logarithm of the fewest,
-    MinMax-ODA's greatest degree within a logarithm of the least. Cost O(links * brokers^2 * topics joined by each).
+    Guarantee: if all brokers are members, every topic ends up connected; GM's number of links and MinMax-ODA's maximum
+    degree are within a logarithmic factor of the minimum. Cost O(links * brokers^2 * topics joined by each).
 
     Verified in abstracts and in a patent on GM; the rule of Low-ODA is from memory.
     """
@@ -48,11 +48,11 @@ def greedy_links(
 
 
 class _Merging:
-    """The parts that each topic still has, and what each link would join."""
+    """The parts into which each topic's subscribers still fall, and how many of them each link would join."""
 
     def __init__(self, wanted: Flags) -> None:
         count = len(wanted)
-        # Of each topic and broker the part it is in, named by one of its brokers; different ones where not wanted.
+        # Part by topic and broker, named by one of its brokers; -1 if the broker does not want the topic.
         self.parts = np.where(wanted.T, np.arange(count), -1).astype(np.int32)
         dense = wanted.astype(np.float32)
         self.weights = dense @ dense.T
@@ -60,7 +60,7 @@ class _Merging:
         self.degrees = np.zeros(count, dtype=np.int64)
 
     def add(self, one: int, other: int) -> None:
-        """Join the parts that a link connects; every link between two parts that become one loses that topic."""
+        """Join the parts that a link connects; other links between the two parts lose that topic's weight."""
         self.degrees[[one, other]] += 1
         here, there = self.parts[:, one], self.parts[:, other]
         joined = np.flatnonzero((here != there) & (here >= 0) & (there >= 0))
@@ -73,7 +73,7 @@ class _Merging:
         self.parts[joined] = np.where(of_other, here[joined, None], self.parts[joined])
 
     def next_link(self, apart: Flags, weight_ratio_max: float) -> Link | None:
-        """Return the link to add; ``apart`` marks the pairs that must have none."""
+        """Return the link to add, None if no link joins anything; ``apart`` marks pairs that must not be linked."""
         weights = np.where(apart, 0, self.weights)
         most = float(weights.max(initial=0))
         if most <= 0:
@@ -89,7 +89,7 @@ class _Merging:
 
 
 def adjacency_of(links: Iterable[Link], count: int) -> Flags:
-    """Return which of this many brokers have a link, shape (brokers, brokers)."""
+    """Return the adjacency matrix of ``count`` brokers, shape (brokers, brokers)."""
     found = np.zeros((count, count), dtype=np.bool_)
     for one, other in links:
         found[one, other] = found[other, one] = True
@@ -97,9 +97,9 @@ def adjacency_of(links: Iterable[Link], count: int) -> Flags:
 
 
 def unconnected_topics(adjacency: Flags, wanted: Flags) -> NDArray[np.int64]:
-    """Return the topics whose subscribers are not connected by links between them, rising.
+    """Return the topics whose subscribers are not connected by links among themselves, ascending.
 
-    Cost O(topics * brokers^2) for each hop of the longest way.
+    Cost O(topics * brokers^2) for each hop of the longest path.
     """
     members = wanted.T
     links = adjacency.astype(np.float32)

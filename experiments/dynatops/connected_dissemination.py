@@ -1,11 +1,11 @@
-"""What events cost on a topic-connected overlay: from one subscriber to all others, over subscribers only.
+"""The cost of events on a topic-connected overlay: from one subscriber to all others, over subscribers only.
 
-In: the links, which brokers want what. Out: :class:`TopicMeasures`, to compare with rooted trees. How the overlay is
-built does not belong here (:mod:`experiments.dynatops.topic_connected`).
+In: the links, brokers' topics. Out: :class:`TopicMeasures`, to compare with rooted trees. Building the overlay does not
+belong here (:mod:`experiments.dynatops.topic_connected`).
 
-An overlay of this kind has no root: an event spreads in the part of the overlay whose brokers want the topic. Reading:
-it enters there at a subscribed broker, each as likely, and goes along a tree of fewest hops from it. For rooted
-systems the way from the publisher to the root does not count, so that to the entry does not count here either.
+An overlay of this kind has no root: an event spreads among the brokers that want its topic. Reading: it enters at a
+uniformly random subscribed broker and follows a tree of shortest paths from there. The path from the publisher to the
+entry does not count, just as the path to the root does not count for rooted systems.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def connected_measures(
     hop_delays: Floats | None = None,
     audience: NDArray[np.integer] | None = None,
 ) -> TopicMeasures:
-    """Return what one event of each topic costs, its delay averaged over this many entries that ``rng`` draws.
+    """Return the cost of one event of each topic, its delay averaged over ``entries`` random entries.
 
-    ``adjacency`` (brokers, brokers), ``wanted`` (brokers, topics). ``hop_delays`` (brokers, brokers) is what one hop
-    takes, 1 when not given; of several ways of fewest hops the one over the broker with the lowest number counts.
-    ``audience`` as in :func:`topic_measures`. Raises ValueError when a topic is not connected, or for no entry.
-    Cost O(entries * topics * brokers^2) for each hop of the longest way.
+    ``adjacency`` (brokers, brokers), ``wanted`` (brokers, topics). ``hop_delays`` (brokers, brokers) is the delay of a
+    hop, by default 1; among paths of fewest hops the one over the lowest-numbered broker counts. ``audience`` as in
+    :func:`topic_measures`. Raises ValueError if a topic is not connected or ``entries`` is below 1. Cost
+    O(entries * topics * brokers^2) for each hop of the longest path.
     """
     if entries < 1:
         raise ValueError(f"entries is {entries}: an event enters at one broker at least")
@@ -56,13 +56,13 @@ def connected_measures(
 
 
 def _drawn_members(members: Flags, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return a random member of each topic, any broker where there is none."""
+    """Return a random member of each topic; broker 0 if a topic has none."""
     drawn: NDArray[np.int64] = np.where(members, rng.random(members.shape), -1.0).argmax(axis=1)
     return drawn
 
 
 def _ways(adjacency: Flags, members: Flags, entries: NDArray[np.int64], hop_delays: Floats | None) -> Floats:
-    """Return how far each member is from its topic's entry, shape (topics, brokers); 0 for others."""
+    """Return the delay from its topic's entry to each member, shape (topics, brokers); 0 for other brokers."""
     links = adjacency.astype(np.float32)
     found = np.zeros(members.shape)
     frontier = np.zeros(members.shape, dtype=np.bool_)

@@ -2,15 +2,16 @@
 
 In: brokers, topics, how many brokers move, a seed. Out: figures by ``brokers``, ``topics``, ``moved`` and
 ``protocol_step``: ``step_messages`` of Regraft's transition, as its brokers sent them, ``paper_step_messages`` of the
-four steps of Zhao13, section 5.1.2, and ``step_bound``, the paper's bound without hidden constants; over all steps
-``protocol_messages``, ``paper_protocol_messages``, ``protocol_bound`` (Eq. 7). And what moving users costs:
-``moved_user_messages`` between brokers and ``moved_user_requests`` of the user, for each user that moves.
+four steps of Zhao13, section 5.1.2, and ``step_bound``, the paper's bound without hidden constants. Totals over all
+steps: ``protocol_messages``, ``paper_protocol_messages``, ``protocol_bound`` (Eq. 7). Cost of each user that moves:
+``moved_user_messages`` between brokers and ``moved_user_requests`` of the user.
 
-Steps: "commands" is what the controller or manager sends to brokers, and their answers (steps 1 and 4); "overlay" is
-step 2; "pubsub" step 3; "drain", which the paper leaves open, informs brokers that nothing of the older epoch follows.
-The paper's steps 1, 3 and 4 are counted on the same trees: a command and an answer for each broker, the hand-over of
-tables by key-based routing (3.1), and requests to the root and updates down the tree for each topic that the table
-handed over has wrong (3.2). Step 2, leaving and joining the ring, is taken at its bound; here nobody looks anything up.
+Steps: "commands" are the commands of the controller or manager to brokers, and their answers (steps 1 and 4);
+"overlay" is step 2; "pubsub" step 3; "drain", which the paper leaves open, informs brokers that nothing of the older
+epoch follows. The paper's steps 1, 3 and 4 are counted on the same trees: a command and an answer for each broker, the
+hand-over of tables by key-based routing (3.1), and requests to the root and updates down the tree for each topic that
+is wrong in the received table (3.2). Step 2, leaving and joining the ring, is taken at its bound; Regraft's brokers
+need no lookups.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ SERVICE_MS, LINK_MS = 0.05, 5.0
 SETTLE_MS, STEP_MS, WAIT_MS_MAX = 2_000.0, 20.0, 120_000.0
 USERS_PER_BROKER, TOPICS_PER_USER = 10, 3
 MOVED_USERS_PER_BROKER = 1
-PAIRS_OF_WORK = 400  # Brokers times brokers and topics whose plans take as long as an hour of the Poisson model.
+PAIRS_OF_WORK = 400  # Brokers * (brokers + topics) that take as long as an hour of the Poisson model.
 COMMANDS = (CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE)
 STEP_OF = {
     "Join": "pubsub",
@@ -62,14 +63,14 @@ STEPS = ("commands", "overlay", "pubsub", "drain")
 
 
 class CountingCore(TwoEpochBroker[ChordTables, RingPlanUnderWay]):
-    """A broker that counts what it sends, by the kind of message."""
+    """A broker that counts the messages it sends, and requests of its clients, by kind."""
 
     def __init__(self, broker: str, configuration: ChordConfiguration, boot_ms: int, sent: Counter[str]) -> None:
         super().__init__(broker, ChordTables(broker, configuration), boot_ms, RingRouting)
         self._sent = sent
 
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
-        """Take one message as any broker does."""
+        """Handle one message like any broker, and count it."""
         effects = super().handle(source, message, now_ms)
         for effect in effects:
             if isinstance(effect, Send):
@@ -82,7 +83,7 @@ class CountingCore(TwoEpochBroker[ChordTables, RingPlanUnderWay]):
 
 
 class ProtocolTask(msgspec.Struct, frozen=True, tag="protocol"):
-    """One ring: brokers, and topics with a publisher each."""
+    """One ring of brokers, and topics with one publisher each."""
 
     seed: int
     draw: int
@@ -91,17 +92,17 @@ class ProtocolTask(msgspec.Struct, frozen=True, tag="protocol"):
 
     @property
     def label(self) -> str:
-        """How the task is called among files."""
+        """The name of the task in file names."""
         return f"protocol-{self.brokers}-{self.topics}-{self.draw}"
 
     @property
     def work_count(self) -> int:
-        """How much work the task is, compared with simulated hours of the Poisson model."""
+        """The work of the task, in simulated hours of the Poisson model."""
         return max(1, self.brokers * (self.brokers + self.topics) // PAIRS_OF_WORK)
 
     @property
     def moved_counts(self) -> tuple[int, ...]:
-        """How many brokers move, from reassignment to reassignment."""
+        """How many brokers move in each reassignment."""
         return tuple(sorted({2, self.brokers // 4, self.brokers // 2, self.brokers}))
 
 
@@ -131,7 +132,7 @@ class CountedRing:
         self.virtual.run_for(SETTLE_MS)
 
     def exchange_ids(self, moved: int) -> ChordConfiguration:
-        """Return the next configuration: this many random brokers pass their IDs around."""
+        """Return the next configuration, in which ``moved`` random brokers pass their IDs around in a cycle."""
         chosen = [self.ring.brokers[at] for at in self.rng.permutation(len(self.ring.brokers))[:moved].tolist()]
         id_of = dict(self.ring.id_of)
         for broker, after in zip(chosen, [*chosen[1:], *chosen[:1]], strict=True):
@@ -139,7 +140,7 @@ class CountedRing:
         return ChordConfiguration.of(self.ring.epoch + 1, BITS, id_of)
 
     def move_users(self, count: int) -> list[ClientMove]:
-        """Return moves of this many users, each to another random broker."""
+        """Return moves of ``count`` random users, each to a random other broker."""
         moves = []
         for at in self.rng.permutation(len(self.home_of))[:count].tolist():
             user, home = sorted(self.home_of.items())[at]
@@ -148,9 +149,9 @@ class CountedRing:
         return sorted(moves)
 
     def carry_out(self, target: ChordConfiguration, moves: list[ClientMove]) -> Counter[str]:
-        """Execute a plan as the controller does; return messages by kind, commands and answers among them.
+        """Execute a plan as the controller does; return messages by kind, including commands and answers.
 
-        Raises TimeoutError when brokers do not answer.
+        Raises TimeoutError if brokers do not answer.
         """
         self.sent.clear()
         results = self.virtual.results.results
@@ -194,7 +195,7 @@ class CountedRing:
 
 
 def run_protocol(task: ProtocolTask, report_work: Callable[[int], None] = lambda count: None) -> list[Figure]:
-    """Return the counts of one ring, one reassignment after the other; then users move."""
+    """Return the counts of one ring for consecutive reassignments, then for moves of users."""
     ring = CountedRing(task, random_of(task.seed, task.draw, f"protocol {task.brokers} {task.topics}"))
     figures: list[Figure] = []
     for count in task.moved_counts:
@@ -210,7 +211,7 @@ def run_protocol(task: ProtocolTask, report_work: Callable[[int], None] = lambda
                 Figure("paper_step_messages", here, paper[step], "messages"),
                 Figure("step_bound", here, bound[step], "messages"),
             ]
-        # Eq. 7 has V once, though two of its steps are O(V); the handing over of tables is within its P log V.
+        # Eq. 7 counts V once, though two of its steps are O(V); its P log V includes the hand-over of tables.
         total = task.brokers + bound["overlay"] + bound["pubsub"] - math.log2(task.brokers) * count
         figures += [
             Figure("protocol_messages", where, float(sum(found.values())), "messages"),
@@ -223,7 +224,7 @@ def run_protocol(task: ProtocolTask, report_work: Callable[[int], None] = lambda
 
 
 def by_step(sent: Counter[str]) -> dict[str, int]:
-    """Return the messages between brokers, and the controller's, by step. Raises KeyError for a kind without one."""
+    """Return the messages of brokers and controller by step. Raises KeyError for a kind that has no step."""
     found = dict.fromkeys(STEPS, 0)
     for kind, count in sent.items():
         if kind in ("Command", "CommandResult"):
@@ -234,7 +235,7 @@ def by_step(sent: Counter[str]) -> dict[str, int]:
 
 
 def bounds(task: ProtocolTask, moved: int) -> dict[str, float]:
-    """Return the paper's bound of each step, logarithms to base 2, without constants."""
+    """Return the paper's bound of each step, with logarithms to base 2 and without constants."""
     hops = math.log2(task.brokers)
     return {
         "commands": 2.0 * task.brokers,
@@ -245,7 +246,7 @@ def bounds(task: ProtocolTask, moved: int) -> dict[str, float]:
 
 
 def paper_messages(ring: CountedRing, target: ChordConfiguration) -> dict[str, float]:
-    """Return what the paper's four steps take between two configurations; subscribers are all brokers with users."""
+    """Return the messages of the paper's four steps between two configurations; brokers subscribe for their users."""
     before, hops = ring.ring, math.log2(len(target.brokers))
     moves = id_moves_between(before, target)
     subscribed: dict[str, set[str]] = {broker: set() for broker in target.brokers}
@@ -254,7 +255,7 @@ def paper_messages(ring: CountedRing, target: ChordConfiguration) -> dict[str, f
     depths, position = target.ring.depths, target.position_of
     handed = wrong = 0
     for move in moves:
-        # The table goes to who takes this broker's old ID; what comes here is that of who had the new one.
+        # The broker's table goes to the new owner of its old ID; it receives that of the old owner of its new ID.
         here = position[move.broker]
         handed += int(depths[here, before.position_of[move.broker]])
         previous = before.broker_at[here]
@@ -263,7 +264,7 @@ def paper_messages(ring: CountedRing, target: ChordConfiguration) -> dict[str, f
             wrong += int(depths[here, root] + depths[root, here])
     brokers = len(target.brokers)
     return {
-        # RCFG_INIT, RCFG_PUBSUB and RCFG_FINISH to all, RCFG_OVERLAY to those that move, and an answer to each.
+        # RCFG_INIT, RCFG_PUBSUB and RCFG_FINISH to all brokers, RCFG_OVERLAY to those that move, all with answers.
         "commands": 2.0 * (3 * brokers + len(moves)),
         "overlay": hops * hops * len(moves),
         "pubsub": float(handed + wrong),
@@ -272,7 +273,7 @@ def paper_messages(ring: CountedRing, target: ChordConfiguration) -> dict[str, f
 
 
 def _user_figures(task: ProtocolTask, ring: CountedRing) -> list[Figure]:
-    """Return what a moved user costs: a plan with moved users against one that moves nothing."""
+    """Return the cost of a moved user: a plan with moved users compared with a plan that moves nothing."""
     none = ring.carry_out(ring.exchange_ids(0), [])
     count = MOVED_USERS_PER_BROKER * task.brokers
     some = ring.carry_out(ring.exchange_ids(0), ring.move_users(count))

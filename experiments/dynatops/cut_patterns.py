@@ -1,15 +1,15 @@
-"""What reassigning ring IDs saves where brokers' subscriptions follow the paper's patterns, by DYNATOPS and by ours.
+"""Savings by reassigning ring IDs if brokers' subscriptions follow the paper's patterns, with DYNATOPS and with ours.
 
-In: sizes, patterns, a seed. Out: figures by brokers, topics and pattern. With enough events for moving to cost next to
-nothing in comparison: ``cut_ssbr`` (SSBR-Greedy to its end), ``cut_tabu`` (its tabu variant), ``cut_assignment`` (ours)
-and ``cut_bound``, which no mapping exceeds: the least delay, and no relay at all. A cut is what is saved of the mean C
-of 20 random mappings. By events per topic and period: ``net_benefit_ssbr`` and ``net_benefit_assignment``, (Bft - Cst)
-as a share of C, and ``guard_share``, in how many draws DYNATOPS-Greedy beats ours unguarded. Means over draws. The
-paper's Fig. 10 shows such cuts, but its values are not in the text.
+In: sizes, patterns, a seed. Out: figures by brokers, topics and pattern, as means over draws. With enough events for
+the cost of moving to be negligible: ``cut_ssbr`` (SSBR-Greedy run to its end), ``cut_tabu`` (its tabu variant),
+``cut_assignment`` (ours) and ``cut_bound``, an upper bound for every mapping (least delay, no relay). A cut is the
+saving relative to the mean C of 20 random mappings. By events per topic and period: ``net_benefit_ssbr`` and
+``net_benefit_assignment``, (Bft - Cst) as a share of C, and ``guard_share``, the share of draws in which
+DYNATOPS-Greedy beats ours without its guard. The paper's Fig. 10 shows such cuts, but its values are not in the text.
 
-Readings: the paper does not say how a broker's subscriptions are drawn. Uniform: each broker wants a share of all
-topics, drawn at random; modes: some of the ten topics of a mode, which is drawn for each broker. All topics publish
-equally often. A ring starts from consistent hashing of names.
+Readings: the paper does not say how a broker's subscriptions are drawn. Uniform: each broker wants a random share of
+all topics. Modes: each broker draws a mode and wants some of its ten topics. All topics publish equally often. A ring
+starts from consistent hashing of names.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ Where = dict[str, str | int | float]
 MODE_TOPICS = 10
 RANDOM_MAPPINGS = 20
 BITS = 32
-MANY_EVENTS = 1e6  # Per topic: next to them the messages of any reassignment are nothing.
+MANY_EVENTS = 1e6  # Per topic: messages of a reassignment are negligible in comparison.
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """How many topics each broker wants: a share of all, or a number of those of one mode."""
+    """How many topics each broker wants: a share of all topics, or a number of topics of one mode."""
 
     name: str
     topic_share: float = 0.0
     of_mode: int = 0
 
     def draw(self, brokers: int, topics: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """Return who wants what, shape (brokers, topics)."""
+        """Return the topics wanted by each broker, shape (brokers, topics)."""
         wanted = np.zeros((brokers, topics), dtype=np.bool_)
         for broker in range(brokers):
             if self.of_mode:
@@ -65,7 +65,7 @@ EVENTS = (30.0, 100.0, 300.0, 1000.0)
 
 
 def draw_problem(pattern: Pattern, brokers: int, topics: int, seed: int, events: float = MANY_EVENTS) -> RingProblem:
-    """Return brokers at hashed IDs with subscriptions of a pattern, w_d = 1, hops of delay 1; a ring for each seed."""
+    """Return a ring drawn by the seed with subscriptions of a pattern, hashed IDs, w_d = 1, hops of delay 1."""
     rng = np.random.default_rng([seed, brokers, topics])
     ring = ChordConfiguration.hashed(0, BITS, [f"broker {seed} {number:04d}" for number in range(brokers)])
     roots = topic_roots(ring, tuple(f"topic {seed} {number:04d}" for number in range(topics)))
@@ -73,7 +73,7 @@ def draw_problem(pattern: Pattern, brokers: int, topics: int, seed: int, events:
 
 
 def with_events(problem: RingProblem, events: float) -> RingProblem:
-    """Return the same with other events per topic."""
+    """Return the problem with another number of events per topic."""
     return RingProblem(problem.ring, problem.roots, problem.wanted, np.full(problem.topic_count, events))
 
 
@@ -85,7 +85,7 @@ def cut_figures(
     patterns: Sequence[Pattern] = PATTERNS,
     on_progress: Callable[[str, int], None] | None = None,
 ) -> list[Figure]:
-    """Return the cuts of each pattern; ``on_progress`` is called with the next pattern."""
+    """Return the cuts of each pattern; ``on_progress`` gets the next pattern and the number done."""
     figures: list[Figure] = []
     for done, pattern in enumerate(patterns):
         if on_progress is not None:
@@ -104,9 +104,9 @@ def net_benefit_figures(
     patterns: Sequence[Pattern] = PATTERNS,
     events: Sequence[float] = EVENTS,
 ) -> list[Figure]:
-    """Return what reassignments bring when they must pay, by pattern and events per topic in the period.
+    """Return the net benefits of reassignments that must pay off, by pattern and events per topic and period.
 
-    Raises AssertionError when ours is worth less than DYNATOPS-Greedy's.
+    Raises AssertionError if ours has a lower net benefit than DYNATOPS-Greedy's.
     """
     figures: list[Figure] = []
     for pattern in patterns:
@@ -141,7 +141,7 @@ def _cuts(problem: RingProblem, seed: int) -> dict[str, float]:
 
 
 def _net_benefits(problem: RingProblem) -> tuple[float, float, float]:
-    """Return (Bft - Cst) / C by DYNATOPS-Greedy, by ours, and by ours without DYNATOPS-Greedy as its guard."""
+    """Return (Bft - Cst) / C of DYNATOPS-Greedy, of ours, and of ours without DYNATOPS-Greedy as its guard."""
     cost = problem.cost(problem.present)
     greedy = best_on_path(problem, improve_greedily(swaps_of(problem)))
     found = (greedy, assign_ids(problem), assign_ids(problem, is_guarded=False))

@@ -1,12 +1,12 @@
-"""Dissemination trees of any overlay and what topics cost on them: messages, relays, delay. One form for all systems.
+"""Dissemination trees and the cost of topics on them (messages, relays, delay), in one form for all systems.
 
-In: routes between brokers, roots of topics, which brokers want them. Out: :class:`TopicMeasures`, which compare. How a
-system routes does not belong here (:mod:`experiments.dynatops.bayeux`, ``geops``, ``chord_baseline``); overlays
-without roots measure themselves (:mod:`experiments.dynatops.connected_dissemination`).
+In: routes between brokers, roots of topics, brokers' topics. Out: comparable :class:`TopicMeasures`. How a system
+routes does not belong here (:mod:`experiments.dynatops.bayeux`, ``geops``, ``chord_baseline``), nor do overlays without
+roots (:mod:`experiments.dynatops.connected_dissemination`).
 
 Terms are those of Zhao13, section 5: an event goes from the root of its topic to all brokers that subscribe to it;
-a broker that consumes a message is a subscriber or an unrelated relay; the root consumes none. The way from a publisher
-to the root is left out.
+a broker that consumes a message is a subscriber or an unrelated relay; the root consumes none. The path from a
+publisher to the root is left out.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class RootedTrees:
-    """For each broker the tree that hangs from it; every topic rooted there spans a part of that tree.
+    """The tree of each broker as root; every topic rooted there spans a part of that tree.
 
-    ``parents`` and ``depths`` (roots, brokers): the broker before a broker and how many links lie above it;
-    NO_PARENT at the root. ``change_messages`` (roots, brokers): what it takes to make a topic of this root known that
-    a broker subscribes, or no longer does.
+    ``parents`` and ``depths`` (roots, brokers): the parent of a broker, NO_PARENT for the root, and its depth in links.
+    ``change_messages`` (roots, brokers): how many messages it takes to announce that a broker subscribes to a topic of
+    this root, or unsubscribes.
     """
 
     parents: Positions
@@ -42,15 +42,15 @@ class RootedTrees:
     def of_routes(cls, next_hops: Positions) -> RootedTrees:
         """Build trees that follow the routes from the root, as Bayeux and DYNATOPS do.
 
-        ``next_hops`` (brokers, brokers) is the next broker on the way from one to another. Routes from one broker must
-        share their beginnings only. A change travels to the root and from there down the tree.
+        ``next_hops`` (brokers, brokers) is the next broker on the route from one to another. Routes from one broker may
+        share prefixes only. A change travels to the root and from there down the tree.
         """
         parents, depths = walk_routes(next_hops)
         return cls(parents, depths, depths + depths.T)
 
     @classmethod
     def of_requests(cls, next_hops: Positions) -> RootedTrees:
-        """Build trees that follow the routes to the root backwards. A change travels to the root."""
+        """Build trees that follow the routes to the root backwards. A change travels only to the root."""
         depths = walk_routes(next_hops)[1].T
         parents = next_hops.T.copy()
         np.fill_diagonal(parents, NO_PARENT)
@@ -58,13 +58,13 @@ class RootedTrees:
 
     @cached_property
     def depth_max(self) -> int:
-        """The longest way from a root."""
+        """The largest depth of a broker in any tree."""
         return int(self.depths.max(initial=0))
 
     def delays(self, hop_delays: Floats) -> Floats:
         """Return the delay from each root to each broker, shape (roots, brokers).
 
-        ``hop_delays`` (brokers, brokers) is what one hop takes.
+        ``hop_delays`` (brokers, brokers) is the delay of one hop.
         """
         found = np.zeros(self.parents.shape)
         for depth in range(1, self.depth_max + 1):
@@ -76,10 +76,10 @@ class RootedTrees:
 
 @dataclass(frozen=True, eq=False)
 class TopicMeasures:
-    """What one event of each topic costs, shape (topics,) each.
+    """The cost of one event of each topic, arrays of shape (topics,).
 
-    ``subscriber`` and ``relay``: messages consumed by brokers that subscribe and by others. ``delay``: summed over all
-    deliveries, in hops or in the unit of the delays given. ``deliveries``: how many there are.
+    ``subscriber`` and ``relay``: messages consumed by subscribed and by other brokers. ``delay``: sum over all
+    deliveries, in hops or in the unit of the delays given. ``deliveries``: their number.
     """
 
     subscriber: Floats
@@ -88,19 +88,19 @@ class TopicMeasures:
     deliveries: Floats
 
     def cost(self, rates_per_s: Floats) -> RingCost:
-        """Return the sums over topics with these rates of events."""
+        """Return the sums over topics, weighted with these rates of events."""
         return RingCost(
             float(rates_per_s @ self.subscriber), float(rates_per_s @ self.relay), float(rates_per_s @ self.delay)
         )
 
     def mean_delay(self, rates_per_s: Floats | None = None) -> float:
-        """Return the mean delay of a delivery, 0 when nothing is delivered; topics are equally busy by default."""
+        """Return the mean delay of a delivery, 0 if nothing is delivered; topics are equally busy by default."""
         weights = np.ones(len(self.delay)) if rates_per_s is None else rates_per_s
         deliveries = float(weights @ self.deliveries)
         return float(weights @ self.delay) / deliveries if deliveries else 0.0
 
     def mean_messages(self, rates_per_s: Floats | None = None) -> float:
-        """Return the mean number of messages for an event, 0 when nothing is published."""
+        """Return the mean number of messages per event, 0 if nothing is published."""
         weights = np.ones(len(self.delay)) if rates_per_s is None else rates_per_s
         events = float(weights.sum())
         return float(weights @ (self.subscriber + self.relay)) / events if events else 0.0
@@ -113,12 +113,11 @@ def topic_measures(
     delays: Floats | None = None,
     audience: NDArray[np.integer] | None = None,
 ) -> TopicMeasures:
-    """Return what one event of each topic costs on its tree.
+    """Return the cost of one event of each topic on its tree.
 
-    ``roots`` (topics,) are brokers; ``wanted`` (brokers, topics) marks who subscribes. ``delays`` (roots, brokers), as
-    :meth:`RootedTrees.delays` gives them, hops when not given. ``audience`` (brokers, topics): how many deliveries a
-    broker hands on, such as its users with that topic; one for each subscribed broker when not given. Cost
-    O(topics * brokers * depth).
+    ``roots`` (topics,) are brokers; ``wanted`` (brokers, topics) marks subscriptions. ``delays`` (roots, brokers) are
+    those of :meth:`RootedTrees.delays`, by default hops. ``audience`` (brokers, topics): how many deliveries a broker
+    makes, such as to its users with that topic; by default one per subscribed broker. Cost O(topics * brokers * depth).
     """
     members = np.ascontiguousarray(wanted.T)
     parents, depths = trees.parents[roots], trees.depths[roots]
@@ -138,9 +137,9 @@ def topic_measures(
 
 
 def walk_routes(next_hops: Positions) -> tuple[Positions, Positions]:
-    """Return the last broker before t on the way from r, and the links on it, both of shape (r, t).
+    """Return the last broker before t on the route from r, and the route's length in links, both of shape (r, t).
 
-    Raises ValueError when a route never arrives. Cost O(brokers^2) for each hop of the longest route.
+    Raises ValueError if a route never arrives. Cost O(brokers^2) for each hop of the longest route.
     """
     count = len(next_hops)
     everywhere = np.arange(count, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Draw what Zhao13's Figs. 6a, 7, 9 and 10 show, with ours, and the messages of a reassignment, as SVG.
+"""Draw Zhao13's Figs. 6a, 7, 9 and 10 with our results added, and the messages of a reassignment, as SVG.
 
 In: figures. Out: SVG text by file name, the same bytes for the same figures. Verdicts and tables do not belong here.
 """
@@ -19,7 +19,7 @@ from regraft.experiments.dynatops.judge_readings import DYNATOPS, GRIDS, MULTIMO
 from regraft.experiments.dynatops.judge_reassignment import PERIODS
 from regraft.infra.measured_figures import Figure
 
-# Okabe-Ito: distinct with any colour vision, and by line style besides.
+# Okabe-Ito colours: distinct for any colour vision; line styles differ as well.
 SYSTEMS: dict[tuple[str, str], Look] = {
     ("chord", "static"): Look("Chord, random homes", "#888888", ":"),
     ("bayeux16", "static"): Look("Bayeux, base 16", "#0072b2", "--"),
@@ -65,7 +65,7 @@ PERIOD_PANELS = {
 
 
 def draw_dynatops(figures: Sequence[Figure]) -> dict[str, str]:
-    """Return the drawings by file name; what was not run has none."""
+    """Return the drawings by file name, without those of tasks that were not run."""
     measured = Measured(figures)
     with mpl.rc_context(STYLE):
         drawn = {
@@ -107,7 +107,7 @@ def _draw_rates(figures: Sequence[Figure]) -> str:
             if name == "reassignment_messages_per_h" and system not in ("tco", "ssbr", "assignment"):
                 continue
             if name == "management_per_h" and system == "tco":
-                continue  # It has no roots to show.
+                continue  # TCO has no roots, so no requests.
             _plot(axes, chosen, name, {"system": system, "homes": homes}, "changes_per_user_h", look)
         axes.set_xlabel("changes per user and hour")
         axes.set_ylabel(label)
@@ -169,7 +169,7 @@ def _plot(axes: Axes, figures: Sequence[Figure], name: str, where: Mapping[str, 
 
 
 def _steps(axes: Axes, label: str, title: str) -> None:
-    """Put a tick at each value that was run."""
+    """Put a tick at each value plotted."""
     axes.set_xscale("log")
     values = {value for line in axes.get_lines() for value in np.asarray(line.get_xdata(), dtype=np.float64).tolist()}
     axes.set_xticks(sorted(values))

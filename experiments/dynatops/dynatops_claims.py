@@ -1,4 +1,4 @@
-"""The claims of Zhao13's evaluation: where each stands, its words, how it is judged.
+"""The claims of Zhao13's evaluation: the place, text and judge of each.
 
 The judges are in :mod:`experiments.dynatops.judge_location`, ``judge_poisson`` and ``judge_reassignment``. Claims of
 ours do not belong here.

@@ -1,4 +1,4 @@
-"""From the samples of all tasks to figures: means over draws with their 95 % intervals.
+"""Turn the samples of all tasks into figures: means over draws with their 95 % intervals.
 
 In: results of tasks. Out: a flat list of figures. Verdicts on claims do not belong here.
 """
@@ -15,7 +15,7 @@ Setting = tuple[tuple[str, str | int | float], ...]
 
 
 def mean_figures(results: Sequence[TaskResult]) -> list[Figure]:
-    """Return for each name and setting the mean over the draws that have it, in the order in which they first come."""
+    """Return the mean over draws for each name and setting, in order of first occurrence."""
     values: dict[tuple[str, Setting, str], list[float]] = {}
     for result in results:
         for each in result.samples:

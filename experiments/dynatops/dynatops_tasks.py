@@ -1,7 +1,7 @@
-"""What is run for the evaluation of Zhao13: tasks that do not depend on each other, in two sizes.
+"""The tasks of the evaluation of Zhao13, which are independent of each other, in two sizes.
 
-In: a size, a seed, perhaps a folder of recorded check-ins. Out: tasks. Running them and using the results do not belong
-here.
+In: a size, a seed, optionally a folder of recorded check-ins. Out: tasks. Running them and using the results do not
+belong here.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ CLUSTER = 10  # "a small cluster size (e.g. 10 brokers in a cluster) is good eno
 PERIODS_RATE, PERIODS_CLUSTER = 0.025, 5  # Of Fig. 9.
 LOCATION_PERIOD_H = 168.0
 ASKS = ("home", "near")
-CLAIM_WEIGHTS = (0.0, 0.05)  # Values of w_l under which claims of the location model are judged.
+CLAIM_WEIGHTS = (0.0, 0.05)  # Values of w_l for which claims of the location model are judged.
 LOAD_WEIGHTS = (0.0, 0.05, 1.0)
 
 
 class Size(msgspec.Struct, frozen=True):
-    """How much is run.
+    """The extent of a run.
 
-    ``draws`` by kind of task. ``rates``: changes per user and hour of Fig. 7, ``duration_h`` long, of which
-    ``connected_h`` with TCO. ``other_events``: what users publish an hour, besides once. ``periods_h``: T_free of
-    Fig. 9, for ``periods_duration_h``, and ``location_periods_h`` in the location model. ``clusters``: values of c,
-    with ``cluster_weights`` of w_l in the Poisson model, over ``clusters_h``. ``grids`` of the location model, rows and
-    columns; the first one is that of Figs. 6f and 9. ``pattern_sizes``: brokers and topics of Fig. 10; ``timed_sizes``
-    of Table 1, with at most this many values priced from scratch (``scratch_values_max``). ``protocol_sizes``: brokers
-    and topics of the rings whose messages are counted.
+    ``draws``: by kind of task. ``rates``: changes per user and hour of Fig. 7, over ``duration_h``, with TCO for
+    ``connected_h`` of it. ``other_events``: events per user and hour, besides 1. ``periods_h``: T_free of Fig. 9, over
+    ``periods_duration_h``; ``location_periods_h``: the same in the location model. ``clusters``: values of c, with
+    values ``cluster_weights`` of w_l in the Poisson model, over ``clusters_h``. ``grids``: (rows, columns) of the
+    location model; the first one is that of Figs. 6f and 9. ``pattern_sizes``: (brokers, topics) of Fig. 10;
+    ``timed_sizes``: those of Table 1, with at most ``scratch_values_max`` values priced from scratch.
+    ``protocol_sizes``: (brokers, topics) of the rings whose messages are counted.
     """
 
     name: str
@@ -103,9 +103,9 @@ QUICK = Size(
 
 
 def all_tasks(size: Size, seed: int, data: str = "") -> list[Task]:
-    """Return the tasks of one run, the longest first, so that the last ones to end are short.
+    """Return the tasks of one run, longest first, so that the last ones to finish are short.
 
-    ``data`` is the folder of recorded check-ins, empty for the shipped cut.
+    ``data`` is the folder of recorded check-ins; empty for the shipped cut.
     """
     found: list[Task] = [
         *_poisson_tasks(size, seed),
@@ -148,7 +148,7 @@ def _poisson_tasks(size: Size, seed: int) -> Iterator[Task]:
 
 
 def _period_tasks(size: Size, seed: int) -> Iterator[Task]:
-    """Yield Fig. 9 in the Poisson model; all are measured after the longest period."""
+    """Yield Fig. 9 in the Poisson model; all tasks are measured from the end of the longest period on."""
     for period_h in size.periods_h:
         for draw in range(size.draws["periods"]):
             yield PoissonTask(

@@ -1,18 +1,18 @@
-"""GeoPS: publish/subscribe on a grid of places, after GeoServ: neighbour links, a long link each, geocast to a cell.
+"""GeoPS: publish/subscribe on a geographic grid, after GeoServ: neighbour links, one long link each, geocast to a cell.
 
-In: the cells that brokers stand in and a generator for the long links. Out: routes as :class:`RootedTrees`; a topic is
-a cell, and its root is the broker that has it. Users' homes follow their location, which is not decided here.
+In: the cells of the brokers and a generator for the long links. Out: routes as :class:`RootedTrees`; a topic is a cell,
+and its root is the broker that owns it. Users' homes follow their location and do not belong here.
 
 Source: Ahnn, Lee, Moon, GeoServ, CCGrid 2011; Zhao13, section 6.2: a grid of a power of two on both edges, 32 x 32.
 Verified in the list of figures of GeoServ's thesis: "each node has neighbor links and one long link to a random
-location", and a packet takes both kinds. The rest is our reading, since the text was not to be had:
+location", and a packet takes both kinds. The rest is our reading, because the text was not available:
 
-- a cell without a broker belongs to the one whose cell is nearest, so that all cells have one;
-- brokers are neighbours when cells of theirs share a side;
-- a node forwards to that one of its neighbours and its long link from which the target is the fewest neighbour links
-  away, which on a full grid is the Manhattan distance; the one with the lowest number among equals;
-- a long link leads to the owner of a uniformly random cell, and is used from where it starts;
-- a subscription is geocast to its cell, which is one broker's, and notifications take the same way back.
+- a cell without a broker belongs to the broker whose cell is nearest, so every cell has an owner;
+- brokers are neighbours if cells that they own share a side;
+- a node forwards over the neighbour link or its long link whose end is the fewest neighbour links away from the target
+  (on a full grid this is the Manhattan distance); ties go to the lowest number;
+- a long link leads to the owner of a uniformly random cell, and is used in this direction only;
+- a subscription is geocast to its cell, which has one owner, and notifications take the same path back.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from regraft.experiments.dynatops.dissemination import Flags, Positions, RootedTrees
 
-SIDE = 32  # Cells on each edge, Zhao13.
+SIDE = 32  # Cells on each edge (Zhao13).
 UNREACHED = -1
 
 
@@ -33,8 +33,8 @@ UNREACHED = -1
 class GeoOverlay:
     """Brokers on a grid of ``side`` by ``side`` cells.
 
-    ``owners`` (cells,): the broker that has each cell. ``neighbours`` (brokers, brokers): who shares a side with whom.
-    ``long_links`` (brokers,): where each one's long link leads; itself when its random cell is its own.
+    ``owners`` (cells,): the broker that owns each cell. ``neighbours`` (brokers, brokers): True if two share a side.
+    ``long_links`` (brokers,): the target of each broker's long link; the broker itself if its random cell is its own.
     """
 
     side: int
@@ -44,7 +44,7 @@ class GeoOverlay:
 
     @cached_property
     def distances(self) -> Positions:
-        """Neighbour links between brokers, shape (brokers, brokers)."""
+        """The distance of brokers in neighbour links, shape (brokers, brokers)."""
         count = len(self.neighbours)
         links = self.neighbours.astype(np.float32)
         found = np.where(np.eye(count, dtype=np.bool_), 0, UNREACHED).astype(np.int32)
@@ -59,9 +59,9 @@ class GeoOverlay:
 
     @cached_property
     def next_hops(self) -> Positions:
-        """The next broker on the way from one to another, shape (brokers, brokers).
+        """The next broker on the route from one to another, shape (brokers, brokers).
 
-        Each hop comes nearer, so routes arrive. Cost O(brokers * links).
+        Each hop reduces the distance, so every route ends. Cost O(brokers * links).
         """
         count = len(self.neighbours)
         hops = np.empty((count, count), dtype=np.int32)
@@ -73,14 +73,14 @@ class GeoOverlay:
 
     @cached_property
     def trees(self) -> RootedTrees:
-        """The tree of each root: the ways of subscriptions to it, backwards."""
+        """The tree of each root: the reversed routes of subscriptions to it."""
         return RootedTrees.of_requests(self.next_hops)
 
 
 def draw_geo_overlay(cells: NDArray[np.integer], rng: np.random.Generator, side: int = SIDE) -> GeoOverlay:
-    """Return the overlay of brokers in these cells, ``row * side + column``, one broker in each.
+    """Return the overlay with one broker in each of these cells, which are ``row * side + column``.
 
-    Raises ValueError when the side is not a power of two, a cell is not on the grid, or two brokers are in one.
+    Raises ValueError if the side is not a power of two, a cell is not on the grid, or two brokers share a cell.
     """
     if side < 2 or side & (side - 1):
         raise ValueError(f"side is {side}: a power of two from 2 on is needed")
@@ -96,7 +96,7 @@ def draw_geo_overlay(cells: NDArray[np.integer], rng: np.random.Generator, side:
 
 
 def _owners(cells: NDArray[np.integer], side: int) -> Positions:
-    """Return the broker nearest to each cell, the first one among equals, shape (side * side,)."""
+    """Return the broker nearest to each cell, shape (side * side,); ties go to the first."""
     rows, columns = np.divmod(np.arange(side * side), side)
     away = (rows[:, None] - cells // side) ** 2 + (columns[:, None] - cells % side) ** 2
     nearest: Positions = np.argmin(away, axis=1).astype(np.int32)

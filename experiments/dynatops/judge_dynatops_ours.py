@@ -1,6 +1,6 @@
-"""What the figures say of claims of our own: placement, our assignment next to SSBR, the transition's messages.
+"""Judge our own claims: placement, our assignment next to SSBR, the messages of a transition.
 
-In: figures. Out: a verdict with its evidence for each claim. Claims of the paper do not belong here.
+In: figures. Out: a verdict with its evidence for each claim. The paper's claims do not belong here.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ LOAD_WEIGHT = 1.0
 PASS_MS_MAX = 1_000.0
 SSBR_MS_MAX = {(100, 100): 10.0, (1000, 100): 1_000.0, (100, 500): 50.0, (100, 5000): 500.0}
 ASSIGNMENT_MS_MAX = {(100, 100): 10.0, (1000, 100): 300.0}
-MOST_SHARE = 0.9  # "nearly all": at least so much.
+MOST_SHARE = 0.9  # "nearly all": at least this share.
 OURS: dict[str, Value] = {"system": "assignment", "homes": "placed"}
 UP: dict[str, Value] = {"system": "chord", "homes": "placed"}
 
 
 def judge_changes_cut(pattern: str) -> Callable[[Measured], Judgement]:
-    """Return the judge of fewer subscription changes of brokers, in clusters of five and more."""
+    """Return the judge of "fewer subscription changes of brokers", in clusters of at least five."""
 
     def judge(measured: Measured) -> Judgement:
         return over_readings(_by_cluster(measured, "subscription_changes_cut", pattern), CHANGES_CUT_MIN)
@@ -50,7 +50,7 @@ def judge_changes_cut(pattern: str) -> Callable[[Measured], Judgement]:
 
 
 def judge_all_patterns_alike(measured: Measured) -> Judgement:
-    """Placement saves as much where users' topics have no modes."""
+    """Judge: placement saves as much if users' topics have no modes."""
     found: Readings = {}
     for pattern in PATTERNS:
         if pattern != "multimodal":
@@ -60,7 +60,7 @@ def judge_all_patterns_alike(measured: Measured) -> Judgement:
 
 
 def judge_load_cv(measured: Measured) -> Judgement:
-    """Loads of brokers are even."""
+    """Judge: the loads of brokers are even."""
     found: Readings = {}
     for pattern in PATTERNS:
         values = _by_cluster(measured, "load_cv", pattern)
@@ -79,7 +79,7 @@ def _by_cluster(measured: Measured, name: str, pattern: str) -> Readings:
 
 
 def judge_cut_ratio(measured: Measured) -> Judgement:
-    """Ours cuts the notification cost by more than SSBR-Greedy does."""
+    """Judge: ours cuts the notification cost by more than SSBR-Greedy."""
     ssbr, ours = cuts_of(measured, "cut_ssbr"), cuts_of(measured, "cut_assignment")
     large = {name: ours[name] / ssbr[name] for name in ssbr if _is_claimed(name) and ssbr[name] > 0 and name in ours}
     if not large:
@@ -95,7 +95,7 @@ def _is_claimed(name: str) -> bool:
 
 
 def judge_net_benefit(measured: Measured) -> Judgement:
-    """Ours is never worth less than DYNATOPS-Greedy's."""
+    """Judge: ours never has a lower net benefit than DYNATOPS-Greedy."""
     found: dict[str, tuple[float, float]] = {}
     for pattern, events in product(CUT_PATTERNS, EVENTS):
         ssbr, ours = (
@@ -112,7 +112,7 @@ def judge_net_benefit(measured: Measured) -> Judgement:
 
 
 def judge_limits(name: str, limits: dict[tuple[int, int], float]) -> Callable[[Measured], Judgement]:
-    """Return the judge of times within limits, the slowest pattern."""
+    """Return the judge of time limits by size, which the slowest pattern must keep."""
 
     def judge(measured: Measured) -> Judgement:
         found = {size: slowest_ms(measured, name, size) for size in limits}
@@ -127,7 +127,7 @@ def judge_limits(name: str, limits: dict[tuple[int, int], float]) -> Callable[[M
 
 
 def judge_same_path(measured: Measured) -> Judgement:
-    """Prices kept up lead to the same swaps as prices from scratch; a run in which they do not ends there."""
+    """Judge: incremental prices lead to the same swaps as prices from scratch. A run fails where they differ."""
     sizes = [
         (round(brokers), round(topics))
         for brokers in measured.steps("identical_steps", "brokers")
@@ -143,13 +143,13 @@ def judge_same_path(measured: Measured) -> Judgement:
 
 
 def judge_pass(measured: Measured) -> Judgement:
-    """All users are placed in a second."""
+    """Judge: all users are placed within a second."""
     found = {pattern: measured.value("placement_pass_ms", pattern=pattern) for pattern in PATTERNS}
     return at_most({name: value for name, value in found.items() if value is not None}, PASS_MS_MAX, " ms")
 
 
 def judge_ours_in_use(metric: str) -> Callable[[Measured], Judgement]:
-    """Return the judge of ours in the place of SSBR, users placed, in both models."""
+    """Return the judge of our assignment in place of SSBR, with placed users, in both models."""
 
     def judge(measured: Measured) -> Judgement:
         found: Readings = {}
@@ -168,7 +168,7 @@ def judge_ours_in_use(metric: str) -> Callable[[Measured], Judgement]:
 
 
 def judge_placement_does_it(measured: Measured) -> Judgement:
-    """What DYNATOPS saves of Bayeux's messages, a ring with placed users and random IDs saves as well."""
+    """Judge: a ring with placed users and random IDs saves as many of Bayeux's messages as DYNATOPS."""
     found: Readings = {}
     for base in (16, 4):
         for pattern in PATTERNS:
@@ -181,12 +181,12 @@ def judge_placement_does_it(measured: Measured) -> Judgement:
 
 
 def judge_protocol_total(measured: Measured) -> Judgement:
-    """Regraft's transition stays within Eq. 7, however few brokers move."""
+    """Judge: Regraft's transition stays within Eq. 7, however few brokers move."""
     return within_bound(measured, "protocol_messages", "protocol_bound", {})
 
 
 def judge_moved_users(measured: Measured) -> Judgement:
-    """A moved user costs no more than going to the roots of its topics and back, in logarithms."""
+    """Judge: a moved user costs at most a round trip to the roots of its topics, at log2(brokers) hops each way."""
     found: Readings = {}
     for brokers in measured.steps("moved_user_messages", "brokers"):
         for topics in measured.steps("moved_user_messages", "topics", brokers=round(brokers)):

@@ -1,7 +1,7 @@
-"""What the figures say of Zhao13's claims on the location model (Fig. 6), and of those "in general".
+"""Judge Zhao13's claims on the location model (Fig. 6), and those "in general".
 
-In: figures. Out: a verdict with its evidence over the readings of the model: grid, whom users ask, w_l. Verdicts follow
-from the figures alone.
+In: figures. Out: a verdict with its evidence over the readings of the model: grid, the broker that users ask, w_l.
+Verdicts depend only on the figures.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from regraft.experiments.dynatops.judge_readings import (
 
 BAYEUX_HOMES = (("", "static"), ("", "located"), ("_pns", "located"))
 LARGE_CLUSTER = 50
-GREATLY = 0.5  # "greatly improved": at most this much is left.
-SMALL_STEP = 0.05  # A step against a trend that is still none.
+GREATLY = 0.5  # "greatly improved": at most this share remains.
+SMALL_STEP = 0.05  # The largest step against a trend that is ignored.
 
 
 def judge_management(claimed: float) -> Callable[[Measured], Judgement]:
-    """Return the judge of less subscription management than every other system, in both models, at c = 10."""
+    """Return the judge of "less subscription management than every other system", in both models, at c = 10."""
 
     def judge(measured: Measured) -> Judgement:
         return over_readings(_management_cuts(measured) | management_cuts(measured), claimed - BELOW_MAX)
@@ -42,7 +42,7 @@ def judge_management(claimed: float) -> Callable[[Measured], Judgement]:
 
 
 def judge_location_management(measured: Measured) -> Judgement:
-    """Placement reduces subscription management below that of all others, at c = 10."""
+    """Judge: placement reduces subscription management below that of all other systems, at c = 10."""
     return over_readings(_management_cuts(measured), STRICTLY)
 
 
@@ -66,7 +66,7 @@ def _management_cuts(measured: Measured) -> Readings:
 
 
 def judge_u_shape(measured: Measured) -> Judgement:
-    """The overhead first falls with c, and rises by c = 50."""
+    """Judge: the overhead first falls with c, and has risen again at c = 50."""
     found: dict[str, list[tuple[float, float]]] = {}
     for name, where in placements():
         steps = measured.steps("user_management_per_h", "cluster_brokers", **where)
@@ -86,7 +86,7 @@ def judge_u_shape(measured: Measured) -> Judgement:
 
 
 def judge_imbalance(measured: Measured) -> Judgement:
-    """With w_l = 0 loads vary more than without placement, most so in large clusters."""
+    """Judge: with w_l = 0 loads vary more than without placement, most so in large clusters."""
     found: Readings = {}
     for name, where in placements():
         if where["load_weight"] == 0:
@@ -98,7 +98,7 @@ def judge_imbalance(measured: Measured) -> Judgement:
 
 
 def judge_load_weight(measured: Measured) -> Judgement:
-    """Weighing loads improves this greatly."""
+    """Judge: weighting loads (w_l > 0) greatly reduces this variation."""
     found: Readings = {}
     for name, where in placements():
         if where["load_weight"] == 0:
@@ -115,7 +115,7 @@ def _load_std(measured: Measured, where: dict[str, Value], cluster: int) -> floa
 
 
 def judge_handovers(measured: Measured) -> Judgement:
-    """Users change their broker 80 % less often than with GeoPS."""
+    """Judge: users change their broker 80 % less often than with GeoPS."""
     return over_readings(
         location_readings(lambda where: measured.value("handovers_cut", **where, cluster_brokers=CLUSTER)),
         0.8 - BELOW_MAX,
@@ -153,7 +153,7 @@ def judge_against_bayeux(metric: str, claimed: float) -> Callable[[Measured], Ju
 
 
 def bayeux_cuts(measured: Measured, metric: str) -> Readings:
-    """Return what DYNATOPS saves of the best of Bayeux's variants, by reading and base."""
+    """Return the saving of DYNATOPS over the best variant of Bayeux, by reading and base."""
     found: Readings = {}
     for base in BASES:
 
@@ -177,7 +177,7 @@ def judge_against_geops(metric: str, claimed: float) -> Callable[[Measured], Jud
 
 
 def geops_cuts(measured: Measured, metric: str) -> Readings:
-    """Return what DYNATOPS saves of GeoPS, by reading; its grids are those with a power of two on both sides."""
+    """Return the saving of DYNATOPS over GeoPS, by reading, on grids with a power of two on both sides."""
     return location_readings(
         lambda where: _cut(
             measured, metric, {**where, "system": "ssbr", "cluster_brokers": CLUSTER}, "geops", "located"

@@ -1,7 +1,7 @@
-"""What the figures say of Zhao13's claims on the Poisson model: Figs. 7 and 8, and the abstract.
+"""Judge Zhao13's claims on the Poisson model: Figs. 7 and 8, and the abstract.
 
-In: figures. Out: a verdict with its evidence. Verdicts follow from the figures alone. Where the paper gives no number
-("dramatically"), the claim says what was taken for it. The claims are in :mod:`experiments.dynatops.dynatops_claims`.
+In: figures. Out: a verdict with its evidence. Verdicts depend only on the figures. If the paper gives no number
+("dramatically"), the claim states the number used. The claims are in :mod:`experiments.dynatops.dynatops_claims`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from regraft.experiments.dynatops.judge_readings import (
 )
 from regraft.experiments.dynatops.poisson_workload import PATTERNS
 
-SIGNIFICANT = 0.1  # "significantly less": at least so much.
-DRAMATIC = 0.5  # "increases dramatically": where the rate is n times as high, at least this many times n.
-LOW_SHARE = 0.75  # "a low delay under zipf": at most this much of that under other patterns.
+SIGNIFICANT = 0.1  # "significantly less": by at least this share.
+DRAMATIC = 0.5  # "increases dramatically": if the rate is n times as high, at least this times n.
+LOW_SHARE = 0.75  # "a low delay under zipf": at most this share of that under other patterns.
 
 
 def judge_changes(measured: Measured) -> Judgement:
-    """Placement reduces brokers' subscription changes by 80 %."""
+    """Judge: placement reduces brokers' subscription changes by 80 %."""
     found = {
         f"rate {rate:g}": measured.value("changes_cut_by_rate", **{**MULTIMODAL, "changes_per_user_h": rate})
         for rate in rates(measured)
@@ -41,12 +41,12 @@ def judge_changes(measured: Measured) -> Judgement:
 
 
 def judge_less_management(measured: Measured) -> Judgement:
-    """So there is significantly less subscription management."""
+    """Judge: so there is significantly less subscription management."""
     return over_readings(management_cuts(measured), SIGNIFICANT)
 
 
 def management_cuts(measured: Measured) -> Readings:
-    """Return what DYNATOPS saves of Bayeux's subscription management, by base and rate."""
+    """Return the saving of DYNATOPS over Bayeux in subscription management, by base and rate."""
     found = {
         f"rate {rate:g}, Bayeux base {base}": poisson_cut(
             measured, "management_per_h", DYNATOPS, bayeux(base), changes_per_user_h=rate
@@ -67,7 +67,7 @@ def judge_saved(metric: str, claimed: float) -> Callable[[Measured], Judgement]:
 
 
 def cuts_by_rate(measured: Measured, metric: str) -> Readings:
-    """Return what DYNATOPS saves of the better of Bayeux and TCO, by Bayeux's base and rate."""
+    """Return the saving of DYNATOPS over the better of Bayeux and TCO, by Bayeux's base and rate."""
     found = {
         f"rate {rate:g}, Bayeux base {base}": least_of(
             [poisson_cut(measured, metric, DYNATOPS, other, changes_per_user_h=rate) for other in (bayeux(base), TCO)]
@@ -79,12 +79,12 @@ def cuts_by_rate(measured: Measured, metric: str) -> Readings:
 
 
 def judge_connected_overhead(measured: Measured) -> Judgement:
-    """TCO sends fewer messages than Bayeux and DYNATOPS(BNR)."""
+    """Judge: TCO sends fewer messages than Bayeux and DYNATOPS(BNR)."""
     return _connected_against_others(measured, "messages_per_notification", is_better=True)
 
 
 def judge_connected_delay(measured: Measured) -> Judgement:
-    """TCO's delay is worse than theirs."""
+    """Judge: TCO's delay is worse than that of Bayeux and DYNATOPS(BNR)."""
     return _connected_against_others(measured, "delay", is_better=False)
 
 
@@ -103,7 +103,7 @@ def _connected_against_others(measured: Measured, name: str, *, is_better: bool)
 
 
 def judge_connected_grows(measured: Measured) -> Judgement:
-    """TCO's reconfiguration overhead increases dramatically with the rate."""
+    """Judge: TCO's reconfiguration overhead increases dramatically with the rate."""
     growth, steps = _growth(measured, TCO), rates(measured)
     if growth is None:
         return undecided()
@@ -113,7 +113,7 @@ def judge_connected_grows(measured: Measured) -> Judgement:
 
 
 def judge_less_sensitive(measured: Measured) -> Judgement:
-    """DYNATOPS's is less sensitive to it."""
+    """Judge: DYNATOPS's reconfiguration overhead is less sensitive to the rate than TCO's."""
     ours, theirs = _growth(measured, DYNATOPS), _growth(measured, TCO)
     if ours is None or theirs is None:
         return undecided()
@@ -122,7 +122,7 @@ def judge_less_sensitive(measured: Measured) -> Judgement:
 
 
 def judge_cheaper_reconfiguration(measured: Measured) -> Judgement:
-    """At high rates it is over 80 % less than TCO's."""
+    """Judge: at high rates DYNATOPS's reconfiguration overhead is over 80 % less than TCO's."""
     costs = {
         name: {
             rate: measured.value("reassignment_messages_per_h", **_at_rate(rate), **system) for rate in rates(measured)
@@ -147,7 +147,7 @@ def _at_rate(rate: float) -> dict[str, Value]:
 
 
 def _growth(measured: Measured, system: dict[str, Value]) -> tuple[float, str] | None:
-    """Return how many times as much reconfiguration costs at the highest rate, and both costs as text."""
+    """Return the factor by which reconfiguration cost grows from lowest to highest rate, with both costs as text."""
     found = {
         rate: measured.value("reassignment_messages_per_h", **_at_rate(rate), **system) for rate in rates(measured)
     }
@@ -159,7 +159,7 @@ def _growth(measured: Measured, system: dict[str, Value]) -> tuple[float, str] |
 
 
 def judge_connected_patterns(measured: Measured) -> Judgement:
-    """TCO has a low delay under Zipf, and a worse one under the other patterns."""
+    """Judge: TCO has a low delay under Zipf, and a worse one under the other patterns."""
     delays = {pattern: measured.value("delay", **{**MULTIMODAL, "pattern": pattern}, **TCO) for pattern in PATTERNS}
     known = {pattern: delay for pattern, delay in delays.items() if delay is not None}
     if len(known) < len(PATTERNS):
@@ -179,7 +179,7 @@ def judge_all_patterns(metric: str) -> Callable[[Measured], Judgement]:
 
 
 def cuts_by_pattern(measured: Measured, metric: str) -> Readings:
-    """Return what DYNATOPS saves of the better of Bayeux and TCO, by Bayeux's base and pattern."""
+    """Return the saving of DYNATOPS over the better of Bayeux and TCO, by Bayeux's base and pattern."""
     found = {
         f"{pattern}, Bayeux base {base}": least_of(
             [poisson_cut(measured, metric, DYNATOPS, other, pattern=pattern) for other in (bayeux(base), TCO)]

@@ -1,7 +1,7 @@
-"""How claims are judged that the paper leaves open to more than one reading: by all of them at once.
+"""Judge claims that allow several readings of the paper by all of these readings at once.
 
-In: a value for each reading. Out: a verdict with its evidence. Where a claim holds in every reading that was run it is
-reproduced, where in none refuted, otherwise the text does not decide it.
+In: a value for each reading. Out: a verdict with its evidence. A claim is reproduced if it holds in every reading that
+was run, refuted if it holds in none, and otherwise not decidable from the text.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from regraft.experiments.dynatops.dynatops_tasks import (
     PERIOD_H,
 )
 
-BELOW_MAX = 0.05  # A newly drawn workload may come to a little less than the paper's.
-STRICTLY = 1e-9  # "Less", where no number is given: by more than rounding.
+BELOW_MAX = 0.05  # A newly drawn workload may fall a little short of the paper's.
+STRICTLY = 1e-9  # "Less" without a number: by more than rounding.
 POISSON: dict[str, Value] = {
     "model": "poisson",
     "changes_per_user_h": HEADLINE_RATE,
@@ -39,7 +39,7 @@ Readings = dict[str, float]
 
 
 def over_readings(found: Mapping[str, float], least: float, *, as_share: bool = True) -> Judgement:
-    """Return reproduced when all values are ``least`` or more, refuted when none is, else not decidable."""
+    """Return "reproduced" if all values are at least ``least``, "refuted" if none is, else "not decidable"."""
     if not found:
         return undecided()
     worst, best = min(found, key=lambda key: found[key]), max(found, key=lambda key: found[key])
@@ -57,13 +57,13 @@ def over_readings(found: Mapping[str, float], least: float, *, as_share: bool = 
 def poisson_cut(
     measured: Measured, metric: str, subject: Mapping[str, Value], against: Mapping[str, Value], **where: Value
 ) -> float | None:
-    """Return what one system saves of what another one has, in the Poisson model."""
+    """Return the saving of one system over another in the Poisson model, as a share; None if a figure is missing."""
     setting = {**MULTIMODAL, **where, **subject, "against": against["system"], "against_homes": against["homes"]}
     return measured.value(f"{metric}_cut", **setting)
 
 
 def bayeux(base: int, homes: str = "static") -> dict[str, Value]:
-    """Return Bayeux with digits of a base."""
+    """Return the setting of Bayeux with digits of a base."""
     return {"system": f"bayeux{base}", "homes": homes}
 
 
@@ -77,7 +77,7 @@ def _without_rate() -> dict[str, Value]:
 
 
 def placements() -> Iterator[tuple[str, dict[str, Value]]]:
-    """Yield the readings of the location model: grid, what users ask, w_l, at the paper's cluster size."""
+    """Yield the readings of the location model (grid, the broker that users ask, w_l) at the paper's cluster size."""
     for grid in GRIDS:
         for asks in ASKS:
             for weight in CLAIM_WEIGHTS:
@@ -91,12 +91,12 @@ def placements() -> Iterator[tuple[str, dict[str, Value]]]:
 
 
 def location_readings(value_at: Callable[[dict[str, Value]], float | None]) -> Readings:
-    """Return a value for each reading of the location model that was run."""
+    """Return a value for each reading of the location model that has one."""
     found = {name: value_at(where) for name, where in placements()}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def least_of(values: list[float | None]) -> float | None:
-    """Return the least of the values that are known, None when none is."""
+    """Return the smallest known value, None if all are None."""
     known = [value for value in values if value is not None]
     return min(known) if known else None

@@ -1,6 +1,6 @@
-"""What the figures say of Zhao13's claims on reassignments themselves: T_free, Fig. 10, Table 1 and the protocol.
+"""Judge Zhao13's claims on reassignments themselves: T_free, Fig. 10, Table 1 and the protocol.
 
-In: figures. Out: a verdict with its evidence. Verdicts follow from the figures alone.
+In: figures. Out: a verdict with its evidence. Verdicts depend only on the figures.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from regraft.experiments.dynatops.dynatops_tasks import ASKS, CLAIM_WEIGHTS, CLU
 from regraft.experiments.dynatops.judge_readings import GRIDS, STRICTLY, Readings, over_readings
 from regraft.experiments.dynatops.time_reassignment import PAPER_MS, TIMED_PATTERNS
 
-SLIGHTLY = 0.05  # "degrades slightly": at most this much more.
-SKEWED = (("5 topics of one mode", "uniform 5%"), ("10 topics of one mode", "uniform 10%"))  # As many topics each.
+SLIGHTLY = 0.05  # "degrades slightly": by at most this share.
+SKEWED = (("5 topics of one mode", "uniform 5%"), ("10 topics of one mode", "uniform 10%"))  # Equally many topics.
 PERIODS: dict[str, dict[str, Value]] = {
     "Poisson": {
         "model": "poisson",
@@ -37,7 +37,7 @@ PERIODS: dict[str, dict[str, Value]] = {
 
 
 def judge_longer_periods(name: str) -> Callable[[Measured], Judgement]:
-    """Return the judge of "... decreases" with T_free: less at the longest than at the shortest."""
+    """Return the judge of "... decreases" with T_free: lower at the longest than at the shortest period."""
 
     def judge(measured: Measured) -> Judgement:
         found: Readings = {}
@@ -52,7 +52,7 @@ def judge_longer_periods(name: str) -> Callable[[Measured], Judgement]:
 
 
 def judge_degradation(measured: Measured) -> Judgement:
-    """Delay and overhead grow only slightly with T_free."""
+    """Judge: delay and overhead grow only slightly with T_free."""
     found: Readings = {}
     for name in ("delay", "messages_per_notification"):
         for model, values in _by_period(measured, name).items():
@@ -80,25 +80,25 @@ def _told(values: dict[float, float]) -> str:
 
 
 def judge_always_improves(measured: Measured) -> Judgement:
-    """DYNATOPS's configuration is better than consistent hashing at every size."""
+    """Judge: DYNATOPS's configuration is better than consistent hashing at every size."""
     return over_readings(cuts_of(measured, "cut_ssbr"), STRICTLY)
 
 
 def judge_more_when_skewed(measured: Measured) -> Judgement:
-    """The improvement is larger under skewed patterns than under uniform ones."""
+    """Judge: the improvement is larger under skewed patterns than under uniform ones."""
     found: Readings = {}
     for (brokers, topics), (skewed, uniform) in product(pattern_sizes(measured), SKEWED):
         cuts = [
             measured.value("cut_ssbr", brokers=brokers, topics=topics, pattern=pattern) for pattern in (skewed, uniform)
         ]
-        # Uniform patterns want a share of all topics: as many as of a mode only where there are 100.
+        # Uniform patterns want a share of all topics, which equals the number wanted of a mode only for 100 topics.
         if topics == 100 and None not in cuts:
             found[f"{brokers} brokers, {skewed} over {uniform}"] = (cuts[0] or 0.0) - (cuts[1] or 0.0)
     return over_readings(found, STRICTLY)
 
 
 def cuts_of(measured: Measured, name: str) -> Readings:
-    """Return a cut by size and pattern."""
+    """Return the cut of this name by size and pattern."""
     found = {
         f"{brokers} brokers, {topics} topics, {pattern.name}": measured.value(
             name, brokers=brokers, topics=topics, pattern=pattern.name
@@ -109,7 +109,7 @@ def cuts_of(measured: Measured, name: str) -> Readings:
 
 
 def pattern_sizes(measured: Measured) -> list[tuple[int, int]]:
-    """Return for which brokers and topics there are cuts."""
+    """Return the (brokers, topics) for which there are cuts."""
     return [
         (round(brokers), round(topics))
         for brokers in measured.steps("cut_ssbr", "brokers")
@@ -118,7 +118,7 @@ def pattern_sizes(measured: Measured) -> list[tuple[int, int]]:
 
 
 def judge_times(measured: Measured) -> Judgement:
-    """The greedy algorithm takes no longer than in Table 1."""
+    """Judge: the greedy algorithm takes no longer than in Table 1."""
     slowest = {size: slowest_ms(measured, "ssbr_ms", size) for size in PAPER_MS}
     known = {size: value for size, value in slowest.items() if value is not None}
     if not known:
@@ -133,7 +133,7 @@ def judge_times(measured: Measured) -> Judgement:
 
 
 def slowest_ms(measured: Measured, name: str, size: tuple[int, int]) -> float | None:
-    """Return the longest time of a size over the patterns, None when it was not timed."""
+    """Return the longest time of a size over the patterns, None if it was not timed."""
     brokers, topics = size
     found = [measured.value(name, brokers=brokers, topics=topics, pattern=pattern.name) for pattern in TIMED_PATTERNS]
     known = [value for value in found if value is not None]
@@ -141,7 +141,7 @@ def slowest_ms(measured: Measured, name: str, size: tuple[int, int]) -> float | 
 
 
 def judge_step_bound(step: str, name: str = "paper_step_messages") -> Callable[[Measured], Judgement]:
-    """Return the judge of the bound of one step of the protocol, taken without a hidden constant."""
+    """Return the judge of the bound of one step of the protocol, without a hidden constant."""
 
     def judge(measured: Measured) -> Judgement:
         return within_bound(measured, name, "step_bound", {"protocol_step": step})
@@ -150,7 +150,7 @@ def judge_step_bound(step: str, name: str = "paper_step_messages") -> Callable[[
 
 
 def within_bound(measured: Measured, name: str, bound: str, where: dict[str, Value]) -> Judgement:
-    """Return reproduced when a count is nowhere above its bound, refuted when it is anywhere."""
+    """Return "reproduced" if a count never exceeds its bound, "refuted" if it does."""
     shares: dict[str, float] = {}
     for brokers in measured.steps(name, "brokers", **where):
         for topics in measured.steps(name, "topics", **where, brokers=round(brokers)):
@@ -167,7 +167,7 @@ def within_bound(measured: Measured, name: str, bound: str, where: dict[str, Val
 
 
 def judge_commands(measured: Measured) -> Judgement:
-    """Steps 1 and 4 take O(V): as many messages for each broker whatever the size."""
+    """Judge: steps 1 and 4 take O(V) messages, a constant number per broker."""
     found: Readings = {}
     for brokers in measured.steps("paper_step_messages", "brokers", protocol_step="commands"):
         for moved in measured.steps("paper_step_messages", "moved", protocol_step="commands", brokers=round(brokers)):
@@ -178,12 +178,12 @@ def judge_commands(measured: Measured) -> Judgement:
     if not found:
         return undecided()
     most = max(found.values())
-    # A command and an answer for three steps, and for those that move: 8 at most.
+    # A command and an answer for three steps, and for a fourth if the broker moves: at most 8.
     return verdict(most <= 8, most > 8, f"{min(found.values()):.1f} to {most:.1f} messages for each broker")
 
 
 def at_most(found: Readings, limit: float, unit: str) -> Judgement:
-    """Return whether all values are at most a limit."""
+    """Return "reproduced" if all values are at most a limit, else "refuted", with the extremes as evidence."""
     if not found:
         return undecided()
     worst = max(found, key=lambda key: found[key])

@@ -1,11 +1,11 @@
-"""What all runs of the location model share: the recorded movements on one grid, the ring, delays, and where users are.
+"""The common setting of all runs of the location model: recorded movements on one grid, ring, delays, users' homes.
 
-In: a data folder or none, a grid, seeds. Out: values for the systems and the placement of users. Who is compared does
-not belong here.
+In: an optional data folder, a grid, seeds. Out: values for the systems and the placement of users. Choosing what to
+compare does not belong here.
 
-Readings: the paper does not say how often brokers exchange their states (T_update). A day of its model has about
-20 changes of users' topics for each broker; this many make an exchange here, on any grid and with any data. Of a longer
-recording the busiest three months are taken, which is how long the paper's is.
+Readings: the paper does not say how often brokers exchange their states (T_update). A day of its model has about 20
+changes of users' topics per broker; here brokers exchange states once per this many changes, on any grid and with any
+data. Of a longer recording the busiest three months are used, the length of the paper's recording.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.user_clusters import UserClusters
 from regraft.producers.workloads.checkin_data import DAY_MINUTES, Checkins, checkins_of
 
-CHANGES_PER_UPDATE = 20.0  # 450,000 visits, each sent to 5, in 92 days at 1,200 brokers (Zhao13, section 6.1.1).
+CHANGES_PER_UPDATE = 20.0  # 450,000 visits, each seen by 5 users, in 92 days at 1,200 brokers (Zhao13, section 6.1.1).
 DAY_H = 24.0
 PAPER_DAYS = 92
-SOURCE = "gowalla_nyc"  # It has more users than the other one, and the paper many for each broker.
+SOURCE = "gowalla_nyc"  # It has more users than the other source; the paper has many users per broker.
 
 
 class Placement(msgspec.Struct, frozen=True):
     """One reading of Algorithm 1 in the location model.
 
-    ``asks`` "home": a user that changes its topics asks its home, as the text says, and so never leaves the cluster in
-    which it joined; "near": it asks the broker of the cell that it is in. ``load_weight`` is w_l.
+    ``asks``: the broker that a user asks when its topics change. "home": its home, as in the text, so it never leaves
+    the cluster in which it joined; "near": the broker of its current cell. ``load_weight`` is w_l.
     """
 
     asks: str
@@ -54,13 +54,13 @@ class Placement(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """How figures call these homes."""
+        """The value of ``homes`` in figures."""
         return f"asks_{self.asks}"
 
 
 @dataclass(frozen=True, eq=False)
 class LocationSetting:
-    """One draw of the location model on one grid. Brokers and topics are the used cells, by the same positions."""
+    """One draw of the location model on one grid. Brokers and topics are the used cells, with the same positions."""
 
     workload: LocationWorkload
     statistics: VisitStatistics
@@ -69,7 +69,7 @@ class LocationSetting:
 
     @property
     def broker_count(self) -> int:
-        """How many brokers there are, and topics."""
+        """The number of brokers, which is also that of topics."""
         return len(self.workload.cells)
 
     @cached_property
@@ -79,12 +79,12 @@ class LocationSetting:
 
     @property
     def duration_h(self) -> float:
-        """How long it lasts, in whole days."""
+        """The length of the recording in hours, rounded up to whole days."""
         return DAY_H * float(np.ceil(self.workload.changes.times_h[-1] / DAY_H))
 
     @property
     def update_h(self) -> float:
-        """T_update."""
+        """T_update, in hours."""
         return CHANGES_PER_UPDATE * self.broker_count * self.duration_h / self.workload.changes.change_count
 
     @cached_property
@@ -93,7 +93,7 @@ class LocationSetting:
         return self.workload.grid.access_distances_km(self.workload.cells) * RTT_MS_PER_KM
 
     def place(self, placement: Placement) -> tuple[UserHomes, UserClusters]:
-        """Return the homes by one reading of Algorithm 1, and the clusters, which are of near brokers."""
+        """Return the homes by one reading of Algorithm 1, and the clusters, which consist of nearby brokers."""
         workload = self.workload
         clusters = UserClusters.by_nearness(workload.distances_km, placement.cluster_brokers)
         asked_after = workload.own_after if placement.asks == "near" else None
@@ -102,7 +102,7 @@ class LocationSetting:
         return homes, clusters
 
     def mean_access_ms(self, homes: UserHomes, times_h: list[float]) -> float:
-        """Return the round-trip time between a user and its home, mean over subscriptions and these times."""
+        """Return the mean round-trip time between users and their homes, over subscriptions and these times."""
         return float(np.mean([self._access_ms_at(homes, time_h) for time_h in times_h]))
 
     def _access_ms_at(self, homes: UserHomes, time_h: float) -> float:
@@ -122,9 +122,9 @@ class LocationSetting:
 
 
 def recorded_movements(data_dir: Path | None) -> Checkins:
-    """Return the check-ins that are shipped, or those of a folder in the three months that have most of them.
+    """Return the shipped check-ins, or those of a folder, limited to the three months with the most check-ins.
 
-    Raises CheckinFileError when the folder has none.
+    Raises CheckinFileError if the folder has none.
     """
     checkins = read_checkins(data_dir, SOURCE)
     if checkins.days <= PAPER_DAYS:
@@ -139,7 +139,7 @@ def recorded_movements(data_dir: Path | None) -> Checkins:
 
 
 def draw_location_setting(seed: int, draw: int, rows: int, columns: int, data: str = "") -> LocationSetting:
-    """Return one draw: friends, ring IDs and round-trip times; the movements are those recorded."""
+    """Return one draw of friends, ring IDs and round-trip times; movements are the recorded ones."""
     checkins = recorded_movements(Path(data) if data else None)
     visits = merge_visits(checkins, LocationGrid.around(checkins.lat, checkins.lon, rows, columns))
     workload = draw_location_changes(visits, random_of(seed, draw, "friends"))

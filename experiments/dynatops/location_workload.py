@@ -1,14 +1,14 @@
 """The location model of Zhao13 on recorded check-ins: users want the cells that they and their friends are in.
 
-In: check-ins, a grid, a seeded generator for the friends. Out: :class:`UserChanges`, where each user is, and the
-paper's figures on its visits. Brokers' links and users' homes are not decided here.
+In: check-ins, a grid, a seeded generator for the friends. Out: :class:`UserChanges`, each user's cell, and the paper's
+statistics of visits. Brokers' links and users' homes do not belong here.
 
 Source: Zhao13, section 6.1.1. There: 3 million check-ins of 40,000 Twitter users in the USA in three months, 1,200
 cells of one degree. Here: one city, by default again 20 x 60 cells, of 2.4 by 0.8 km. Readings:
 
-- a user is in the cell of the last check-in until the next one, and before the first one in the cell of that;
-- friends are drawn once, each other user as likely, and who is followed need not follow;
-- there is a topic, and a broker, for each cell that anybody visits: the others would be wanted by nobody.
+- a user stays in the cell of a check-in until the next one; before the first check-in it is in the cell of that one;
+- friends are drawn once, uniformly among all other users, and following need not be mutual;
+- every cell with a visit has a topic and a broker; nobody would want the other cells.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ RECORDED = ("foursquare_nyc", "gowalla_nyc")
 
 
 class CheckinFileError(FileNotFoundError):
-    """Recorded check-ins are not where the option says."""
+    """The folder given for recorded check-ins does not contain them."""
 
 
 def read_checkins(data_dir: Path | None, source: str = RECORDED[0]) -> Checkins:
-    """Read whole recorded check-ins, or without a folder the cut that is shipped, whatever the source.
+    """Read a source's recorded check-ins from a folder; without a folder the shipped cut, for any source.
 
-    The recorded ones are parts for building (another part of the users is kept back), so what is measured on them must
-    not be called a test. Raises CheckinFileError when the folder has no such file, ValueError for an unknown source.
+    Recorded check-ins are the development part (other users are held out), so results on them must not be called a
+    test. Raises CheckinFileError if the folder has no such file, ValueError for an unknown source.
     """
     if source not in RECORDED:
         raise ValueError(f"source is {source!r}: take one of {', '.join(RECORDED)}")
@@ -63,7 +63,7 @@ def read_checkins(data_dir: Path | None, source: str = RECORDED[0]) -> Checkins:
 
 @dataclass(frozen=True, eq=False)
 class Visits:
-    """Successive check-ins of a user in one cell, merged; by user, then by time. Arrays of shape (visits,)."""
+    """Merged successive check-ins of a user in one cell, ordered by user, then time. Arrays of shape (visits,)."""
 
     grid: LocationGrid
     checkin_count: int
@@ -74,20 +74,20 @@ class Visits:
 
     @cached_property
     def used_cells(self) -> Ints:
-        """The cells that anybody visits, rising."""
+        """The cells with visits, ascending."""
         return np.unique(self.cells)
 
     @cached_property
     def linger_h(self) -> Floats:
-        """How long each visit lasted that another one of the same user follows."""
+        """The length of each visit that is followed by another one of the same user."""
         same = self.users[1:] == self.users[:-1]
         found: Floats = np.diff(self.times_h)[same]
         return found
 
 
 def merge_visits(checkins: Checkins, grid: LocationGrid) -> Visits:
-    """Return the visits: a user's successive check-ins in one cell are one, which begins with the first of them."""
-    order = np.argsort(checkins.user, kind="stable")  # They come oldest first.
+    """Merge a user's successive check-ins in one cell into a visit that begins with the first of them."""
+    order = np.argsort(checkins.user, kind="stable")  # Check-ins are oldest first.
     user, minute = checkins.user[order], checkins.minute[order]
     cell = grid.cells(checkins.lat[order], checkins.lon[order])
     begins = np.ones(len(user), dtype=np.bool_)
@@ -99,10 +99,10 @@ def merge_visits(checkins: Checkins, grid: LocationGrid) -> Visits:
 
 @dataclass(frozen=True)
 class VisitStatistics:
-    """What Zhao13 reports of its visits (Fig. 5a, 5b); the paper's figure is in brackets.
+    """The statistics of visits that Zhao13 reports (Fig. 5a, 5b), with the paper's values in brackets.
 
-    Shares: (user, cell) pairs visited a single time (1/3), visits that last less than a day (1/2), more than a week
-    (1/10). Counts: check-ins (3 million), users (40,000), visits (450,000), pairs (160,000), cells (1,200).
+    Shares: (user, cell) pairs visited only once (1/3), visits that last less than a day (1/2), more than a week (1/10).
+    Counts: check-ins (3 million), users (40,000), visits (450,000), pairs (160,000), cells (1,200).
     """
 
     checkins: int
@@ -117,7 +117,7 @@ class VisitStatistics:
 
 
 def visit_statistics(visits: Visits) -> VisitStatistics:
-    """Return the figures of the paper's Fig. 5 for these visits; ``users`` are those with a visit."""
+    """Return the statistics of the paper's Fig. 5 for these visits; ``users`` counts users with a visit."""
     pair = visits.users.astype(np.int64) * visits.grid.cell_count + visits.cells
     times = np.unique(pair, return_counts=True)[1]
     return VisitStatistics(
@@ -135,11 +135,11 @@ def visit_statistics(visits: Visits) -> VisitStatistics:
 
 @dataclass(frozen=True, eq=False)
 class LocationWorkload:
-    """Users in cells. A used cell, the topic of its events and the broker in it have the same position.
+    """Users in cells. A used cell, the topic of its events and its broker have the same position.
 
-    ``friends`` (users, 4): whom each user follows. ``own_first`` (users,) and ``own_after`` (changes,): the cell that
-    the user itself is in at first and from each of its changes on; a broker handover where they differ, when homes
-    follow the location. ``cells`` (used cells,) are their numbers in the grid.
+    ``friends`` (users, 4): the users that each user follows. ``own_first`` (users,) and ``own_after`` (changes,): the
+    user's own cell at first and from each of its changes on; if homes follow the location, a difference is a handover.
+    ``cells`` (used cells,): their numbers in the grid.
     """
 
     grid: LocationGrid
@@ -156,9 +156,9 @@ class LocationWorkload:
 
 
 def draw_location_changes(visits: Visits, rng: np.random.Generator, friend_count: int = FRIENDS) -> LocationWorkload:
-    """Return what users want over time; only the friends are random. Time starts with the first visit.
+    """Return users' topics over time; only the friends are random. Time starts with the first visit.
 
-    Raises ValueError when there are fewer other users than friends. Cost O(visits * friends log visits).
+    Raises ValueError if there are fewer other users than friends. Cost O(visits * friends log visits).
     """
     users = visits.user_count
     if users <= friend_count:
@@ -168,10 +168,10 @@ def draw_location_changes(visits: Visits, rng: np.random.Generator, friend_count
     where = np.searchsorted(visits.used_cells, visits.cells).astype(np.int32)
     first_visit = np.searchsorted(visits.users, np.arange(users))
 
-    # A visit is an event for all followers of its user, itself included; a user's first visit moves nobody.
+    # A visit is an event for its user and all followers; a user's first visit is no move.
     moves = np.ones(len(visits.users), dtype=np.bool_)
     moves[first_visit] = False
-    followed = np.argsort(sources, axis=None, kind="stable")  # Who follows user 0, then who follows user 1, ...
+    followed = np.argsort(sources, axis=None, kind="stable")  # Followers of user 0, then of user 1, ...
     first_follower = np.searchsorted(sources.ravel()[followed], np.arange(users + 1))
     counts = np.diff(first_follower)[visits.users] * moves
     place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -182,7 +182,7 @@ def draw_location_changes(visits: Visits, rng: np.random.Generator, friend_count
 
     initial = where[first_visit][sources]
     tables = np.column_stack([where[_last_visits(visits, column[event_users], event_times_h)] for column in sources.T])
-    # A user may move without wanting anything else, when friends are where it was and where it goes.
+    # A user may move without a change of topics, if friends are in both its old and its new cell.
     own = np.column_stack([initial[:, 0], initial[:, 0]])
     own_later = np.column_stack([tables[:, 0], tables[:, 0]])
     kept = differing(initial, event_users, tables) | differing(own, event_users, own_later)
@@ -191,10 +191,10 @@ def draw_location_changes(visits: Visits, rng: np.random.Generator, friend_count
 
 
 def draw_friends(user_count: int, friend_count: int, rng: np.random.Generator) -> Ints:
-    """Return different other users for each user, each as likely, shape (users, friends)."""
+    """Return distinct, uniformly drawn other users for each user, shape (users, friends)."""
     chosen = np.empty((user_count, 0), dtype=np.int64)
     for drawn in range(friend_count):
-        # A number among those still free; it moves up past each one taken that does not lie above it.
+        # Draw the rank among the free numbers, then shift it past each taken number that is not above it.
         taken = np.sort(np.column_stack([np.arange(user_count), chosen]), axis=1)
         one = rng.integers(user_count - 1 - drawn, size=user_count)
         for column in taken.T:
@@ -204,7 +204,7 @@ def draw_friends(user_count: int, friend_count: int, rng: np.random.Generator) -
 
 
 def _last_visits(visits: Visits, users: NDArray[np.integer], times_h: Floats) -> NDArray[np.int64]:
-    """Return the last visit of each user up to a time, its first one before that."""
+    """Return the last visit of each user up to a time; before its first visit, the first one."""
     span_h = float(visits.times_h.max()) + 1
     keys = visits.users * span_h + visits.times_h
     found = np.searchsorted(keys, users * span_h + times_h, side="right") - 1

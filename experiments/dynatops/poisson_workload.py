@@ -1,15 +1,15 @@
-"""The generic Poisson model of Zhao13: users who replace a topic at random times.
+"""The generic Poisson model of Zhao13: users replace a topic at random times.
 
 In: settings and a seeded generator. Out: :class:`UserChanges`. Homes, brokers and rates of topics do not belong here.
 
-Source: Zhao13, section 6.1.2. The text gives 50,000 users, 1,000 topics, 5 of them for each user, 100 hours, the
-three patterns, 100 modes of 10 topics, and rates of 0.1 and 0.025 (section 6.3). Readings:
+Source: Zhao13, section 6.1.2. The text gives 50,000 users, 1,000 topics, 5 topics for each user, 100 hours, the three
+patterns, 100 modes of 10 topics, and rates of 0.1 and 0.025 (section 6.3). Readings:
 
-- the rate is that of one user's changes per hour, so that 50,000 users make 500,000 changes at 0.1;
-- a change replaces one topic, each of the user's as likely, by one that the user does not have, drawn as the pattern
-  says, for multimodal inside the user's mode; with ``redraws_mode`` a change takes the user to another mode with five
-  topics of it;
-- a user's topics are different ones, drawn one after the other;
+- the rate counts one user's changes per hour, so 50,000 users make 500,000 changes at 0.1;
+- a change replaces a uniformly random one of the user's topics by a topic that the user does not have, drawn by the
+  pattern, for multimodal within the user's mode; with ``redraws_mode`` a change moves the user to another mode and
+  draws five topics of it;
+- a user's topics are distinct and drawn one after the other;
 - the exponent of Zipf's law is not given. The default is 1, the law in its plain form.
 """
 
@@ -32,10 +32,10 @@ PATTERNS: tuple[Pattern, ...] = get_args(Pattern)
 
 @dataclass(frozen=True)
 class PoissonSettings:
-    """The numbers of section 6.1.2. ``broker_count`` and ``step_h`` are for those who place the users.
+    """The numbers of section 6.1.2. ``broker_count`` and ``step_h`` are for the placement of users.
 
-    ``zipf_exponent`` counts for the pattern zipf, ``mode_count`` and ``redraws_mode`` for multimodal. Raises ValueError
-    when a user cannot have a topic it does not have yet.
+    ``zipf_exponent`` applies to the pattern zipf, ``mode_count`` and ``redraws_mode`` to multimodal. Raises ValueError
+    if users hold all the topics that they choose from, so that none is left to change to.
     """
 
     pattern: Pattern = "multimodal"
@@ -66,25 +66,25 @@ class PoissonSettings:
 
     @property
     def modes(self) -> int:
-        """How many modes there are: one where the pattern knows none."""
+        """The number of modes; 1 for patterns without modes."""
         return self.mode_count if self.pattern == "multimodal" else 1
 
     @property
     def mode_size(self) -> int:
-        """How many topics a user chooses from: those of a mode, or all."""
+        """The number of topics that a user chooses from: those of a mode, or all."""
         return self.topic_count // self.modes
 
     @cached_property
     def popularity_ends(self) -> Floats:
-        """Running sums of the probability of each topic that a user chooses from, shape (mode_size + 1,), 0 to 1."""
-        # The paper counts topics from 1: the i-th has (i + 1)^-s.
+        """Cumulative probabilities of the topics that a user chooses from, shape (mode_size + 1,), from 0 to 1."""
+        # The paper counts topics from 1, and gives the i-th the weight (i + 1)^-s.
         ranks = np.arange(2, self.mode_size + 2, dtype=np.float64)
         weights = ranks**-self.zipf_exponent if self.pattern == "zipf" else np.ones(self.mode_size)
         return np.concatenate([[0.0], np.cumsum(weights) / weights.sum()])
 
 
 def draw_poisson_changes(settings: PoissonSettings, rng: np.random.Generator) -> UserChanges:
-    """Return the users' topics and changes. Cost O(changes), in as many array steps as one user has changes at most."""
+    """Return the users' topics and changes. Cost O(changes), in as many array steps as the most changes of a user."""
     size = settings.mode_size
     modes = rng.integers(settings.modes, size=settings.user_count)
     held = _first_topics(settings, settings.user_count, rng)
@@ -108,7 +108,7 @@ def draw_poisson_changes(settings: PoissonSettings, rng: np.random.Generator) ->
 def _turns(users: Ints) -> Iterator[NDArray[np.int64]]:
     """Yield the first changes of all users, then the second ones, and so on.
 
-    The changes of one user follow from each other, those of different users do not, so each of these is drawn at once.
+    A user's changes depend on its earlier ones, but not on those of other users, so each batch is drawn at once.
     """
     order = np.argsort(users, kind="stable")
     ranks = np.empty(len(users), dtype=np.int64)
@@ -120,7 +120,7 @@ def _turns(users: Ints) -> Iterator[NDArray[np.int64]]:
 
 
 def _first_topics(settings: PoissonSettings, count: int, rng: np.random.Generator) -> Ints:
-    """Return topics of a mode for this many users, shape (count, topics_per_user), drawn one after the other."""
+    """Return topics of a mode for ``count`` users, shape (count, topics_per_user), drawn one after the other."""
     held = np.empty((count, 0), dtype=np.int32)
     for _ in range(settings.topics_per_user):
         held = np.column_stack([held, _other_topics(settings, held, rng)])
@@ -135,16 +135,16 @@ def _replaced(settings: PoissonSettings, held: Ints, rng: np.random.Generator) -
 
 
 def _other_topics(settings: PoissonSettings, held: Ints, rng: np.random.Generator) -> Ints:
-    """Return one topic for each row that it does not hold, by popularity; exact, without drawing twice."""
+    """Return for each row a topic that it does not hold, drawn by popularity, exactly and without rejection."""
     ends = settings.popularity_ends
     rising = np.sort(held, axis=1)
     free = 1.0 - (ends[rising + 1] - ends[rising]).sum(axis=1)
     at = rng.uniform(size=len(held)) * free
     for column in rising.T:
-        # What lies before ``at`` among the topics not held is moved behind the share of each held one that it passes.
+        # ``at`` counts only the shares of topics not held: skip the share of each held topic at or before it.
         at = np.where(at >= ends[column], at + ends[column + 1] - ends[column], at)
     drawn: Ints = np.minimum(np.searchsorted(ends, at, side="right") - 1, settings.mode_size - 1).astype(np.int32)
-    clash = (drawn[:, None] == held).any(axis=1)  # Only when a sum was rounded at the border of a held topic.
+    clash = (drawn[:, None] == held).any(axis=1)  # Only by rounding at the edge of a held topic.
     if clash.any():
         drawn[clash] = _other_topics(settings, held[clash], rng)
     return drawn

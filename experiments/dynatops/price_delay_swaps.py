@@ -1,11 +1,11 @@
-"""Prices of swaps on a ring whose hops have delays: all partners of a broker at once, the same as from scratch.
+"""Price swaps on a ring whose hops have delays: all partners of a broker at once, with the same result as from scratch.
 
-In: a problem with hop delays, and a mapping. Out: what each broker costs and what each swap would change.
-:mod:`overlay.ring_scratch` says the same slowly, :mod:`overlay.ring_swaps` says it where all hops take 1; relays, which
-no delay changes, are priced by the latter.
+In: a problem with hop delays, and a mapping. Out: the cost of each broker and the change of cost by each swap.
+:mod:`overlay.ring_scratch` computes the same slowly, :mod:`overlay.ring_swaps` for hops of delay 1; the latter also
+prices the relays here, because delays do not affect them.
 
-A swap of two brokers changes the delays of the links at both positions, and which events go there. The former is a sum
-over links of what flows over each; the latter needs the ways to both positions as they are after the swap.
+A swap of two brokers changes the delays of the links at both positions, and the events delivered there. The first
+effect is a sum over links, weighted by their flows; the second needs the delays to both positions after the swap.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from regraft.overlay.ring_swaps import RingSwaps
 
 Floats = NDArray[np.float64]
 
-ROUNDING = 1e-9  # Changes below this share of the cost are none.
+ROUNDING = 1e-9  # Smaller changes, as a share of the cost, count as 0.
 
 
 class DelaySwaps:
-    """A mapping, what its brokers cost, and what swapping two of them would change. ``mapping`` None is the present.
+    """A mapping, the costs of its brokers, and the change of cost by a swap. ``mapping`` defaults to the present one.
 
-    Raises ValueError when the problem has no hop delays, or they are not the same both ways. Cost of a look at all
-    partners, and of a swap: O(roots * positions * depth).
+    Raises ValueError if the problem has no hop delays, or they are not symmetric. Cost of pricing all partners of a
+    broker, and of a swap: O(roots * positions * depth).
     """
 
     def __init__(self, problem: RingProblem, mapping: Mapping | None = None) -> None:
@@ -35,16 +35,16 @@ class DelaySwaps:
         if delays is None or not np.allclose(delays, delays.T):
             raise ValueError("hop delays are needed, the same both ways: use RingSwaps where every hop takes 1")
         self.problem = problem
-        self._broker_delays = delays * ~np.eye(len(delays), dtype=np.bool_)  # No hop leads to where it began.
+        self._broker_delays = delays * ~np.eye(len(delays), dtype=np.bool_)  # A hop to itself costs nothing.
         self._relays = RingSwaps(replace(problem, delay_weight=0.0, hop_delays=None), mapping)
         roots, row_of = np.unique(problem.roots, return_inverse=True)
         self._roots = roots
         self._parents, self._depths = problem.ring.parents[roots], problem.ring.depths[roots]
         self._rows = np.arange(len(roots))
-        self._sizes = problem.arcs.sizes.reshape(len(roots), -1)  # Of subtrees, which are arcs of the ring.
+        self._sizes = problem.arcs.sizes.reshape(len(roots), -1)  # Sizes of subtrees, which are arcs of the ring.
         weights = np.zeros((len(roots), problem.broker_count))
         np.add.at(weights, row_of, problem.wanted.T * problem.delay_weights[:, None])
-        self._broker_weights = weights  # (roots, brokers): what a unit of delay to a broker costs.
+        self._broker_weights = weights  # (roots, brokers): cost per unit of delay to a broker.
         self._levels = [np.nonzero(self._depths == depth) for depth in range(1, int(self._depths.max()) + 1)]
         self._count()
 
@@ -64,9 +64,9 @@ class DelaySwaps:
         return float(self._relays.cost + (self._weights * self._ways).sum())
 
     def changes(self, position: int) -> Floats:
-        """Return what C changes by when the broker at a position swaps with that at each other, inf at its own."""
+        """Return the change of C if the broker at a position swaps with each other one; inf at its own position."""
         to_here, to_others = self._ways_after(position)
-        gained = self._weights - self._weights[:, [position]]  # What goes here instead of there, for each partner.
+        gained = self._weights - self._weights[:, [position]]  # Events here instead of there, by partner.
         found = self._link_changes(position) + (gained * (to_here - to_others)).sum(axis=0)
         found += self._relays.changes(position)
         found[np.abs(found) < ROUNDING * self.cost] = 0.0
@@ -74,7 +74,7 @@ class DelaySwaps:
         return np.asarray(found)
 
     def swap(self, position: int, other: int) -> None:
-        """Let the brokers at two positions change places."""
+        """Swap the brokers at two positions."""
         self._relays.swap(position, other)
         self._count()
 
@@ -93,10 +93,10 @@ class DelaySwaps:
         count = self.problem.broker_count
         links = self._parents[rows, nodes].astype(np.int64) * count + nodes
         flows = np.bincount(links, behind[rows, nodes], count * count).reshape(count, count)
-        self._flows = flows + flows.T  # Both ways together: delays are the same.
+        self._flows = flows + flows.T  # Both directions together: delays are symmetric.
 
     def _link_changes(self, here: int) -> Floats:
-        """Return what the delays of links change by, with the events that flow over them now, for each partner."""
+        """Return the change of cost by changed link delays, weighted by the present flows, for each partner."""
         flows, delays = self._flows, self._delays
         found = delays @ flows[:, here] - flows[here] @ delays[here]
         found -= np.einsum("ij,ij->j", flows, delays)
@@ -105,14 +105,14 @@ class DelaySwaps:
         return np.asarray(found + 2 * flows[here] * delays[here])
 
     def _ways_after(self, here: int) -> tuple[Floats, Floats]:
-        """Return delays from each root to this position and to each other after they swapped, (roots, positions)."""
+        """Return the delays from each root to this position and to the partner's after each swap (roots, positions)."""
         delays, rows = self._delays, self._rows
         above_here = self._parents[:, here]
         is_root = above_here < 0
         to_here = self._ways[:, [here]] + np.where(
             is_root[:, None], 0.0, delays[above_here] - delays[above_here, here][:, None]
         )
-        # Partners that lie on the way here: the links on both their sides become those of this broker.
+        # Partners on the path to this position: this broker takes over the links on both their sides.
         below, node = np.full(len(rows), here), above_here.copy()
         while True:
             inside = node >= 0
@@ -129,11 +129,11 @@ class DelaySwaps:
         return to_here, self._ways_to_others(here, above_here)
 
     def _ways_to_others(self, here: int, above_here: NDArray[np.integer]) -> Floats:
-        """Return delays from each root to each other position with the broker that is here now."""
+        """Return the delays from each root to each other position once this broker is there."""
         delays, count = self._delays, self.problem.broker_count
         parents = self._parents
         found = self._ways + np.where(parents < 0, 0.0, delays[parents, here] - delays[parents, np.arange(count)])
-        # Behind this position the links on both its sides become those of the partner.
+        # Partners behind this position: they take over the links on both its sides.
         offsets = (np.arange(count) - here) % count
         rows, nodes = np.nonzero((offsets > 0) & (offsets < self._sizes[:, [here]]))
         child = self.problem.ring.next_hops[here, nodes]

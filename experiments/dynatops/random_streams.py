@@ -1,4 +1,4 @@
-"""Random generators that depend on a seed, a draw and a purpose alone."""
+"""Random generators that depend only on a seed, a draw and a purpose."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 
 
 def random_of(seed: int, draw: int, purpose: str) -> np.random.Generator:
-    """Return a separate generator for each purpose, so that one more draw for one changes no other.
+    """Return a separate generator for each purpose, so that drawing more for one purpose does not affect others.
 
-    Tasks that differ otherwise have the same users and rings, so that what differs is what they compare.
+    Tasks with the same seed and draw share users and rings, and so differ only in what they compare.
     """
     return np.random.default_rng([seed, draw, *purpose.encode()])

@@ -1,11 +1,11 @@
 """Algorithm 2 of Zhao13 period by period: filter rates, test the demand, compute a reassignment, weigh its price.
 
-In: a ring, the topics' true rates, at the end of each period what brokers want. Out: a reassignment or None. Carrying
-it out does not belong here.
+In: a ring, the topics' true rates, brokers' topics at the end of each period. Out: a reassignment or None. Executing it
+does not belong here.
 
 Readings: the number of events of a topic in a period is drawn around its true rate (Poisson) and filtered (Eq. 8); the
-next period is expected to have as many. Where hops have delays, these are in units of the mean delay between two
-brokers, so that w_d = 1 weighs a relayed message as much as one more mean hop of a delivery.
+next period is expected to have as many. Hop delays are taken in units of the mean delay between two brokers, so that
+with w_d = 1 a relayed message weighs as much as one more mean hop of a delivery.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ PAPER_TEST_SHARE = 0.1  # beta of Zhao13, section 5.1.
 
 @dataclass
 class Reassigner:
-    """How IDs are reassigned after each period.
+    """Reassigns IDs after each period.
 
-    ``way``: "ssbr" is DYNATOPS-Greedy, which minds the delays of hops; "assignment" is ours, which counts hops.
-    ``events`` (topics,) are what each topic has in a period, on average.
+    ``way``: "ssbr" is DYNATOPS-Greedy, which considers hop delays; "assignment" is ours, which counts hops. ``events``
+    (topics,): mean number of events of each topic in a period.
     """
 
     way: Way
@@ -58,7 +58,7 @@ class Reassigner:
         """Return the reassignment at the end of a period, None if it gains nothing.
 
         ``roots`` (topics,) are positions; ``wanted`` (positions, topics) and ``hop_delays`` (positions, positions) are
-        by where brokers stand now.
+        indexed by the brokers' present positions.
         """
         relative = None
         if hop_delays is not None and self.way == "ssbr":

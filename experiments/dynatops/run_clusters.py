@@ -38,12 +38,12 @@ class ClusterTask(msgspec.Struct, frozen=True, tag="clusters"):
 
     @property
     def label(self) -> str:
-        """How the task is called among files."""
+        """The name of the task in file names."""
         return f"clusters-{self.pattern}-{self.draw}"
 
     @property
     def work_count(self) -> int:
-        """How much work the task is: simulated hours, each placement's counted."""
+        """The work of the task: simulated hours, summed over placements."""
         return round(self.duration_h) * len(self.clusters) * len(self.load_weights)
 
 

@@ -1,7 +1,7 @@
-"""Run one task of Zhao13's evaluation, whichever it is.
+"""Run one task of Zhao13's evaluation, of any kind.
 
-In: a task. Out: its samples; the same task gives the same, on any machine. Processes, files and means over draws do not
-belong here.
+In: a task. Out: its samples, which depend only on the task, not on the machine. Processes, files and means over draws
+do not belong here.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Task = PoissonTask | ClusterTask | LocationTask | LocationUsersTask | PatternTas
 
 
 class TaskResult(msgspec.Struct, frozen=True):
-    """What one draw came to, as figures that know no draw: means are taken over those with the same setting."""
+    """The samples of one draw as figures without the draw: means are taken over equal settings."""
 
     samples: list[Figure]
 
 
 def run_task(task: Task, report_work: Callable[[int], None] = lambda count: None) -> TaskResult:
-    """Return the samples of a task; ``report_work`` is called with work as it is done."""
+    """Return the samples of a task; ``report_work`` is called with the amount of work as it is done."""
     match task:
         case PoissonTask():
             return TaskResult(run_poisson(task, report_work))

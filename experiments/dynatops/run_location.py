@@ -1,13 +1,14 @@
 """Run all systems of Zhao13 under the location model, on recorded check-ins: Figs. 6d to 6f, and 9.
 
-In: a task. Out: samples of figures; the same task gives the same. Means over draws and verdicts do not belong here.
+In: a task. Out: samples of figures, which depend only on the task. Means over draws and verdicts do not belong here.
 
-``homes`` "static": each user at a random broker; "located": at the broker of the cell it is in; "asks_home" and
-"asks_near": by two readings of Algorithm 1 (:class:`experiments.dynatops.location_setting.Placement`). ``system`` as in
-:mod:`experiments.dynatops.run_poisson`, and "bayeux16_pns", "bayeux4_pns" with proximity neighbour selection, "geops".
+``homes``: "static": each user at a random broker; "located": at the broker of its current cell; "asks_home" and
+"asks_near": by two readings of Algorithm 1 (:class:`experiments.dynatops.location_setting.Placement`). ``system``: as
+in :mod:`experiments.dynatops.run_poisson`, and "bayeux16_pns" and "bayeux4_pns" with proximity neighbour selection, and
+"geops".
 
-A delay is that from a topic's root to the user: the hops between brokers, each with its round-trip time, and the one
-between the user and its home. DYNATOPS-Greedy minds round-trip times, our planner counts hops.
+A delay is measured from a topic's root to the user: the round-trip times of all hops between brokers and of the one
+between the user and its home. DYNATOPS-Greedy considers round-trip times, our planner counts hops.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ from regraft.infra.measured_figures import Figure
 
 ReportWork = Callable[[int], None]
 
-MEASURES = 12  # How often a run is measured.
-WORK_CELLS = 20  # Cells of a grid for which a run of one kind of homes takes as long as an hour of the Poisson model.
+MEASURES = 12  # Measurements per run.
+WORK_CELLS = 20  # One kind of homes on this many cells takes as long as an hour of the Poisson model.
 OTHERS: tuple[Name, ...] = tuple(
     (system, homes)
     for homes, systems in (
@@ -57,8 +58,8 @@ OTHERS: tuple[Name, ...] = tuple(
 class LocationTask(msgspec.Struct, frozen=True, tag="location"):
     """All systems on one grid, with homes by each of ``placements``.
 
-    ``has_others``: also the systems of others, and the ring with located users. ``period_h`` is T_free; measured from
-    ``settle_h`` on. ``data`` is the folder of recorded check-ins, empty for the shipped cut.
+    ``has_others``: also run the systems of others, and the ring with located users. ``period_h``: T_free. ``settle_h``:
+    the time from which systems are measured. ``data``: the folder of recorded check-ins, empty for the shipped cut.
     """
 
     seed: int
@@ -74,22 +75,22 @@ class LocationTask(msgspec.Struct, frozen=True, tag="location"):
 
     @property
     def label(self) -> str:
-        """How the task is called among files."""
+        """The name of the task in file names."""
         return f"location-{self.rows}x{self.columns}-{len(self.placements)}-{self.period_h:g}-{self.draw}"
 
     @property
     def work_count(self) -> int:
-        """How much work the task is, compared with simulated hours of the Poisson model."""
+        """The work of the task, in simulated hours of the Poisson model."""
         return self.homes_work * (len(self.placements) + 2 * self.has_others)
 
     @property
     def homes_work(self) -> int:
-        """How much of that one kind of homes is."""
+        """The work of one kind of homes."""
         return max(1, self.rows * self.columns // WORK_CELLS)
 
     @property
     def where(self) -> Where:
-        """The setting that all of its figures have."""
+        """The setting common to all its figures."""
         return {
             "model": "location", "grid": f"{self.rows}x{self.columns}", "period_h": self.period_h,
             "events_per_user_h": self.events_per_user_h,
@@ -143,7 +144,7 @@ def run_location(task: LocationTask, report_work: ReportWork) -> list[Figure]:
 def _watch(
     task: LocationTask, setting: LocationSetting, homes: UserHomes, systems: Mapping[str, System]
 ) -> dict[str, SystemTotals]:
-    """Return what systems came to, delays with the way between users and homes."""
+    """Return the totals of systems, with delays that include the path between users and homes."""
     days = setting.duration_h / DAY_H
     schedule = Schedule(DAY_H * max(1, round(days / MEASURES)), task.settle_h, task.period_h)
     changes, count = setting.workload.changes, setting.broker_count
@@ -169,9 +170,9 @@ def _rings(task: LocationTask, setting: LocationSetting) -> dict[str, System]:
 
 
 def other_systems(seed: int, draw: int, setting: LocationSetting, *, is_located: bool) -> dict[str, System]:
-    """Return the systems of others: Bayeux for users at random homes, and for located users those that mind places.
+    """Return the systems of others: Bayeux, and for located users also the location-aware ones.
 
-    GeoPS needs a square grid with a power of two on its sides, and is left out on others.
+    These are Bayeux with proximity neighbour selection, and GeoPS if the grid is a square with a power of two as side.
     """
     count, topics, rtt_ms = setting.broker_count, setting.topics, setting.rtt_ms
     found = bayeux_systems(count, topics, lambda name: random_of(seed, draw, name), rtt_ms)
@@ -186,7 +187,7 @@ def other_systems(seed: int, draw: int, setting: LocationSetting, *, is_located:
 
 
 def _setting_samples(task: LocationTask, setting: LocationSetting) -> list[Figure]:
-    """Return statistics of the recorded visits, with the paper's own (Fig. 5)."""
+    """Return statistics of the recorded visits, with the paper's (Fig. 5)."""
     if not task.has_others:
         return []
     where: Where = {"model": "location", "grid": f"{task.rows}x{task.columns}"}

@@ -1,9 +1,9 @@
 """Place users of the location model in clusters of different sizes: Figs. 6a to 6c.
 
-In: a task. Out: samples of subscription management by system and homes, and by ``cluster_brokers`` and ``load_weight``
-for homes by Algorithm 1: ``management_per_h``, of which ``exchanges_per_h`` within clusters, ``load_std`` in
-subscriptions, ``handovers_per_h``; ``management_per_h_cut`` against each other system and ``handovers_cut`` against
-homes that follow the location, as GeoPS has them. Notifications do not belong here.
+In: a task. Out: samples of subscription management by system and homes, for homes by Algorithm 1 also by
+``cluster_brokers`` and ``load_weight``: ``management_per_h``, of which ``exchanges_per_h`` within clusters,
+``load_std`` in subscriptions, ``handovers_per_h``; ``management_per_h_cut`` against each other system and
+``handovers_cut`` against homes that follow the location, as in GeoPS. Notifications do not belong here.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class LocationUsersTask(msgspec.Struct, frozen=True, tag="location-users"):
 
     @property
     def label(self) -> str:
-        """How the task is called among files."""
+        """The name of the task in file names."""
         return f"location-users-{self.rows}x{self.columns}-{self.draw}"
 
     @property
     def work_count(self) -> int:
-        """How much work the task is, compared with simulated hours of the Poisson model."""
+        """The work of the task, in simulated hours of the Poisson model."""
         return self.homes_work * len(self.placements)
 
     @property
     def homes_work(self) -> int:
-        """How much of that one placement is."""
+        """The work of one placement."""
         return max(1, self.rows * self.columns // (4 * WORK_CELLS))
 
 

@@ -1,4 +1,4 @@
-"""Reassign ring IDs for brokers whose subscriptions follow patterns: Fig. 10, one draw at a time.
+"""Reassign ring IDs for subscriptions that follow patterns: Fig. 10, one draw at a time.
 
 In: a task. Out: the figures of :mod:`experiments.dynatops.cut_patterns` as samples.
 """
@@ -13,11 +13,11 @@ import msgspec
 from regraft.experiments.dynatops.cut_patterns import EVENTS, PATTERNS, cut_figures, net_benefit_figures
 from regraft.infra.measured_figures import Figure
 
-COUNT_OF_WORK = 10  # This many brokers, or topics, take as long as an hour of the Poisson model.
+COUNT_OF_WORK = 10  # This many brokers or topics take as long as an hour of the Poisson model.
 
 
 class PatternTask(msgspec.Struct, frozen=True, tag="patterns"):
-    """All patterns for one size; with ``has_prices`` also reassignments that must pay."""
+    """All patterns for one size; with ``has_prices`` also reassignments that must pay off."""
 
     seed: int
     draw: int
@@ -27,18 +27,18 @@ class PatternTask(msgspec.Struct, frozen=True, tag="patterns"):
 
     @property
     def label(self) -> str:
-        """How the task is called among files."""
+        """The name of the task in file names."""
         return f"patterns-{self.brokers}-{self.topics}-{self.draw}"
 
     @property
     def work_count(self) -> int:
-        """How much work the task is, compared with simulated hours of the Poisson model."""
+        """The work of the task, in simulated hours of the Poisson model."""
         return max(1, (2 * self.brokers + self.topics) // COUNT_OF_WORK)
 
 
 def run_patterns(task: PatternTask, report_work: Callable[[int], None]) -> list[Figure]:
     """Return the samples of one draw."""
-    # Draws of one seed must not be those of the next one.
+    # Draws of consecutive seeds must not coincide.
     seed = task.seed * 1_000 + task.draw
     found = cut_figures(task.brokers, task.topics, 1, seed, PATTERNS)
     if task.has_prices:

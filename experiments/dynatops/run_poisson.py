@@ -1,11 +1,11 @@
 """Run all systems of Zhao13 under the Poisson model: Figs. 7 and 8, and Fig. 9 with other values of T_free.
 
-In: a task. Out: samples of figures; the same task gives the same. Means over draws and verdicts do not belong here.
+In: a task. Out: samples of figures, which depend only on the task. Means over draws and verdicts do not belong here.
 
-``homes`` "static": each user at a random broker forever, as for Bayeux and TCO in the paper; "placed": by Algorithm 1,
-where a user asks a random broker first and later its home. ``system``: "chord" is a ring with random IDs, "ssbr" the
-same with DYNATOPS-Greedy, "assignment" with ours; "bayeux16" and "bayeux4" are Bayeux with digits of these bases, "tco"
-is DCB-M. So DYNATOPS is (ssbr, placed), DYNATOPS(BNR) (ssbr, static) and DYNATOPS(UP) (chord, placed).
+``homes``: "static": each user at a random broker forever, as for Bayeux and TCO in the paper; "placed": by Algorithm 1,
+in which a user first asks a random broker and later its home. ``system``: "chord" is a ring with random IDs, "ssbr" the
+same with DYNATOPS-Greedy, "assignment" with our planner; "bayeux16" and "bayeux4" are Bayeux with digits of these
+bases, "tco" is DCB-M. So DYNATOPS is (ssbr, placed), DYNATOPS(BNR) (ssbr, static) and DYNATOPS(UP) (chord, placed).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MEASURE_H = 5.0
 STEP_H = UPDATE_H = 1.0
 LOAD_WEIGHT = 1.0
 CONNECTED_MEASURES = 2  # Measuring TCO takes as long as rebuilding it.
-CONNECTED_WORK = 12  # What an hour of TCO takes, in hours of all the others.
+CONNECTED_WORK = 12  # Work of an hour of TCO, in hours of all others.
 SUBJECTS: tuple[Name, ...] = (
     ("chord", "placed"), ("ssbr", "static"), ("ssbr", "placed"), ("assignment", "static"), ("assignment", "placed"),
 )  # fmt: skip
@@ -53,8 +53,8 @@ AGAINST: tuple[Name, ...] = (
 class PoissonTask(msgspec.Struct, frozen=True, tag="poisson"):
     """All systems on one pattern, rate, cluster size and T_free.
 
-    Measured from ``settle_h`` on. ``connected_h``: for how long TCO is run, which takes longest, 0 for not.
-    ``events_per_user_h``: what each user publishes, spread over all topics alike.
+    ``settle_h``: the time from which systems are measured. ``connected_h``: how long TCO, the slowest, is run; 0 skips
+    it. ``events_per_user_h``: events that each user publishes, spread evenly over all topics.
     """
 
     seed: int
@@ -73,20 +73,20 @@ class PoissonTask(msgspec.Struct, frozen=True, tag="poisson"):
 
     @property
     def label(self) -> str:
-        """How the task is called among files."""
+        """The name of the task in file names."""
         return (
             f"poisson-{self.pattern}-{self.changes_per_user_h:g}-{self.cluster_brokers}-{self.period_h:g}-{self.draw}"
         )
 
     @property
     def work_count(self) -> int:
-        """How much work the task is, in simulated hours of both kinds of homes."""
+        """The work of the task, in simulated hours of both kinds of homes."""
         connected_steps = round(self.connected_h) + 1 if self.connected_h else 0
         return 2 * (round(self.duration_h) + 1) + CONNECTED_WORK * connected_steps
 
     @property
     def where(self) -> Where:
-        """The setting that all of its figures have."""
+        """The setting common to all its figures."""
         return {
             "model": "poisson", "pattern": self.pattern, "changes_per_user_h": self.changes_per_user_h,
             "cluster_brokers": self.cluster_brokers, "period_h": self.period_h,
@@ -108,7 +108,7 @@ def run_poisson(task: PoissonTask, report_work: ReportWork) -> list[Figure]:
         ("static", UserHomes(asked), 0),
         ("placed", placed, clusters.messages_per_exchange),
     ):
-        no_hops = np.zeros((task.broker_count, task.topic_count), dtype=np.int32)  # Each system counts its own.
+        no_hops = np.zeros((task.broker_count, task.topic_count), dtype=np.int32)  # Systems count their hops.
         steps = list(user_steps(changes, where_users, no_hops, exchange, UPDATE_H, STEP_H, task.duration_h))
         users = total_steps(steps)
         here: Where = {**task.where, "homes": homes}
@@ -130,7 +130,7 @@ def run_poisson(task: PoissonTask, report_work: ReportWork) -> list[Figure]:
 
 
 def draw_users(task: PoissonTask) -> tuple[UserChanges, np.ndarray]:
-    """Return what users want over time, and the broker that each asks first."""
+    """Return users' topics over time, and the broker that each user asks first."""
     settings = PoissonSettings(
         task.pattern, task.changes_per_user_h, task.user_count, task.broker_count, task.topic_count,
         duration_h=task.duration_h,
@@ -151,7 +151,7 @@ def _systems(task: PoissonTask) -> dict[str, System]:
 def _connected(
     task: PoissonTask, changes: UserChanges, homes: UserHomes, report_work: ReportWork
 ) -> dict[Name, SystemTotals]:
-    """Return what TCO came to in its hours."""
+    """Return the totals of TCO over its hours."""
     if not task.connected_h:
         return {}
     no_hops = np.zeros((task.broker_count, task.topic_count), dtype=np.int32)
@@ -167,7 +167,7 @@ def _connected(
 
 
 def _user_cuts(task: PoissonTask, samples: list[Figure]) -> list[Figure]:
-    """Return what placement saves of brokers' subscription changes."""
+    """Return the share of brokers' subscription changes that placement saves."""
     found = {each.where["homes"]: each.value for each in samples if each.name == "subscription_changes_per_h"}
     if not found["static"]:
         return []

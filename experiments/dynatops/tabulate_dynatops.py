@@ -1,7 +1,8 @@
-"""Make the tables of claims and measures from a file of figures, and put them into the README.
+"""Tabulate claims and measures from a file of figures, and put the tables into the README.
 
 ``python -m regraft.experiments.dynatops.tabulate_dynatops --json FILE [--readme FILE]``. In: figures of `regraft
-reproduce dynatops`. Out: Markdown on standard output, or between the markers of a README. Every number is from it.
+reproduce dynatops`. Out: Markdown on standard output, or between the markers of a README. Every number is from the
+figures.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ VISITS = {
 
 
 def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
-    """Return the tables as Markdown: what was run, the paper's claims, ours, and what all systems came to."""
+    """Return the tables as Markdown: the run, the paper's claims, ours, and the results of all systems."""
     measured = Measured(figures)
     settings = run["settings"]
     draws = ", ".join(f"{kind} {count}" for kind, count in settings["draws"].items())
@@ -241,7 +242,7 @@ def _table(title: str, text: str, columns: Sequence[str], rows: Sequence[str]) -
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the tables of a file of figures, or replace those in a README; end with code 2 when that cannot be."""
+    """Print the tables of a file of figures, or replace those in a README; exit with 2 if a file is unusable."""
     return put_claims(PROGRAM, "regraft reproduce dynatops", claims_document, arguments)
 
 

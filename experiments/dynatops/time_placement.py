@@ -1,7 +1,7 @@
-"""How long it takes to place all users of the Poisson model once: the 50,000 join one after the other.
+"""Time one placement of all users of the Poisson model: 50,000 users join one after the other.
 
-In: a seed. Out: ``placement_pass_ms`` by pattern, median over repetitions, time of one processor. Clusters are of ten
-brokers, which exchange their states after each user. Brokers need no such pass, a controller that places all does.
+In: a seed. Out: ``placement_pass_ms`` by pattern, median over repetitions, processor time. Clusters have ten brokers,
+which exchange their states after each user. Brokers that place users themselves need no such pass; a controller does.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How long reassigning ring IDs takes: DYNATOPS-Greedy and ours, with Table 1 of Zhao13 and prices from scratch.
+"""Time the reassignment of ring IDs by DYNATOPS-Greedy and by ours, next to Table 1 of Zhao13 and pricing from scratch.
 
-In: sizes, a seed. Out: by brokers, topics and pattern ``ssbr_ms`` and ``assignment_ms``, from problem to answer, the
-median over draws of the least of some repetitions; ``ssbr_first_ms``, the median of the first times, in which the
-tables of the ring are built that later ones find; ``ssbr_swaps``, how long the improvement path is. By brokers and
-topics ``ssbr_step_ms`` and ``scratch_step_ms``, the time of a step of the path with prices kept up and from scratch;
-``identical_steps``, how many steps were compared, and found to be the same. The paper's times are of Java on four cores
+In: sizes, a seed. Out: by brokers, topics and pattern ``ssbr_ms`` and ``assignment_ms``, from problem to answer, as
+median over draws of the best repetition; ``ssbr_first_ms``, the median of first repetitions, which build the tables of
+the ring that later ones reuse; ``ssbr_swaps``, the length of the improvement path. By brokers and topics
+``ssbr_step_ms`` and ``scratch_step_ms``, the time of a step of the path with incremental pricing and with pricing from
+scratch; ``identical_steps``, how many steps were compared and found equal. The paper's times are for Java on four cores
 of 2 GHz.
 """
 
@@ -38,12 +38,12 @@ PAPER_MS = {  # Table 1, by brokers and topics.
     (1000, 100): 96_000.0,
 }
 TIMED_PATTERNS = tuple(pattern for pattern in PATTERNS if pattern.name in ("uniform 5%", "5 topics of one mode"))
-EVENTS = 1000.0  # Per topic and period: enough that most of the path pays.
+EVENTS = 1000.0  # Per topic and period: enough for most of the path to pay off.
 DRAWS = 5
-LARGE_BROKERS = 500  # From here on draws and repetitions are fewer.
+LARGE_BROKERS = 500  # From this size on there are fewer draws.
 LARGE_DRAWS = 2
 REPEATS = 3
-SCRATCH_VALUES_MAX = 100_000_000  # Topics times positions times swaps priced from scratch: five to fifteen seconds.
+SCRATCH_VALUES_MAX = 100_000_000  # Topics * positions * swaps priced from scratch: five to fifteen seconds.
 
 
 def reassignment_times(
@@ -54,10 +54,10 @@ def reassignment_times(
     scratch_values_max: int = SCRATCH_VALUES_MAX,
     on_progress: Callable[[str, int], None] | None = None,
 ) -> list[Figure]:
-    """Return times by size and pattern; ``on_progress`` is called with the next size.
+    """Return times by size and pattern; ``on_progress`` gets the next size and the number done.
 
-    Raises AssertionError when a path is not the one that prices from scratch give, as far as these were looked at, or
-    ours is worth less than DYNATOPS-Greedy's.
+    Raises AssertionError if a path differs from that of pricing from scratch, as far as they were compared, or if ours
+    has a lower net benefit than DYNATOPS-Greedy.
     """
     figures: list[Figure] = []
     for done, (brokers, topics) in enumerate(sizes):
@@ -95,7 +95,7 @@ def _times_of(pattern: Pattern, brokers: int, topics: int, seed: int, where: Whe
 
 
 def _repeated(solve: Callable[[RingProblem], Reassignment], drawn: RingProblem) -> tuple[Reassignment, list[float]]:
-    """Return the answer and what each repetition took, each from a problem that has computed nothing yet."""
+    """Return the answer and the time of each repetition, each on a fresh problem without cached results."""
     spent_ms = []
     for _ in range(REPEATS):
         problem = RingProblem(drawn.ring, drawn.roots, drawn.wanted, drawn.events, drawn.delay_weight)
@@ -106,7 +106,7 @@ def _repeated(solve: Callable[[RingProblem], Reassignment], drawn: RingProblem) 
 
 
 def _against_scratch(problem: RingProblem, values_max: int) -> list[Figure]:
-    """Return times of a step; raise AssertionError when both ways of pricing lead to different paths."""
+    """Return the times of a step; raise AssertionError if both ways of pricing lead to different paths."""
     count = problem.broker_count
     swaps = ScratchSwaps(problem)
     steps_max = max(1, values_max // (problem.topic_count * count * count))

@@ -1,22 +1,23 @@
-"""TCO: an overlay in which the subscribers of every topic are connected, so that nobody relays (DCB-M).
+"""TCO: an overlay in which the subscribers of every topic are connected, so that no broker relays (DCB-M).
 
-In: which brokers want which topics. Out: the overlay and, after subscriptions changed, the next one and how many links
-differ. How events travel on it does not belong here (:mod:`experiments.dynatops.connected_dissemination`).
+In: brokers' topics. Out: the overlay and, after subscriptions change, the next one and how many links differ. How
+events travel on it does not belong here (:mod:`experiments.dynatops.connected_dissemination`).
 
 Source: Chen, Vitenberg, Jacobsen, ICDCS 2011 (DCB-M), on Chockler et al., PODC 2007 and Onus and Richa, INFOCOM 2009;
 Zhao13, section 6.2: "TCO requires its broker overlay to be reconfigured whenever topic-connected property is no
 longer hold due to subscription changes on brokers. We reconfigure TCO by running the DCB-M algorithm for partitions of
-nodes having changed subscriptions", and a reconfiguration costs as many messages as links change.
+nodes having changed subscriptions", and a reconfiguration costs one message per changed link.
 
-Verified in the authors' abstracts: the goal is a low greatest degree; brokers are divided into bulk and lightweight
+Verified in the authors' abstracts: the goal is a low maximum degree; brokers are divided into bulk and lightweight
 ones, the latter into random parts, and the parts' overlays are joined. The rest is our reading:
 
-- bulk are the tenth of the brokers with the most topics; there are about as many parts as lightweight brokers in one;
-- each part is connected by MinMax-ODA on its own;
-- of each part representatives cover every topic that others want, too, if possible three times each, chosen greedily;
+- bulk brokers are the tenth with the most topics; the number of parts is about the number of brokers in a part;
+- each part is connected separately by MinMax-ODA;
+- representatives of each part, chosen greedily, cover every topic that is also wanted elsewhere, if possible three
+  times;
 - MinMax-ODA on bulk brokers and representatives, with the links of the parts in place, joins the parts;
-- bulk and parts are drawn once. When a topic has come apart, the parts in which somebody's topics have changed since
-  the last time are reconnected, then all are rejoined; otherwise everything stays.
+- bulk brokers and parts are drawn once. When a topic is disconnected, the parts in which subscriptions have changed
+  since the last time are reconnected, then all are rejoined; otherwise everything stays.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ from regraft.experiments.dynatops.connect_topics import (
     unconnected_topics,
 )
 
-BULK = -1  # The part of a bulk broker.
+BULK = -1  # Marks bulk brokers, which are in no part.
 BULK_SHARE = 0.1
-COVERAGE = 3  # Representatives that a part has for each topic, so that joining it does not rest on one of them.
+COVERAGE = 3  # Representatives of a part for each topic, so that joining it does not depend on a single one.
 
 
 @dataclass(frozen=True, eq=False)
 class ConnectedOverlay:
     """A topic-connected overlay.
 
-    ``wanted`` (brokers, topics): what it was built for. ``part_of`` (brokers,): each broker's part, or BULK.
-    ``part_links``: those inside each part; ``joining_links``: those between bulk brokers and representatives. A link
-    names the smaller broker first. ``weight_ratio_max`` as in :func:`greedy_links`.
+    ``wanted`` (brokers, topics): the subscriptions it was built for. ``part_of`` (brokers,): each broker's part, or
+    BULK. ``part_links``: links inside each part; ``joining_links``: links between bulk brokers and representatives. A
+    link names the smaller broker first. ``weight_ratio_max`` as in :func:`greedy_links`.
     """
 
     wanted: Flags
@@ -64,12 +65,12 @@ class ConnectedOverlay:
 
     @cached_property
     def adjacency(self) -> Flags:
-        """Who has a link with whom, shape (brokers, brokers)."""
+        """The adjacency matrix, shape (brokers, brokers)."""
         return adjacency_of(self.links, len(self.wanted))
 
     @cached_property
     def degrees(self) -> NDArray[np.int64]:
-        """How many links each broker has, shape (brokers,)."""
+        """The number of links of each broker, shape (brokers,)."""
         found: NDArray[np.int64] = self.adjacency.sum(axis=1)
         return found
 
@@ -83,8 +84,8 @@ def build_overlay(
 ) -> ConnectedOverlay:
     """Return the overlay that DCB-M builds for these subscriptions, shape (brokers, topics).
 
-    ``part_count`` is the square root of the number of lightweight brokers when not given; with one part and no bulk
-    brokers this is MinMax-ODA. Raises ValueError for a share outside 0 to 1 or no part.
+    ``part_count`` defaults to the square root of the number of lightweight brokers; with one part and no bulk brokers
+    this is MinMax-ODA. Raises ValueError if the share is outside 0 to 1 or there is no part.
     """
     if not 0 <= bulk_share <= 1:
         raise ValueError(f"bulk_share is {bulk_share}: a share of the brokers is from 0 to 1")
@@ -101,9 +102,9 @@ def build_overlay(
 
 
 def rebuild_overlay(overlay: ConnectedOverlay, wanted: Flags) -> tuple[ConnectedOverlay, int]:
-    """Return the overlay for new subscriptions, and how many links differ; the same one while all topics are connected.
+    """Return the overlay for new subscriptions, and how many links differ; unchanged while all topics are connected.
 
-    The number of links is what Zhao13 takes for the messages of the reconfiguration.
+    Zhao13 counts the number of differing links as the messages of the reconfiguration.
     """
     if not len(unconnected_topics(overlay.adjacency, wanted)):
         return overlay, 0
@@ -113,7 +114,7 @@ def rebuild_overlay(overlay: ConnectedOverlay, wanted: Flags) -> tuple[Connected
 
 
 def _connected(overlay: ConnectedOverlay, wanted: Flags, parts: frozenset[int]) -> ConnectedOverlay:
-    """Connect these parts, then join all."""
+    """Connect these parts, then join all parts."""
     part_links = tuple(
         _inside(overlay, wanted, part) if part in parts else links for part, links in enumerate(overlay.part_links)
     )
@@ -126,14 +127,14 @@ def _connected(overlay: ConnectedOverlay, wanted: Flags, parts: frozenset[int]) 
 
 
 def _inside(overlay: ConnectedOverlay, wanted: Flags, part: int) -> frozenset[Link]:
-    """Return links that connect a part; topics that are only wanted there once cost nothing."""
+    """Return links that connect a part; topics wanted by a single broker in it need none."""
     brokers = np.flatnonzero(overlay.part_of == part).tolist()
     links = greedy_links(wanted[brokers], weight_ratio_max=overlay.weight_ratio_max)
     return frozenset((brokers[one], brokers[other]) for one, other in links)
 
 
 def _representatives(wanted: Flags, inside: Flags) -> Flags:
-    """Return brokers of a part that cover its topics, shape (brokers,): always the one that covers most next."""
+    """Return brokers of a part that cover its shared topics, shape (brokers,), chosen greedily by topics covered."""
     shared = wanted[inside].any(axis=0) & wanted[~inside].any(axis=0)
     open_times = np.where(shared, np.minimum(wanted[inside].sum(axis=0), COVERAGE), 0)
     chosen = np.zeros(len(wanted), dtype=np.bool_)

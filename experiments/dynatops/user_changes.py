@@ -1,6 +1,6 @@
-"""Users whose topics change: what each wants at the start, and its whole new set at each change, in order of time.
+"""Users whose topics change: each user's first set of topics, and its whole new set at each change, in order of time.
 
-In: arrays from a workload. Out: the same as values or one by one. Where users are at home does not belong here
+In: arrays from a workload. Out: the same as values or one by one. Users' homes do not belong here
 (:mod:`experiments.dynatops.broker_interests`).
 """
 
@@ -17,16 +17,16 @@ Ints = NDArray[np.int32]
 Offsets = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-AT_START = -1  # The change that gave a user its first set.
+AT_START = -1  # Stands for the change that gave a user its first set.
 
 
 @dataclass(frozen=True, eq=False)
 class UserChanges:
-    """Topics of users over time; a topic is a position from 0 up to ``topic_count``.
+    """Topics of users over time; a topic is an integer from 0 to ``topic_count`` - 1.
 
-    User u starts with ``wanted[starts[u]:starts[u + 1]]``. Change c, at ``times_h[c]``, gives user ``users[c]`` the
-    topics ``new_wanted[new_starts[c]:new_starts[c + 1]]`` instead of all it had. Times never fall; the topics of a set
-    rise, each once.
+    User u starts with ``wanted[starts[u]:starts[u + 1]]``. Change c, at ``times_h[c]``, replaces all topics of user
+    ``users[c]`` by ``new_wanted[new_starts[c]:new_starts[c + 1]]``. Times never decrease; the topics of a set are
+    distinct and ascending.
     """
 
     topic_count: int
@@ -39,20 +39,20 @@ class UserChanges:
 
     @property
     def user_count(self) -> int:
-        """How many users there are."""
+        """The number of users."""
         return len(self.starts) - 1
 
     @property
     def change_count(self) -> int:
-        """How many changes there are."""
+        """The number of changes."""
         return len(self.times_h)
 
     def initial_topics(self) -> list[Ints]:
-        """Return the topics that each user starts with."""
+        """Return each user's first set of topics."""
         return np.split(self.wanted, self.starts[1:-1])
 
     def changes(self, from_h: float = 0.0, until_h: float = np.inf) -> Iterator[tuple[float, int, Ints]]:
-        """Yield (time in h, user, all topics it wants from then on) of the changes in [from_h, until_h)."""
+        """Yield (time in h, user, all its topics from then on) for the changes in [from_h, until_h)."""
         first, end = np.searchsorted(self.times_h, [from_h, until_h]).tolist()
         bounds = self.new_starts[first : end + 1].tolist()
         rows = zip(self.times_h[first:end].tolist(), self.users[first:end].tolist(), strict=True)
@@ -61,7 +61,7 @@ class UserChanges:
 
     @cached_property
     def previous(self) -> Offsets:
-        """The change of the same user before each one, AT_START for its first, shape (changes,)."""
+        """The preceding change of the same user for each change, AT_START for its first, shape (changes,)."""
         order = np.argsort(self.users, kind="stable")
         before = np.full(self.change_count, AT_START, dtype=np.int64)
         same = self.users[order][1:] == self.users[order][:-1]
@@ -70,9 +70,9 @@ class UserChanges:
 
 
 def changes_of_tables(topic_count: int, initial: Ints, times_h: Floats, users: Ints, tables: Ints) -> UserChanges:
-    """Build from tables of topics, shape (users, width) and (changes, width); what a row holds twice counts once.
+    """Build from tables of topics, shape (users, width) and (changes, width); duplicates in a row count once.
 
-    Changes come in order of time.
+    Changes must be in order of time.
     """
     starts, wanted = _sets(initial)
     new_starts, new_wanted = _sets(tables)
@@ -80,7 +80,7 @@ def changes_of_tables(topic_count: int, initial: Ints, times_h: Floats, users: I
 
 
 def differing(initial: Ints, users: Ints, tables: Ints) -> NDArray[np.bool_]:
-    """Mark the changes that give a user a different set, shape (changes,); arguments as above."""
+    """Mark the changes that give a user a different set, shape (changes,); arguments as for ``changes_of_tables``."""
     order = np.argsort(users, kind="stable")
     later = _canonical(tables)[order]
     before = np.concatenate([later[:1], later[:-1]])
@@ -92,14 +92,14 @@ def differing(initial: Ints, users: Ints, tables: Ints) -> NDArray[np.bool_]:
 
 
 def _sets(table: Ints) -> tuple[Offsets, Ints]:
-    """Return the distinct topics of each row, rising, one row after the other, and where each row starts."""
+    """Return where each row starts, and the distinct topics of all rows, ascending within each row."""
     ordered = np.sort(table, axis=1)
     kept = ~_repeated(ordered)
     return np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int64), ordered[kept].astype(np.int32)
 
 
 def _canonical(table: Ints) -> Ints:
-    """Return rows that are equal exactly where the sets are: sorted, and what comes twice is filled up at the end."""
+    """Return rows that are equal if and only if their sets are: sorted, with padding at the end for duplicates."""
     ordered = np.sort(table, axis=1)
     return np.sort(np.where(_repeated(ordered), np.iinfo(np.int32).max, ordered), axis=1)
 

@@ -1,17 +1,18 @@
-"""Users that ask for a home at each change of their topics, over hours: where they are, and what that costs brokers.
+"""Users that ask for a home at each change of their topics, over hours: their homes, and the cost for brokers.
 
-In: changes of users (:class:`UserChanges`), clusters of brokers, the rules of placement. Out: the home of each user
-at each change, and step by step brokers' subscription changes, handovers, management messages and loads. Notifications
-are not looked at here.
+In: changes of users (:class:`UserChanges`), clusters of brokers, the rules of placement. Out: the home of each user at
+each change, and step by step brokers' subscription changes, handovers, management messages and loads. Notifications do
+not belong here.
 
 Source: Zhao13, sections 4 and 6.2. Readings:
 
-- at the start users join one after the other, and brokers know each other's states; after that they exchange them every
-  T_update, and all who ask in between are answered by the last exchange;
-- a broker reports what its users want, the one included that then changes its topics: left out, it would as soon leave
-  as stay whenever others want none of its topics, and take all five away for one that it changed;
-- a broker informs each other one of its cluster by a separate message: c (c - 1) messages for c brokers;
-- a broker that joins or leaves the tree of a topic sends a request to the root: as many messages as the route has hops.
+- at the start users join one after the other, and brokers know each other's states; afterwards they exchange states
+  every T_update, and requests in between are answered from the last exchange;
+- a broker reports the topics of all its users, including the one that is changing: without that user, leaving would
+  look as good as staying whenever no other user wants its topics, and it would take all five topics away for one that
+  it changed;
+- a broker informs each other broker of its cluster by a separate message: c (c - 1) messages for c brokers;
+- a broker that joins or leaves the tree of a topic sends a request to the root: one message per hop of the route.
 """
 
 from __future__ import annotations
@@ -39,14 +40,15 @@ from regraft.overlay.user_clusters import UserClusters
 
 Positions = NDArray[np.integer]
 
-ROUNDING = 1e-9  # Of a time in exchanges.
+ROUNDING = 1e-9  # Of a time measured in exchanges.
 
 
 @dataclass(frozen=True, eq=False)
 class UserHomes:
-    """Where users are: ``first`` (users,) at the start, ``after`` (changes,) the user of a change from then on.
+    """Homes of users, as positions of brokers.
 
-    ``after`` None: nobody ever moves. Both are positions of brokers.
+    ``first`` (users,): at the start. ``after`` (changes,): of the changing user from each change on; None if users
+    never move.
     """
 
     first: Positions
@@ -55,7 +57,7 @@ class UserHomes:
 
 @dataclass(frozen=True, eq=False)
 class UserStep:
-    """One step of time; counts are those within it, ``interests`` has what brokers want at its end."""
+    """One step of time: counts within it, and ``interests`` of brokers at its end."""
 
     interests: InterestStep
     tree_messages: int
@@ -63,7 +65,7 @@ class UserStep:
 
     @property
     def subscription_changes(self) -> int:
-        """How often a broker began or stopped wanting a topic."""
+        """How often a broker subscribed to or unsubscribed from a topic."""
         return len(self.interests.changed_brokers)
 
     @property
@@ -73,13 +75,13 @@ class UserStep:
 
     @property
     def loads(self) -> NDArray[np.int64]:
-        """How many subscriptions the users of each broker have at the end, shape (brokers,)."""
+        """The number of subscriptions of each broker's users at the end, shape (brokers,)."""
         return np.asarray(self.interests.user_counts.sum(axis=1, dtype=np.int64))
 
 
 @dataclass(frozen=True)
 class UserTotals:
-    """Sums over the steps after the start, and what loads were like at their ends, averaged."""
+    """Sums over the steps after the start, and the spread of loads at their ends, averaged."""
 
     subscription_changes: int
     handovers: int
@@ -103,11 +105,11 @@ def place_by_utility(
     update_h: float = 1.0,
     leaves_out_itself: bool = False,
 ) -> UserHomes:
-    """Return the homes that Algorithm 1 gives: users join one by one, and ask again at each change of theirs.
+    """Return the homes chosen by Algorithm 1: users join one by one, and ask again at each of their changes.
 
-    ``asked`` (users,) are the brokers that users ask first, ``asked_after`` (changes,) those that they ask later, their
-    homes when not given. ``update_h`` is T_update. With ``leaves_out_itself`` a user that asks does not count for what
-    its home wants and bears. Cost O(subscriptions of changes * brokers of a cluster), and O(brokers * topics) for each
+    ``asked`` (users,): the brokers that users ask first; ``asked_after`` (changes,): those that they ask later, by
+    default their homes. ``update_h``: T_update. ``leaves_out_itself``: exclude the asking user from the interests and
+    load of its home. Cost O(subscriptions of changes * brokers of a cluster), and O(brokers * topics) for each
     exchange.
     """
     held = _HeldTopics(changes)
@@ -139,11 +141,11 @@ def user_steps(
     step_h: float = 1.0,
     duration_h: float | None = None,
 ) -> Iterator[UserStep]:
-    """Yield what happens in each step, beginning with the start as a step that ends at 0 h.
+    """Yield the steps; the first one ends at 0 h and holds the start.
 
-    ``hops`` (brokers, topics) are those of a request to the topic's root (:func:`hops_to_roots`);
-    ``exchange_messages`` is what one exchange of states takes (``UserClusters.messages_per_exchange``), 0 without
-    clusters. Exchanges are at 0, ``update_h``, 2 ``update_h`` and so on.
+    ``hops`` (brokers, topics): hops of a request to the topic's root (:func:`hops_to_roots`). ``exchange_messages``:
+    messages of one exchange of states (``UserClusters.messages_per_exchange``), 0 without clusters. Exchanges are at 0,
+    ``update_h``, 2 ``update_h`` and so on.
     """
     began_h = 0.0
     for step in interest_steps(changes, len(hops), homes.first, homes.after, step_h, duration_h):
@@ -154,7 +156,7 @@ def user_steps(
 
 
 def total_steps(steps: Iterable[UserStep]) -> UserTotals:
-    """Return the sums over all steps but the start. Raises ValueError when there is none."""
+    """Return the sums over all steps but the start. Raises ValueError if there is no other step."""
     counts, stds, variations = np.zeros(4, dtype=np.int64), [], []
     for step in steps:
         if step.interests.end_h > 0:
@@ -174,7 +176,7 @@ def hops_to_roots(configuration: ChordConfiguration, topics: tuple[str, ...]) ->
 
 
 class _HeldTopics:
-    """Every set of topics that a user ever has, by number, and the number of the one it has now (``set_of``)."""
+    """All sets of topics that users ever have, by number, and the number of each user's present set (``set_of``)."""
 
     def __init__(self, changes: UserChanges) -> None:
         self._topic_count = changes.topic_count
@@ -184,30 +186,32 @@ class _HeldTopics:
         self.set_of = np.arange(changes.user_count)
 
     def sets_after(self, places: Positions) -> NDArray[np.int64]:
-        """Return the sets that these changes give."""
+        """Return the numbers of the sets after these changes."""
         return np.asarray(places + len(self.set_of))
 
     def topics(self, sets: Positions) -> tuple[NDArray[np.int64], Ints]:
-        """Return where each set starts, and all topics one set after the other."""
+        """Return where each set starts, and the topics of all sets concatenated."""
         sizes = self._sizes[sets]
         starts = np.concatenate([[0], np.cumsum(sizes)])
         return starts, self._every[np.arange(starts[-1]) + np.repeat(self._starts[sets] - starts[:-1], sizes)]
 
     def part_of(self, homes: Positions, told_sets: Positions, sets: Positions) -> OwnPart:
-        """Return what users with the first sets at these homes are of the states, now that they want the second."""
+        """Return the share of the asking users in the reported states.
+
+        They are reported at ``homes`` with ``told_sets``, and now want ``sets``."""
         told_keys, keys = self._keys(told_sets), self._keys(sets)
         found = np.minimum(np.searchsorted(told_keys, keys), len(told_keys) - 1)
         counted = told_keys[found] == keys if len(told_keys) else np.zeros(len(keys), dtype=np.bool_)
         return OwnPart(homes, self._sizes[told_sets], counted)
 
     def _keys(self, sets: Positions) -> NDArray[np.int64]:
-        """Return a number for each pair of a row and a topic of its set, rising."""
+        """Return a number for each pair of a row and a topic of its set, ascending."""
         starts, topics = self.topics(sets)
         return np.repeat(np.arange(len(sets)), np.diff(starts)) * self._topic_count + topics
 
 
 def _turns(users: Ints) -> Iterator[NDArray[np.int64]]:
-    """Yield the places of the first change of each user, then those of the second ones, and so on."""
+    """Yield the indices of the first changes of all users, then those of the second ones, and so on."""
     order = np.argsort(users, kind="stable")
     ranks = np.empty(len(users), dtype=np.int64)
     ranks[order] = np.arange(len(users)) - np.searchsorted(users[order], users[order])
@@ -216,7 +220,7 @@ def _turns(users: Ints) -> Iterator[NDArray[np.int64]]:
 
 
 def _windows(changes: UserChanges, update_h: float) -> Iterator[slice]:
-    """Yield the changes between each exchange and the next one; a change at the moment of an exchange comes after."""
+    """Yield the changes between consecutive exchanges; a change at the moment of an exchange comes after it."""
     if not update_h > 0:
         raise ValueError(f"update_h is {update_h}: brokers exchange states after more than 0 h")
     if not changes.change_count:
@@ -229,5 +233,5 @@ def _windows(changes: UserChanges, update_h: float) -> Iterator[slice]:
 
 
 def _exchanges_before(time_h: float, update_h: float) -> int:
-    """Return how many exchanges there are in [0, time)."""
+    """Return the number of exchanges in [0, time)."""
     return int(np.ceil(time_h / update_h - ROUNDING))

@@ -1,8 +1,7 @@
-"""Let systems live through the same steps of time, and turn what they did into samples of figures.
+"""Run systems through the same steps of time, and turn their results into samples of figures.
 
-In: steps, systems, when to measure and when a period is over. Out: for each system the mean of its measures and its
-messages per hour, and what one saves of another. Systems themselves are in
-:mod:`experiments.dynatops.compared_systems`.
+In: steps, systems, when to measure and when a period ends. Out: the mean measures and messages per hour of each system,
+and the savings of one over another. The systems are in :mod:`experiments.dynatops.compared_systems`.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from regraft.experiments.dynatops.compared_systems import Measures, System, Syst
 from regraft.infra.measured_figures import Figure
 
 Where = dict[str, str | int | float]
-Name = tuple[str, str]  # System and users' homes.
+Name = tuple[str, str]  # System, users' homes.
 
-ROUNDING = 1e-6  # Of a time in periods.
+ROUNDING = 1e-6  # Of a time measured in periods.
 CUT_METRICS = ("delay", "messages", "management_per_h")
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Measure every ``measure_h`` from ``settle_h`` on; a period is over every ``period_h``. Times in h, from 0."""
+    """Measure every ``measure_h`` from ``settle_h`` on; periods last ``period_h``. Times are in h, from 0."""
 
     measure_h: float
     settle_h: float
@@ -36,13 +35,13 @@ class Schedule:
         return end_h > 0 and end_h >= self.settle_h and _is_multiple(end_h, self.measure_h)
 
     def ends_period(self, end_h: float) -> bool:
-        """Return True if a period is over at the end of a step."""
+        """Return True if a period ends at the end of a step."""
         return end_h > 0 and _is_multiple(end_h, self.period_h)
 
 
 @dataclass(frozen=True)
 class SystemTotals:
-    """What one system came to: its measures, averaged, its messages, and over how many hours these were counted."""
+    """The results of one system: mean measures, messages, and the hours over which these were counted."""
 
     measures: Measures
     counts: SystemCounts
@@ -51,7 +50,7 @@ class SystemTotals:
 
     @property
     def management_per_h(self) -> float:
-        """Requests to roots and exchanges within clusters."""
+        """Messages per hour for requests to roots and exchanges within clusters."""
         return (self.counts.requests + self.exchange_messages) / self.hours
 
     def metric(self, name: str) -> float:
@@ -65,9 +64,9 @@ def watch_systems(
     schedule: Schedule,
     tell_step: Callable[[], None] = lambda: None,
 ) -> dict[str, SystemTotals]:
-    """Return what each system came to; what is measured at the end of a period is measured before it adapts.
+    """Return the totals of each system; at the end of a period, systems are measured before they adapt.
 
-    Raises ValueError when nothing was measured.
+    Raises ValueError if the schedule has no time to measure within the steps.
     """
     found: dict[str, list[Measures]] = {name: [] for name in systems}
     hours = 0.0
@@ -110,7 +109,7 @@ def total_samples(where: Where, totals: Mapping[Name, SystemTotals], delay_unit:
 def cut_samples(
     where: Where, totals: Mapping[Name, SystemTotals], subjects: Sequence[Name], against: Sequence[Name]
 ) -> list[Figure]:
-    """Return what each subject saves of what each other has: 1 - subject / other, in the same draw."""
+    """Return the savings of each subject over each of ``against``: 1 - subject / other, in the same draw."""
     samples: list[Figure] = []
     for subject in subjects:
         for other in against:

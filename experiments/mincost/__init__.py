@@ -1,1 +1,1 @@
-"""Zhao and Wu again: minimum cost overlays."""
+"""Reproduction of Zhao11: minimum cost overlays."""

@@ -1,4 +1,4 @@
-"""Draw cost reduction ratios as SVG, like Figs. 9 and 10 of Zhao11, with ours.
+"""Draw cost reduction ratios as SVG, like Figs. 9 and 10 of Zhao11, with ours added.
 
 In: figures. Out: SVG text by file name, the same bytes for the same figures. Verdicts and tables do not belong here.
 """

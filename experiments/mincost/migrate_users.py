@@ -1,7 +1,7 @@
-"""Users that brokers redirect by themselves: the distributed variant of Zhao and Wu, sections IV.C and V.
+"""Brokers that redirect users by themselves: the distributed variant of Zhao11, sections IV.C and V.
 
-In: an instance, homes, a generator, how many users decline. Out: what is reached, in how many rounds and messages. All
-brokers act at once, each on what all had reported before the round.
+In: an instance, homes, a generator, the share of users that decline. Out: the costs reached, rounds and messages. All
+brokers act at once, each on what all of them reported before the round.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from regraft.overlay.packed_users import Flags, Homes, PackingCosts, PackingInst
 
 # request_to_move, accept, replicate, connect, register, summarize, redirect; or request_to_move and a refusal.
 MOVE_MESSAGES, DECLINE_MESSAGES = 7, 2
-ROUNDS_MAX = 300  # Brokers that act at once may send users to and fro forever.
+ROUNDS_MAX = 300  # Brokers that act simultaneously may send users back and forth forever.
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The outcome. ``messages`` are of moves, and of brokers that report to all others what their users now want."""
+    """The outcome. ``messages``: for moves, and for brokers' reports of their users' interests to all others."""
 
     costs: PackingCosts
     rounds: int
@@ -33,12 +33,12 @@ class Migration:
 def migrate_users(
     instance: PackingInstance, homes: Homes, rng: np.random.Generator, decline_share: float = 0.0
 ) -> Migration:
-    """Let brokers redirect users until none does any more, or for ROUNDS_MAX rounds.
+    """Let brokers redirect users until no broker does any more, or for ROUNDS_MAX rounds.
 
-    In a round each broker looks at one of its users, those with the most traffic first, and asks it to move where the
-    whole cost is least by the subscriptions of all brokers' users, the user's prices and those between brokers. A user
-    declines with probability ``decline_share``, and is not asked again. The other broker takes it if it has room left.
-    As all move at once, a move may cost more than it was to save.
+    In a round each broker considers one of its users, those with the most traffic first, and asks it to move to the
+    broker with the lowest total cost, given the subscriptions of all brokers' users, the user's prices and those
+    between brokers. A user declines with probability ``decline_share``, and is then not asked again. The other broker
+    accepts it if it has room left. Because all brokers act at once, a move may cost more than it was expected to save.
     """
     costs = PackingCosts(instance, homes)
     left = instance.room_per_s * (1 + ROUNDING) - instance.loads_per_s(costs.homes)
@@ -71,7 +71,7 @@ def migrate_users(
 
 
 def _heaviest(instance: PackingInstance, homes: Homes, may_move: Flags) -> Homes:
-    """Return for each broker that has any the user with the most traffic of those that may move."""
+    """Return the user with the most traffic of each broker that has users that may move."""
     users = np.flatnonzero(may_move)
     order = users[np.lexsort((-instance.demand_per_s[users], homes[users]))]
     first = np.r_[True, np.diff(homes[order]) > 0] if len(order) else np.zeros(0, dtype=np.bool_)
@@ -79,7 +79,7 @@ def _heaviest(instance: PackingInstance, homes: Homes, may_move: Flags) -> Homes
 
 
 def _redirected(costs: PackingCosts, users: Homes) -> list[tuple[int, int]]:
-    """Return which of these users are asked to move, and where to, by the state before any of them does."""
+    """Return which of these users are asked to move, and where to, judged by the state before any of them moves."""
     likely = likely_changes_per_s(costs)[users]
     targets, least_per_s = likely.argmin(axis=1), TIE_SHARE * costs.cost_per_s
     return [
@@ -90,5 +90,5 @@ def _redirected(costs: PackingCosts, users: Homes) -> list[tuple[int, int]]:
 
 
 def _tellers(before: Flags, after: Flags) -> int:
-    """Return how many brokers have something to report: what their users want together has changed."""
+    """Return how many brokers must report: the union of their users' subscriptions has changed."""
     return int((before != after).any(axis=0).sum())

@@ -1,6 +1,6 @@
 """The claims of Zhao11's evaluation and ours, and their table.
 
-In: figures. Out: a verdict with its evidence for each claim, Markdown. What is run does not belong here.
+In: figures. Out: a verdict with its evidence for each claim, Markdown. Running the evaluation does not belong here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ORDER = ("random", *PAPERS)
 
 
 def by_users(measured: Measured, name: str, algorithm: str) -> dict[float, Interval]:
-    """Return a figure by users, at 100 users a broker and links of all kinds equally dear."""
+    """Return a figure by users, at 100 users per broker and with equal prices for all kinds of links."""
     where: dict[str, Value] = {**PLAIN, "core_scale": 1.0, "algorithm": algorithm}
     found = {}
     for users in measured.steps(name, "users", **where):
@@ -37,7 +37,7 @@ def by_users(measured: Measured, name: str, algorithm: str) -> dict[float, Inter
 
 
 def by_scale(measured: Measured, algorithm: str) -> dict[float, Interval]:
-    """Return the ratio by what links between brokers cost, at the users that all scales were run with."""
+    """Return the cost reduction ratio by the price of links between brokers, at the size run with all price scales."""
     where: dict[str, Value] = {**PLAIN, "algorithm": algorithm}
     users = [int(one) for one in measured.steps("crr", "users", core_scale=CORE_SCALES[0], **where)]
     found = {}
@@ -49,7 +49,7 @@ def by_scale(measured: Measured, algorithm: str) -> dict[float, Interval]:
 
 
 def judge_order(measured: Measured) -> Judgement:
-    """Mixing saves more than clustering, and that more than greedy packing, at each size."""
+    """Judge: mixing saves more than clustering, and clustering more than greedy packing, at each size."""
     found = {name: by_users(measured, "crr", name) for name in PAPERS}
     if not found["greedy"]:
         return undecided()
@@ -67,7 +67,7 @@ def judge_order(measured: Measured) -> Judgement:
 
 
 def judge_flat(measured: Measured) -> Judgement:
-    """What mixing saves hardly depends on what links between brokers cost."""
+    """Judge: the saving by mixing hardly depends on the price of links between brokers."""
     found = by_scale(measured, "mixing")
     if not found:
         return undecided()
@@ -77,7 +77,7 @@ def judge_flat(measured: Measured) -> Judgement:
 
 
 def judge_convergence(measured: Measured) -> Judgement:
-    """Where links between brokers cost next to nothing the three save nearly as much."""
+    """Judge: if links between brokers cost next to nothing, all three save about the same."""
     found = {name: by_scale(measured, name) for name in PAPERS}
     if not found["greedy"]:
         return undecided()
@@ -88,7 +88,7 @@ def judge_convergence(measured: Measured) -> Judgement:
 
 
 def judge_linear(measured: Measured) -> Judgement:
-    """Random packing costs in proportion to the users."""
+    """Judge: the cost of random packing is proportional to the number of users."""
     where: dict[str, Value] = {**PLAIN, "core_scale": 1.0}
     cost = {
         users: measured.value("random_cost", users=int(users), brokers=int(users) // USERS_PER_BROKER, **where)
@@ -103,7 +103,7 @@ def judge_linear(measured: Measured) -> Judgement:
 
 
 def judge_times(measured: Measured) -> Judgement:
-    """Random, greedy, clustering, mixing take longer in this order."""
+    """Judge: random, greedy, clustering and mixing take increasing time, in this order."""
     found = {name: by_users(measured, "seconds", name) for name in ORDER}
     users = max(found["greedy"], default=0.0)
     if not users:
@@ -115,7 +115,7 @@ def judge_times(measured: Measured) -> Judgement:
 
 
 def judge_never_dearer(measured: Measured) -> Judgement:
-    """Ours is not more expensive in any network."""
+    """Judge: ours is not more expensive than the best of the others in any network."""
     worst = measured.value("ours_against_best_max")
     if worst is None:
         return undecided()
@@ -123,7 +123,7 @@ def judge_never_dearer(measured: Measured) -> Judgement:
 
 
 def judge_gap(measured: Measured) -> Judgement:
-    """Ours stays within 10 % of the bound at 100 users a broker."""
+    """Judge: ours stays within 10 % of the bound at 100 users per broker."""
     found = by_users(measured, "bound_gap", OURS)
     if not found:
         return undecided()
@@ -132,7 +132,7 @@ def judge_gap(measured: Measured) -> Judgement:
 
 
 def judge_distributed(measured: Measured) -> Judgement:
-    """Brokers that redirect users by themselves come near the central packing, wherever users begin."""
+    """Judge: brokers that redirect users by themselves come close to the central packing, from any start."""
     found = {}
     for start in MIGRATED_FROM:
         where: dict[str, Value] = {"start": start, "decline_share": 0.0}
@@ -147,7 +147,7 @@ def judge_distributed(measured: Measured) -> Judgement:
 
 
 def judge_limits(measured: Measured) -> Judgement:
-    """At 10,000 users the three keep to their limits of time."""
+    """Judge: at 10,000 users all algorithms stay within their time limits."""
     found = {name: by_users(measured, "seconds", name).get(TABLE_USERS) for name in LIMITS_S}
     times_s = {name: one.mean for name, one in found.items() if one is not None}
     if len(times_s) < len(LIMITS_S):
@@ -192,7 +192,7 @@ def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
 
 
 def _setting_rows(figures: Sequence[Figure]) -> list[str]:
-    """Return a row for each setting: what each algorithm saves, by tree and by unicast, and the gap of ours."""
+    """Return a row for each setting: the saving of each algorithm, by tree and by unicast, and the gap of ours."""
     names = (*PAPERS, OURS)
     rows: dict[tuple[Value, ...], dict[tuple[str, str], float]] = {}
     for each in figures:
@@ -213,7 +213,7 @@ def _setting_rows(figures: Sequence[Figure]) -> list[str]:
 
 
 def _migration_rows(figures: Sequence[Figure]) -> list[str]:
-    """Return a row for each setting, start and share of users that decline to move."""
+    """Return a row for each setting, start and share of declining users."""
     rows: dict[tuple[Value, ...], dict[str, float]] = {}
     for each in figures:
         if "decline_share" in each.where:
@@ -233,7 +233,7 @@ def _migration_rows(figures: Sequence[Figure]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the tables of a file of figures, or replace those in a README; end with code 2 when that cannot be."""
+    """Print the tables of a file of figures, or replace those in a README; exit with 2 if a file is unusable."""
     return put_claims(PROGRAM, "regraft reproduce mincost", claims_document, arguments)
 
 

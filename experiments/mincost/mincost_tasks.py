@@ -1,7 +1,7 @@
-"""The runs of Zhao and Wu's evaluation, and what each comes to.
+"""The runs of Zhao11's evaluation, and their samples.
 
-In: a size and a seed. Out: samples of each run; the same task gives the same, times apart. Means and verdicts do not
-belong here.
+In: a size and a seed. Out: samples of each run, which depend only on the task, except for times. Verdicts do not belong
+here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CORE_SCALES = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is run: networks a point, users of Fig. 9 (100 for each broker), those of Fig. 10, other settings."""
+    """The extent of a run: networks per point, users of Fig. 9 (100 per broker), users of Fig. 10, other settings."""
 
     name: str
     draws: int
@@ -59,7 +59,7 @@ QUICK = Size("quick", 6, (1_000, 3_000, 10_000), 2_000, _others(400))
 
 
 class MincostTask(msgspec.Struct, frozen=True):
-    """One network of a setting; ``data`` is the folder of what is not shipped, empty where nothing of it is used."""
+    """One network of a setting; ``data`` is the folder of data that is not shipped, empty if the setting uses none."""
 
     seed: int
     draw: int
@@ -68,24 +68,24 @@ class MincostTask(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """What its file is called by."""
+        """The name of the task in file names."""
         one = self.setting
         return f"{one.prices}-{one.interests}-{one.users}-{one.brokers}-{one.core_scale:g}-{self.draw}"
 
     @property
     def work_count(self) -> int:
-        """Count thousands of users."""
+        """The work of the task, in thousands of users."""
         return max(self.setting.users // 1_000, 1)
 
 
 class TaskResult(msgspec.Struct, frozen=True):
-    """What one network came to."""
+    """The samples of one network."""
 
     samples: list[Figure]
 
 
 def all_tasks(size: Size, seed: int, data: Path | None = None) -> list[MincostTask]:
-    """Return the runs of a size, each setting once; with ``data`` also those with round trips of WonderProxy."""
+    """Return the runs of a size, each setting only once; with ``data`` also those with WonderProxy's round trips."""
     by_users = [Setting(users, users // USERS_PER_BROKER) for users in size.users]
     by_scale = [
         Setting(size.users_of_scales, size.users_of_scales // USERS_PER_BROKER, core_scale=scale)
@@ -103,7 +103,7 @@ def all_tasks(size: Size, seed: int, data: Path | None = None) -> list[MincostTa
 
 
 def run_task(task: MincostTask, report_work: Callable[[int], None] = lambda count: None) -> TaskResult:
-    """Return the samples of a network: costs against random packing, times, how far from the bound."""
+    """Return the samples of a network: costs relative to random packing, times, gap to the bound."""
     setting = task.setting
     drawn = np.random.default_rng([task.seed, task.draw, setting.users, setting.brokers])
     instance = draw_instance(setting, drawn, Path(task.data))
@@ -111,7 +111,7 @@ def run_task(task: MincostTask, report_work: Callable[[int], None] = lambda coun
     samples: list[Figure] = []
     costs: dict[str, PackingCosts] = {}
     for name in ALGORITHMS:
-        instance.trees.forget()  # What one algorithm has worked out must not make the next one quicker.
+        instance.trees.forget()  # Results cached by one algorithm must not speed up the next one.
         begin_s = time.process_time()
         homes = _pack(name, instance, np.random.default_rng([task.seed, task.draw]))
         samples.append(Figure("seconds", {**where, "algorithm": name}, time.process_time() - begin_s, "s"))
@@ -137,7 +137,7 @@ def run_task(task: MincostTask, report_work: Callable[[int], None] = lambda coun
 
 
 def _migrated(task: MincostTask, instance: PackingInstance, costs: dict[str, PackingCosts]) -> list[Figure]:
-    """Return what brokers reach that redirect users by themselves, from random and from greedy packing."""
+    """Return the results of brokers that redirect users by themselves, from random and from greedy packing."""
     samples = []
     for start in MIGRATED_FROM:
         for decline_share in DECLINE_SHARES:
@@ -169,7 +169,7 @@ def _pack(name: str, instance: PackingInstance, rng: np.random.Generator) -> Hom
 
 
 def mean_figures(results: Sequence[TaskResult]) -> list[Figure]:
-    """Return the mean of each name and setting over its networks, and the worst of ours against the best."""
+    """Return the mean of each name and setting over its networks, and the worst ratio of ours to the best."""
     found: dict[tuple[str, tuple[tuple[str, str | int | float], ...], str], list[float]] = {}
     for result in results:
         for each in result.samples:

@@ -1,4 +1,4 @@
-"""The networks of Zhao and Wu's evaluation: users, brokers, what is published and wanted, and what links cost.
+"""The networks of Zhao11's evaluation: users, brokers, publications, interests, and prices of links.
 
 In: a setting and a generator. Out: an instance to be packed. The paper gives no prices, no number of sub-channels and
 no coefficients: see the readings in README.md.
@@ -24,14 +24,13 @@ WONDERPROXY, WONDERPROXY_FILE = "wonderproxy", "wonderproxy_rtt.npz"
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What is drawn; ``core_scale`` times the price of links between brokers as drawn.
+    """What to draw; ``core_scale`` multiplies the drawn prices of links between brokers.
 
     ``prices``: ``euclidean`` (users and brokers at random in a square), ``independent`` (drawn link by link; between
-    brokers the cheapest way), ``planetlab`` (measured round trips, users at hosts like brokers), ``aws`` (what a
-    GB costs between the cloud regions that users and brokers are in), ``wonderproxy`` (round trips that are not
-    shipped). ``interests``:
-    ``wide`` (a random interval), ``narrow`` (a twentieth of the content space), ``stocks`` (real subscriptions, a
-    sub-channel a symbol).
+    brokers the cheapest path), ``planetlab`` (measured round trips, users at hosts like brokers), ``aws`` (the price of
+    a GB between the cloud regions of users and brokers), ``wonderproxy`` (round trips that are not shipped).
+    ``interests``: ``wide`` (a random interval), ``narrow`` (a twentieth of the content space), ``stocks`` (real
+    subscriptions, one sub-channel per symbol).
     """
 
     users: int
@@ -42,10 +41,10 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 def draw_instance(setting: Setting, rng: np.random.Generator, data: Path | None = None) -> PackingInstance:
-    """Return an instance with room for twice the traffic, each broker as much (section VI.A).
+    """Return an instance with room for twice the traffic, equal at all brokers (section VI.A).
 
-    ``data`` is the folder with the round trips of WonderProxy. Raises FileNotFoundError where they are asked for and
-    not there.
+    ``data`` is the folder with WonderProxy's round trips. Raises FileNotFoundError if the setting needs them and they
+    are missing.
     """
     wants = INTERESTS[setting.interests](setting.users, rng)
     if setting.prices == WONDERPROXY:
@@ -56,7 +55,7 @@ def draw_instance(setting: Setting, rng: np.random.Generator, data: Path | None 
 
 
 def _published(channels: int, users: int, rng: np.random.Generator) -> Floats:
-    """Return for each user a quadratic function over the content space, what is negative as 0."""
+    """Return for each user a quadratic function over the content space, clipped at 0."""
     place = (np.arange(channels) + 0.5) / channels
     square, slope, level = rng.uniform(-1.0, 1.0, (3, users, 1))
     return np.asarray(np.maximum(square * place**2 + slope * place + level, 0.0))
@@ -73,7 +72,7 @@ def _narrow(users: int, rng: np.random.Generator) -> Flags:
 
 
 def _between(start: Floats, end: Floats) -> Flags:
-    """Return the sub-channels that an interval touches: a subscription is as few of them as hold it."""
+    """Return the sub-channels that an interval touches: the fewest that cover the subscription."""
     first = np.arange(CHANNEL_COUNT) / CHANNEL_COUNT
     return np.asarray((first < end) & (first + 1 / CHANNEL_COUNT > start))
 
@@ -104,14 +103,14 @@ def _planetlab(users: int, brokers: int, rng: np.random.Generator) -> tuple[Floa
 
 
 def _among_hosts(price: Floats, users: int, brokers: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Return prices with each broker at its own host and users at any, between brokers the cheapest way."""
+    """Return prices with each broker at its own host and users at any host; between brokers the cheapest path."""
     at_brokers = rng.choice(len(price), brokers, replace=False)
     at_users = rng.integers(0, len(price), users)
     return price[np.ix_(at_users, at_brokers)], _cheapest_ways(price[np.ix_(at_brokers, at_brokers)])
 
 
 def _aws(users: int, brokers: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Return USD per GB, the mean of both ways; brokers are dealt out over regions in turn, users in any."""
+    """Return USD per GB, the mean of both directions; brokers are assigned to regions in turn, users at random."""
     regions = shipped_regions()
     price = (regions.per_gb + regions.per_gb.T) / 2
     order = rng.permutation(len(price))
@@ -124,7 +123,10 @@ def _aws(users: int, brokers: int, rng: np.random.Generator) -> tuple[Floats, Fl
 
 @cache
 def wonderproxy_rtt_ms(data: Path) -> Floats:
-    """Return round trips between the servers of WonderProxy, the mean of both ways. Raises FileNotFoundError."""
+    """Return the round trips between WonderProxy's servers, the mean of both directions.
+
+    Raises FileNotFoundError if the folder has none.
+    """
     with np.load(data / WONDERPROXY_FILE) as columns:
         rtt_ms = columns["avg_us"] / 1000.0
     both = (rtt_ms + rtt_ms.T) / 2
@@ -138,7 +140,7 @@ def _symmetric(drawn: Floats) -> Floats:
 
 
 def _cheapest_ways(core: Floats) -> Floats:
-    """Return the prices of the cheapest ways: between brokers the paper asks for the triangle inequality."""
+    """Return the prices of the cheapest paths: the paper requires the triangle inequality between brokers."""
     for via in range(len(core)):
         core = np.minimum(core, core[:, via, None] + core[None, via])
     return core

@@ -1,1 +1,1 @@
-"""Shafique's evaluation again: OctopiA's routing over structured cyclic overlays."""
+"""Reproduction of Shafique's evaluation: OctopiA's routing over structured cyclic overlays."""

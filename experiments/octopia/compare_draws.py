@@ -1,7 +1,7 @@
-"""Means over draws, and differences within each draw: what two routings come to on the same publishers and subscribers.
+"""Means over draws, and differences within each draw between two routings on the same publishers and subscribers.
 
-In: results of runs, draws in the same order for all settings. Out: figures with their intervals. Draws differ in where
-the high-rate publisher is by more than routings do, so routings are compared draw by draw.
+In: results of runs, with draws in the same order for all settings. Out: figures with their intervals. The location of
+the high-rate publisher differs between draws and matters more than the routing, so routings are compared draw by draw.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Draws = dict[tuple[str, Setting, str], list[float]]
 
 
 def draw_figures(results: Sequence[TaskResult]) -> list[Figure]:
-    """Return the mean of each name and setting, and as ``NAME_saved`` by how much IDR is below another one.
+    """Return the mean of each name and setting, and as ``NAME_saved`` how far IDR is below another one.
 
-    The setting of what is saved is that of the other one: another routing, or IDR by another predicate.
+    The setting of ``NAME_saved`` is that of the other one: another routing, or IDR with another predicate.
     """
     draws: Draws = {}
     for result in results:

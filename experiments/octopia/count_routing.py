@@ -1,7 +1,7 @@
-"""Messages of advertisements, subscriptions and notifications, one at a time and without queues.
+"""Count the messages of advertisements, subscriptions and notifications, one at a time and without queues.
 
-In: an overlay, publishers, subscribers. Out: messages, table entries, which brokers a notification visits. Baseline
-(TID): PADRES floods advertisements over the cyclic graph, throws duplicates away and binds subscriptions to trees.
+In: an overlay, publishers, subscribers. Out: messages, table entries, the brokers that a notification visits. Baseline
+(TID): PADRES floods advertisements over the cyclic graph, drops duplicates and binds subscriptions to trees.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from regraft.experiments.octopia.route_copies import Copy, ScotRouter
 from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay
 
 Links = list[tuple[ScotBroker, ScotBroker]]
-LastHops = Mapping[ScotBroker, ScotBroker]  # The tree of an advertisement: by broker the next towards the publisher.
+LastHops = Mapping[ScotBroker, ScotBroker]  # The tree of an advertisement: each broker's next hop to the publisher.
 Copies = Callable[[ScotBroker, ScotBroker | None, int], list[Copy]]
 
 
 @dataclass(slots=True)
 class Delivery:
-    """The links that carried one notification, and the brokers that it reached, as often as it did."""
+    """The links that carried one notification, and the brokers it reached, once per arrival."""
 
     links: Links = field(default_factory=list)
     reached: list[ScotBroker] = field(default_factory=list)
@@ -41,12 +41,12 @@ def deliver(router: ScotRouter, copies: Copies) -> Delivery:
 
 
 def advertise(overlay: StructuredCyclicOverlay, host: ScotBroker) -> Links:
-    """Return the links that carry an advertisement in OctopiA: one to each other broker of the region."""
+    """Return the links that carry an advertisement in OctopiA: one link to each other broker of the region."""
     return [(host, to) for to in overlay.secondary_neighbours(host)]
 
 
 def cib_set_messages(overlay: StructuredCyclicOverlay, host: ScotBroker, subscribers: Collection[ScotBroker]) -> Links:
-    """Return the messages that turn on bits of a publisher's vector: at most one from each other cluster."""
+    """Return the links of the messages that set bits of a publisher's vector: at most one from each other cluster."""
     clusters = {subscriber.cluster for subscriber in subscribers} - {host.cluster}
     return [(from_, host) for from_ in overlay.secondary_neighbours(host) if from_.cluster in clusters]
 
@@ -67,8 +67,8 @@ def broadcast_subscription(overlay: StructuredCyclicOverlay, host: ScotBroker) -
 def flood_advertisement(overlay: StructuredCyclicOverlay, host: ScotBroker) -> tuple[int, dict[ScotBroker, ScotBroker]]:
     """Return the messages of an advertisement in PADRES, duplicates included, and the last hop at each broker.
 
-    Links are equally fast, so that the tree is one of shortest paths; which of several comes first is drawn, for each
-    host once.
+    Links are equally fast, so the tree consists of shortest paths; ties are broken at random, but the same for each
+    call with a host.
     """
     rng = random.Random(f"{host.region} {host.cluster}")
     last_hop: dict[ScotBroker, ScotBroker] = {}
@@ -90,7 +90,7 @@ def flood_advertisement(overlay: StructuredCyclicOverlay, host: ScotBroker) -> t
 def bind_subscription(trees: Collection[Mapping[ScotBroker, ScotBroker]], subscriber: ScotBroker) -> Links:
     """Return the links that carry a subscription in PADRES, along the trees of all advertisements that match.
 
-    Trees that share a link are named on one message.
+    One message over a link names all trees that share it.
     """
     links: dict[tuple[ScotBroker, ScotBroker], None] = {}
     for last_hop in trees:

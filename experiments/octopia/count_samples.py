@@ -1,8 +1,9 @@
-"""What advertisements and subscriptions take: messages, table entries and, without queues, how long they are under way.
+"""Measure the cost of advertisements and subscriptions: messages, table entries and delays without queues.
 
-In: an overlay, delays between hosts, random numbers. Out: figures for OctopiA, which follow from the shape, and for
-PADRES on the same publishers and subscribers. Delays are until the last broker has it that gets it, over equal links of
-1 ms and over measured ones; what matching takes is not in the paper, and left out. Notifications do not belong here.
+In: an overlay, delays between hosts, random numbers. Out: figures for OctopiA, which follow from the overlay's shape,
+and for PADRES on the same publishers and subscribers. Delays last until the last receiving broker has the message, over
+equal links of 1 ms and over measured ones; the paper gives no matching time, so it is left out. Notifications do not
+belong here.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _delays(
     link_ms: LinkMs,
     links: str,
 ) -> list[Figure]:
-    """Return how long advertisements and subscriptions are under way over links of one sort."""
+    """Return the delays of advertisements and subscriptions over links of one sort."""
     farthest = {at: _last_ms(broadcast_subscription(overlay, at), at, link_ms) for at in overlay.brokers()}
     found = {
         ("advertisement_delay_ms", "octopia"): [_last_ms(advertise(overlay, host), host, link_ms) for host in hosts],
@@ -92,7 +93,7 @@ def _delays(
 
 
 def _outwards(tree: LastHops, host: ScotBroker) -> Links:
-    """Return the links of a tree as (child, parent), each behind that of its parent."""
+    """Return the links of a tree as (child, parent), each after the link of its parent."""
     children: dict[ScotBroker, list[ScotBroker]] = {}
     for child, parent in tree.items():
         children.setdefault(parent, []).append(child)
@@ -105,7 +106,7 @@ def _outwards(tree: LastHops, host: ScotBroker) -> Links:
 
 
 def _last_ms(links: Links, start: ScotBroker, link_ms: LinkMs) -> float:
-    """Return when the last broker has what goes over links, each of which follows the one that leads to it."""
+    """Return when a message over these links reaches the last broker; a link must follow the one that leads to it."""
     came_ms = {start: 0.0}
     for one, other in links:
         came_ms[other] = came_ms[one] + link_ms(one, other)
@@ -113,7 +114,7 @@ def _last_ms(links: Links, start: ScotBroker, link_ms: LinkMs) -> float:
 
 
 def _way_ms(tree: LastHops, at: ScotBroker, link_ms: LinkMs) -> float:
-    """Return how long the way up a tree to its publisher is."""
+    """Return the delay of the path up a tree to its publisher."""
     total_ms = 0.0
     while at in tree:
         total_ms += link_ms(at, tree[at])

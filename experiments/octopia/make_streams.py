@@ -1,6 +1,6 @@
-"""Streams of notifications for a run: each publisher's, with the copies that a routing makes of them.
+"""Make the streams of notifications for a run: each publisher's notifications, with the copies that a routing makes.
 
-In: publishers, when they publish, a routing and a predicate of congestion. Out: streams. Queues do not belong here.
+In: publishers, their publication times, a routing and a congestion predicate. Out: streams. Queues do not belong here.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverla
 
 Times = Sequence[float]
 Targets = frozenset[ScotBroker]
-TreesTo = Mapping[ScotBroker, frozenset[ScotBroker]]  # By target the hosts whose advertisements' trees lead there.
+TreesTo = Mapping[ScotBroker, frozenset[ScotBroker]]  # By target, the hosts of advertisements whose trees lead there.
 
 
 class ContentPublisher(Protocol):
-    """A publisher whose notifications are wanted for their content."""
+    """A publisher whose notifications match subscriptions by their content."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         ...
 
     @property
     def host(self) -> ScotBroker:
-        """Where it is."""
+        """The broker it is connected to."""
         ...
 
     @property
     def subscribed(self) -> Targets:
-        """The brokers with subscriptions that its advertisement meets."""
+        """The brokers with subscriptions that intersect its advertisement."""
         ...
 
     def targets_of(self, number: int) -> Targets:
@@ -47,9 +47,9 @@ class ContentPublisher(Protocol):
 
 
 class StreamsOf:
-    """Makes streams under one routing (``snr``, ``idr``, ``tid``, ``tid_dynamic``).
+    """Makes streams for one routing (``snr``, ``idr``, ``tid``, ``tid_dynamic``).
 
-    ``delays`` are those of links, None where equal.
+    ``delays``: of links; None if they are all equal.
     """
 
     def __init__(
@@ -63,8 +63,9 @@ class StreamsOf:
     ) -> list[Stream]:
         """Return a stream for each set of brokers that want some of a publisher's notifications.
 
-        The vector is the same for all: it knows the subscriptions that the advertisement meets, not what they want of
-        it. ``trees_to`` says for a notification which trees lead to its targets: the publisher's alone without it.
+        The vector is the same for all streams: it depends on the subscriptions that intersect the advertisement, not on
+        what they match. ``trees_to`` returns the trees that lead to a notification's targets; without it these are only
+        the publisher's.
         """
         by_way: dict[tuple[Targets, frozenset[tuple[ScotBroker, Targets]]], list[float]] = {}
         for number, time_ms in enumerate(times_ms):
@@ -93,7 +94,7 @@ class StreamsOf:
         return flood_advertisement(self._overlay, host)[1] if self._delays is None else self._delays.tree_from(host)
 
     def _along_tree(self, host: ScotBroker, targets: Targets) -> Copies:
-        """Return copies along the tree of the publisher's advertisement, as PADRES sends them."""
+        """Return the copies along the tree of the publisher's advertisement, as in PADRES."""
         last_hops = self._last_hops(host)
         links = dict.fromkeys(link for target in sorted(targets) for link in bind_subscription([last_hops], target))
         copies: dict[ScotBroker, list[Copy]] = {}
@@ -102,7 +103,7 @@ class StreamsOf:
         return lambda at, *_: copies.get(at, [])
 
     def _bound(self, trees: BoundTrees) -> Copies:
-        """Return copies along all trees that lead to targets."""
+        """Return the copies along all trees that lead to targets."""
         threshold = self._rule.threshold
         return lambda at, _, left, load: trees.copies(at, left, load, threshold)
 

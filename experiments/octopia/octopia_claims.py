@@ -1,6 +1,6 @@
-"""The claims of Shafique's evaluation and of ours beside, and their table.
+"""The claims of Shafique's evaluation and ours, and their table.
 
-In: figures. Out: a verdict with its evidence for each claim, Markdown. What is run does not belong here.
+In: figures. Out: a verdict with its evidence for each claim, Markdown. Running the evaluation does not belong here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EQUAL_WITHIN = 0.01
 
 
 def judge_counts(name: str, low: float, high: float, **where: Value) -> Callable[[Measured], Judgement]:
-    """Return a judge of the share that OctopiA saves of what PADRES takes, which has to be from low to high."""
+    """Return the judge of OctopiA's saving over PADRES, a share that must be from ``low`` to ``high``."""
 
     def judge(measured: Measured) -> Judgement:
         ours, padres = (measured.value(name, routing=routing, **where) for routing in ("octopia", "padres"))
@@ -35,13 +35,13 @@ def judge_counts(name: str, low: float, high: float, **where: Value) -> Callable
 
 
 def judge_srt(measured: Measured) -> Judgement:
-    """Tables of advertisements are 93 % smaller."""
+    """Judge: tables of advertisements are 93 % smaller."""
     cut = measured.value("srt_cut", routing="octopia")
     return undecided() if cut is None else verdict(round(cut, 2) == 0.93, round(cut, 2) != 0.93, f"{cut:.1%}")
 
 
 def judge_less(name: str, other: str, bursts: Sequence[str] = BURSTS) -> Callable[[Measured], Judgement]:
-    """Return a judge of whether IDR has less of something than another routing, in all bursts, for any sender."""
+    """Return the judge of "IDR has less" of a figure than another routing, in all bursts, for any sender."""
 
     def judge(measured: Measured) -> Judgement:
         found = [
@@ -63,7 +63,7 @@ def judge_less(name: str, other: str, bursts: Sequence[str] = BURSTS) -> Callabl
 def judge_share_saved(
     name: str, other: str, shares: Mapping[str, float], within: float
 ) -> Callable[[Measured], Judgement]:
-    """Return a judge of how much less IDR has of something, by burst: as in the paper, give or take ``within``."""
+    """Return the judge of IDR's saving in a figure, by burst: the paper's shares, give or take ``within``."""
 
     def judge(measured: Measured) -> Judgement:
         found = [
@@ -81,7 +81,10 @@ def judge_share_saved(
 
 
 def judge_under_1s(measured: Measured) -> Judgement:
-    """Most notifications under a second with dynamic routing, fewest with static TID, where not all are with all."""
+    """Judge: most notifications arrive within a second with dynamic routing, fewest with static TID.
+
+    Runs in which all routings deliver all notifications within a second do not count.
+    """
     found = []
     for sender in PACES:
         for workload in ("burst_100k", "quotes_100k"):
@@ -98,7 +101,8 @@ def judge_under_1s(measured: Measured) -> Judgement:
 
 
 def judge_more_bursting(measured: Measured) -> Judgement:
-    """The share of the delay that dynamic routing saves falls from one bursting publisher to two and to three."""
+    """Judge: dynamic routing saves a smaller share of the delay with two bursting publishers than with one, with three
+    an even smaller one."""
     found = []
     for sender in PACES:
         saved = []
@@ -115,7 +119,7 @@ def judge_more_bursting(measured: Measured) -> Judgement:
 
 
 def judge_messages(other: str, low: float, high: float) -> Callable[[Measured], Judgement]:
-    """Return a judge of how many more messages IDR sends, as a share of the other's; the worst burst counts."""
+    """Return the judge of IDR's additional messages, as a share of the other routing's; the worst burst counts."""
 
     def judge(measured: Measured) -> Judgement:
         pairs = _pairs(measured, "messages", other)
@@ -129,10 +133,10 @@ def judge_messages(other: str, low: float, high: float) -> Callable[[Measured], 
 
 
 def judge_predicate(measured: Measured) -> Judgement:
-    """Another predicate drains the burst earlier at no more messages."""
+    """Judge: another predicate drains the burst earlier without more messages."""
     where: dict[str, Value] = {"routing": "idr", "workload": RULE_WORKLOAD, "sender": RULE_SENDER, "compared": "rules"}
     ours, paper = (measured.value("drain_s", rule=rule, **where) for rule in (OURS, PAPERS))
-    # What is saved is that of the paper's predicate: less than nothing where the other one is better.
+    # Savings are those of the paper's predicate: negative if the other one is better.
     drain, messages = (measured.interval(f"{name}_saved", rule=OURS, **where) for name in ("drain_s", "messages"))
     if ours is None or paper is None or drain is None or messages is None:
         return undecided()
@@ -246,7 +250,7 @@ def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the tables of a file of figures, or replace those in a README; end with code 2 when that cannot be."""
+    """Print the tables of a file of figures, or replace those in a README; exit with 2 if a file is unusable."""
     return put_claims(PROGRAM, "regraft reproduce octopia", claims_document, arguments)
 
 

@@ -1,8 +1,8 @@
 """Shafique's evaluation on real input: stock quotes, subscriptions of PADRES users, delays between PlanetLab hosts.
 
-In: files of quotes and delays, or the shipped cuts, and random numbers. Out: who publishes what where and which brokers
-want it, and how long each link takes. Fewer hosts than brokers, or a file that holds something else, is an error that
-says so. Routing and queues do not belong here.
+In: files of quotes and delays, or the shipped cuts, and random numbers. Out: publishers with their homes and quotes,
+the brokers that want them, and the delay of each link. Files with fewer hosts than brokers or with other contents are
+rejected. Routing and queues do not belong here.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverla
 from regraft.producers.emulator.place_overlay import measured_rtt_ms
 from regraft.producers.workloads.stock_workload import load_stock_data
 
-Quotes = dict[str, list[tuple[float, float]]]  # Open and high by symbol, oldest first: what subscriptions ask about.
-SLICE = 0  # Of the time slices of a file of delays.
+Quotes = dict[str, list[tuple[float, float]]]  # Open and high by symbol, oldest first.
+SLICE = 0  # The time slice used of a file of delays.
 
 
 class RealDataError(ValueError):
@@ -37,7 +37,7 @@ class RealDataError(ValueError):
 
 @dataclass(frozen=True)
 class QuotePublisher:
-    """A publisher of one stock: where it is, its quotes, and the brokers with its subscriptions, with their limits."""
+    """A publisher of one stock: its home, its quotes, and ``wanted``: (broker, upper limits of open and high)."""
 
     name: str
     host: ScotBroker
@@ -46,11 +46,11 @@ class QuotePublisher:
 
     @property
     def subscribed(self) -> frozenset[ScotBroker]:
-        """The brokers with a subscription to the stock, whatever its limits."""
+        """The brokers with a subscription to the stock, with any limits."""
         return frozenset(at for at, *_ in self.wanted)
 
     def targets_of(self, number: int) -> frozenset[ScotBroker]:
-        """Return the brokers that want a notification: `open <` and `high <`; quotes are published round and round."""
+        """Return the brokers that want a notification (`open <` and `high <`); quotes are published cyclically."""
         opened, high = self.quotes[number % len(self.quotes)]
         return frozenset(at for at, open_below, high_below in self.wanted if opened < open_below and high < high_below)
 
@@ -64,11 +64,11 @@ class LinkDelays:
     one_way_ms: NDArray[np.float64]
 
     def ms(self, one: ScotBroker, other: ScotBroker) -> float:
-        """Return how long a link takes."""
+        """Return the delay of a link."""
         return float(self.one_way_ms[self.host_of[one], self.host_of[other]])
 
     def tree_from(self, host: ScotBroker) -> dict[ScotBroker, ScotBroker]:
-        """Return the last hop at each broker of what is flooded from a host: the link over which it comes first."""
+        """Return the last hop at each broker of a flood from a host: the neighbour from which it arrives first."""
         graph: nx.Graph[ScotBroker] = nx.Graph()
         for one, other in (*self.overlay.a_links(), *self.overlay.i_links()):
             graph.add_edge(one, other, weight=self.ms(one, other))
@@ -78,9 +78,9 @@ class LinkDelays:
 
 @cache
 def read_quotes(path: str) -> Quotes:
-    """Return quotes of the stocks that real subscriptions ask for; an empty path means the shipped cut.
+    """Return quotes of the stocks with real subscriptions; an empty path means the shipped cut.
 
-    The file is CSV, gzipped or not, with columns symbol, date, open and high. Raises RealDataError.
+    The file is CSV, optionally gzipped, with columns symbol, date, open and high. Raises RealDataError if it is not.
     """
     thresholds = load_stock_data().thresholds
     if not path:
@@ -107,7 +107,7 @@ def read_quotes(path: str) -> Quotes:
 def read_delays(path: str) -> NDArray[np.float64]:
     """Return one-way delays between hosts in ms, shape (hosts, hosts); an empty path means the shipped cut.
 
-    The file is .npz with ``rtt_ms``, (hosts, hosts) or (slices, hosts, hosts). Raises RealDataError.
+    The file is .npz with ``rtt_ms``, (hosts, hosts) or (slices, hosts, hosts). Raises RealDataError if it is not.
     """
     if not path:
         return measured_rtt_ms() / 2
@@ -123,7 +123,7 @@ def read_delays(path: str) -> NDArray[np.float64]:
 
 
 def check_files(quotes: str, delays: str, broker_count: int) -> None:
-    """Raise RealDataError when a file cannot be used."""
+    """Raise RealDataError if a file cannot be used."""
     read_quotes(quotes)
     hosts = len(read_delays(delays))
     if hosts < broker_count:
@@ -131,7 +131,7 @@ def check_files(quotes: str, delays: str, broker_count: int) -> None:
 
 
 def place_brokers(overlay: StructuredCyclicOverlay, one_way_ms: NDArray[np.float64], rng: random.Random) -> LinkDelays:
-    """Draw hosts for all brokers: each region is a host and those of the others that are nearest to it."""
+    """Draw hosts for all brokers: each region gets a random host and the nearest of the remaining ones."""
     left = rng.sample(range(len(one_way_ms)), len(overlay.regions) * overlay.cluster_count)
     host_of: dict[ScotBroker, int] = {}
     for region in overlay.regions:
@@ -146,10 +146,10 @@ def place_brokers(overlay: StructuredCyclicOverlay, one_way_ms: NDArray[np.float
 def draw_quote_publishers(
     overlay: StructuredCyclicOverlay, quotes: Quotes, rng: random.Random
 ) -> tuple[list[QuotePublisher], QuotePublisher]:
-    """Draw publishers and subscribers to brokers, and a stock whose publisher bursts.
+    """Draw publishers and subscribers at brokers, and a stock with a bursting publisher.
 
-    Each subscriber has one of the subscriptions that PADRES users wrote, on average 2 % of them to one stock. As in the
-    paper the bursting publisher is at no broker of its subscribers, and these are in all clusters.
+    Each subscriber has one of the subscriptions that PADRES users wrote; on average 2 % of them are for the same stock.
+    As in the paper, the bursting publisher shares no broker with its subscribers, and these are in all clusters.
     """
     brokers, symbols = overlay.brokers(), sorted(quotes)
     thresholds = load_stock_data().thresholds

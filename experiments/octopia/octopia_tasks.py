@@ -1,6 +1,6 @@
-"""The runs of Shafique's evaluation, and what each comes to.
+"""The runs of Shafique's evaluation, and their samples.
 
-In: a size and a seed. Out: samples of each run; the same task gives the same. Means and verdicts do not belong here.
+In: a size and a seed. Out: samples of each run, which depend only on the task. Means and verdicts do not belong here.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from regraft.infra.measured_figures import Figure
 from regraft.overlay.link_congestion import RULES
 from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay
 
-Prepared = tuple[list[Stream], ScotBroker, float, LinkDelays | None]  # With whom to watch and how long the burst is.
+Prepared = tuple[list[Stream], ScotBroker, float, LinkDelays | None]  # Watched broker, ms of the burst.
 BURSTS_PER_MIN = {"stable": 0, "burst_100k": 100_000, "burst_80k": 80_000, "burst_60k": 60_000}
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """At which rate how many publishers burst, 0 for none; ``is_real``: quotes and delays instead of drawn ones."""
+    """Rate of a burst (0 for none) and number of bursting publishers; ``is_real``: real instead of drawn input."""
 
     per_min: int
     bursting: int = 1
@@ -60,9 +60,9 @@ SECOND_MS = 1_000.0
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is run: draws of publishers and subscribers, notifications of the high-rate publisher.
+    """The extent of a run: draws of publishers and subscribers, notifications of the high-rate publisher.
 
-    Predicates differ in some draws only, so two of them are compared on ``rule_draws``.
+    Predicates make a difference only in some draws, so two of them are compared on ``rule_draws`` draws.
     """
 
     name: str
@@ -78,14 +78,14 @@ OURS, PAPERS, RULE_SENDER, RULE_WORKLOAD = (
     "product",
     "broker",
     "burst_100k",
-)  # With a sender a link all do alike.
+)  # With one sender per link all predicates do about the same.
 
 
 class OctopiaTask(msgspec.Struct, frozen=True):
     """One run; routing is ``count`` (messages without queues), ``snr``, ``idr``, ``tid`` or ``tid_dynamic``.
 
-    ``quotes`` and ``delays`` are files of real input, empty for the shipped cuts. ``compared`` says which comparison a
-    run with more draws than the others is for.
+    ``quotes`` and ``delays`` are files of real input, empty for the shipped cuts. ``compared`` names the comparison
+    that a run with extra draws is for.
     """
 
     seed: int
@@ -101,18 +101,18 @@ class OctopiaTask(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """What its file is called by."""
+        """The name of the task in file names."""
         parts = (self.routing, self.workload, self.sender, self.rule, self.compared)
         return "-".join([*(part for part in parts if part), str(self.draw)])
 
     @property
     def work_count(self) -> int:
-        """One run."""
+        """Every run counts as one unit of work."""
         return 1
 
 
 class TaskResult(msgspec.Struct, frozen=True):
-    """What one run came to."""
+    """The samples of one run."""
 
     samples: list[Figure]
 
@@ -120,7 +120,7 @@ class TaskResult(msgspec.Struct, frozen=True):
 def all_tasks(size: Size, seed: int, quotes: str = "", delays: str = "") -> list[OctopiaTask]:
     """Return the runs: each routing under each workload with each sender, other predicates under the worst burst.
 
-    At the end two predicates under that burst on more draws.
+    The last ones compare two predicates under that burst on more draws.
     """
     tasks = []
     for draw in range(size.draws):
@@ -175,12 +175,12 @@ def _run(task: OctopiaTask, overlay: StructuredCyclicOverlay, rng: random.Random
 
 @lru_cache(maxsize=2)
 def _drawn_workload(seed: int, draw: int) -> StockWorkload:
-    """Return the publishers and subscribers of a draw, which all its runs share."""
+    """Return the publishers and subscribers of a draw, which are the same for all its runs."""
     return draw_workload(paper_overlay(), random.Random(f"octopia {seed} {draw}"), BURSTING_MAX)
 
 
 def _drawn_run(task: OctopiaTask, overlay: StructuredCyclicOverlay, rng: random.Random) -> Prepared:
-    """Return streams of drawn quotes for drawn subscriptions, over links that are equally fast."""
+    """Return streams of drawn quotes for drawn subscriptions, over equally fast links."""
     workload = _drawn_workload(task.seed, task.draw)
     make = StreamsOf(overlay, task.routing, RULES[task.rule])
     background, burst, burst_ms = _times(task)
@@ -206,7 +206,7 @@ def _quote_run(task: OctopiaTask, overlay: StructuredCyclicOverlay, rng: random.
 
 
 def _times(task: OctopiaTask) -> tuple[Iterator[list[float]], list[float], float]:
-    """Return when one slow publisher after the other publishes, when a bursting one does, and how long that lasts."""
+    """Return the publication times of each slow publisher, those of a bursting one, and the burst's length in ms."""
     per_min = WORKLOADS[task.workload].per_min
     burst_ms = task.notifications * 60 * SECOND_MS / (per_min or max(BURSTS_PER_MIN.values()))
     rng = random.Random(f"times {task.seed} {task.draw}")
@@ -215,7 +215,7 @@ def _times(task: OctopiaTask) -> tuple[Iterator[list[float]], list[float], float
 
 
 def _background_ms(rng: random.Random, burst_ms: float) -> list[float]:
-    """Return when a slow publisher publishes, regularly from a random start."""
+    """Return the publication times of a slow publisher, regular from a random start."""
     step_ms = SECOND_MS / BACKGROUND_PER_S
     start_ms = rng.random() * min(step_ms, burst_ms)
     return [start_ms + number * step_ms for number in range(int((burst_ms - start_ms) // step_ms) + 1)]

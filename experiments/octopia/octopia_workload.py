@@ -1,8 +1,9 @@
-"""The overlay, the publishers and the subscribers of Shafique's evaluation, as far as the text gives them.
+"""The overlay, publishers and subscribers of Shafique's evaluation, as far as the text describes them.
 
-In: random numbers. Out: who publishes which notifications where, and which brokers want them. Notifications are quotes
-of drawn stocks, with ten attributes; subscriptions are bounds on these, each matched by 2 % of what is published. Fig.
-10 is lost: the 4 inner brokers of the tree are taken as a path, the 10 at its edge as shared out 3, 2, 2 and 3.
+In: random numbers. Out: publishers with their homes and notifications, and the brokers that want them. Notifications
+are quotes of drawn stocks, with ten attributes; subscriptions are bounds on these, each matched by 2 % of all
+notifications. Fig. 10 is lost: we take the 4 inner brokers of the tree as a path and attach the 10 outer ones as 3, 2,
+2 and 3.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ SUBSCRIBER_COUNT = 2_000
 SELECTIVITY = 0.02
 
 STOCK = Predicate("class", Operator.EQ, "STOCK")
-KEPT = ("open", "high", "low", "close", "volume")  # A stock keeps about the same for long: stocks differ in these.
-NUMBERS = (*KEPT, "date", "openClose%Diff", "highLow%Diff")  # With class and symbol the ten attributes of PADRES.
-QUOTES_PER_STOCK = 100  # Published round and round.
-SAMPLED_EVERY = 5  # Of the quotes of each stock, when bounds are made as wide as the selectivity wants.
+KEPT = ("open", "high", "low", "close", "volume")  # Attributes that vary little over time but differ between stocks.
+NUMBERS = (*KEPT, "date", "openClose%Diff", "highLow%Diff")  # With class and symbol, the ten attributes of PADRES.
+QUOTES_PER_STOCK = 100  # Published cyclically.
+SAMPLED_EVERY = 5  # Bounds are fitted to the selectivity on every fifth quote of each stock.
 
 Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -51,7 +52,7 @@ class Subscriptions:
     high: Numbers
 
     def filter_of(self, number: int) -> Filter:
-        """Return a subscription as brokers know it."""
+        """Return a subscription in the form that brokers use."""
         bounds = zip(NUMBERS, self.low[number].tolist(), self.high[number].tolist(), strict=True)
         return (
             STOCK,
@@ -64,13 +65,13 @@ class Subscriptions:
         )
 
     def meeting(self, low: Numbers, high: Numbers) -> Flags:
-        """Return which subscriptions have something in common with bounds."""
+        """Return which subscriptions intersect these bounds."""
         return cast(Flags, np.all((self.low <= high) & (self.high >= low), axis=1))
 
 
 @dataclass(frozen=True, eq=False)
 class StockPublisher:
-    """A publisher of one stock: where it is, and its quotes, (quotes, numbers)."""
+    """A publisher of one stock: its home, and its quotes, (quotes, numbers)."""
 
     name: str
     symbol: str
@@ -80,13 +81,13 @@ class StockPublisher:
     _matched: dict[int, NDArray[np.int64]] = field(default_factory=dict, repr=False)
 
     def content_of(self, number: int) -> Content:
-        """Return a notification as brokers see it."""
+        """Return a notification in the form that brokers use."""
         quote = self.quotes[number % len(self.quotes)].tolist()
         return {"class": "STOCK", "symbol": self.symbol, **dict(zip(NUMBERS, quote, strict=True))}
 
     @property
     def advertisement(self) -> Filter:
-        """What it announces: its stock, and between what its numbers are."""
+        """What it advertises: its stock, and the range of each number."""
         bounds = zip(NUMBERS, self.quotes.min(axis=0).tolist(), self.quotes.max(axis=0).tolist(), strict=True)
         return (
             STOCK,
@@ -100,27 +101,27 @@ class StockPublisher:
 
     @cached_property
     def interested(self) -> Flags:
-        """Which subscriptions its advertisement meets."""
+        """Which subscriptions intersect its advertisement."""
         return self.subscriptions.meeting(self.quotes.min(axis=0), self.quotes.max(axis=0))
 
     @cached_property
     def _candidates(self) -> tuple[NDArray[np.int64], Numbers, Numbers]:
-        """The subscriptions that its advertisement meets, with their bounds: its quotes match no others."""
+        """The subscriptions that intersect its advertisement, with their bounds; its quotes match no others."""
         rows = np.flatnonzero(self.interested)
         return rows, self.subscriptions.low[rows], self.subscriptions.high[rows]
 
     @cached_property
     def subscribed(self) -> frozenset[ScotBroker]:
-        """The brokers with a subscription that its advertisement meets, whichever quotes that wants."""
+        """The brokers with a subscription that intersects its advertisement, even if no quote matches it."""
         return frozenset(self.subscriptions.at[each] for each in np.flatnonzero(self.interested).tolist())
 
     @property
     def wanted_share(self) -> float:
-        """Which share of the subscriptions a quote of its matches, on average."""
+        """The mean share of all subscriptions that one of its quotes matches."""
         return float(np.mean([len(self.matched(number)) for number in range(len(self.quotes))])) / len(self.interested)
 
     def matched(self, number: int) -> NDArray[np.int64]:
-        """Return the subscriptions that a notification matches; quotes are published round and round."""
+        """Return the subscriptions that a notification matches; quotes are published cyclically."""
         quote = number % len(self.quotes)
         if quote not in self._matched:
             numbers, (rows, low, high) = self.quotes[quote], self._candidates
@@ -134,7 +135,7 @@ class StockPublisher:
 
 @dataclass(frozen=True, eq=False)
 class StockWorkload:
-    """Publishers and subscribers at brokers; ``bursting`` may have publishers that publish much, the first alone."""
+    """Publishers and subscribers at brokers; ``bursting``: high-rate publishers, closest to the selectivity first."""
 
     publishers: list[StockPublisher]
     subscriptions: Subscriptions
@@ -142,11 +143,11 @@ class StockWorkload:
 
     @cached_property
     def bound(self) -> Flags:
-        """Which subscriptions are bound to which publishers' advertisements, (subscriptions, publishers)."""
+        """Which subscriptions are bound to which publishers' advertisements, shape (subscriptions, publishers)."""
         return np.array([each.interested for each in self.publishers]).T
 
     def trees_to(self, publisher: StockPublisher, number: int) -> Mapping[ScotBroker, frozenset[ScotBroker]]:
-        """Return for each broker that wants a notification the hosts of all publishers whose trees lead there, too."""
+        """Return for each broker that wants a notification the hosts of all publishers whose trees also lead there."""
         found: dict[ScotBroker, set[ScotBroker]] = {}
         for subscription in publisher.matched(number).tolist():
             hosts = (self.publishers[each].host for each in np.flatnonzero(self.bound[subscription]).tolist())
@@ -155,10 +156,10 @@ class StockWorkload:
 
 
 def draw_workload(overlay: StructuredCyclicOverlay, rng: random.Random, bursting: int = 1) -> StockWorkload:
-    """Draw publishers and subscribers to brokers, and publishers that burst next to them.
+    """Draw publishers and subscribers at brokers, and additional bursting publishers.
 
-    These publish stocks that, of all stocks published, are wanted by the share of the subscribers next to 2 %, in all
-    clusters. As in the paper they are at no broker of their subscribers.
+    The latter publish the stocks wanted in all clusters whose share of subscriptions is closest to 2 %. As in the
+    paper, they share no broker with their subscribers. Raises ValueError if too few stocks are wanted in all clusters.
     """
     numbers = np.random.default_rng(rng.getrandbits(64))
     brokers = overlay.brokers()
@@ -180,14 +181,14 @@ def draw_workload(overlay: StructuredCyclicOverlay, rng: random.Random, bursting
 
 
 def _is_in_all_clusters(overlay: StructuredCyclicOverlay, publisher: StockPublisher) -> bool:
-    """Return True if each quote is wanted somewhere in each cluster, and some broker has no subscriber at all."""
+    """Return True if each quote is wanted in every cluster, and some broker has no subscriber."""
     every = range(len(publisher.quotes))
     clusters = {len({at.cluster for at in publisher.targets_of(number)}) for number in every}
     return clusters == {overlay.cluster_count} and len(publisher.subscribed) < len(overlay.brokers())
 
 
 def _draw_stocks(numbers: np.random.Generator) -> Numbers:
-    """Return quotes of all stocks, (stocks, quotes, numbers): prices wander by 0.2 % from one second to the next."""
+    """Return quotes of all stocks, (stocks, quotes, numbers): prices are random walks with steps of 0.2 %."""
     shape = STOCK_COUNT, QUOTES_PER_STOCK
     level = numbers.lognormal(np.log(30.0), 0.8, (STOCK_COUNT, 1))
     close = level * np.exp(np.cumsum(numbers.normal(0.0, 0.002, shape), axis=1))
@@ -201,10 +202,10 @@ def _draw_stocks(numbers: np.random.Generator) -> Numbers:
 
 
 def _draw_subscriptions(stocks: Numbers, at: Sequence[ScotBroker], numbers: np.random.Generator) -> Subscriptions:
-    """Return subscriptions around quotes that are drawn, as wide as the selectivity wants.
+    """Return subscriptions around randomly drawn quotes, as wide as the selectivity requires.
 
-    What a stock keeps is bound equally tightly, as a share of how far stocks are apart; the other numbers are bound to
-    what occurs. The width is what brings the wanted share of a sample of all quotes in.
+    The numbers in KEPT are bounded equally tightly relative to their spread over stocks; the others are bounded to the
+    range that occurs. The width is such that the wanted share of a sample of all quotes matches.
     """
     quotes = stocks.reshape(-1, len(NUMBERS))
     centres = np.log(quotes[numbers.integers(len(quotes), size=len(at)), : len(KEPT)])

@@ -1,7 +1,7 @@
-"""Which links get a copy of a notification: static routing (SNR) and inter-cluster dynamic routing (IDR) of OctopiA.
+"""Choose the links that get a copy of a notification: OctopiA's static (SNR) and inter-cluster dynamic routing (IDR).
 
-In: a broker, where the notification came from, the clusters it is to see to, and which links are overloaded. Out:
-copies with the clusters that their receivers are to see to. Queues and time do not belong here.
+In: a broker, the neighbour that sent the notification, the clusters that the broker must serve, and the loads of links.
+Out: copies with the clusters that their receivers must serve. Queues and time do not belong here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Load = Callable[[ScotBroker, ScotBroker], float]  # The congestion measure of th
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy for ``to``, which serves its own cluster and hands over to those of ``vector``."""
+    """A copy for ``to``, which must serve its own cluster and forward to those in ``vector``."""
 
     to: ScotBroker
     vector: int = 0
@@ -28,7 +28,7 @@ class ScotRouter:
     """Routes the notifications of one publisher to the brokers of ``targets``."""
 
     def __init__(self, overlay: StructuredCyclicOverlay, host: ScotBroker, targets: Collection[ScotBroker]) -> None:
-        """Learn what subscription broadcasts and CIB_SET messages would have sent each broker."""
+        """Derive the state that subscription broadcasts and CIB_SET messages would have left at each broker."""
         self.host = host
         self.targets = frozenset(targets)
         self.vector = without(vector_of(target.cluster for target in self.targets), host.cluster)
@@ -43,11 +43,12 @@ class ScotRouter:
     def dynamic_copies(
         self, at: ScotBroker, came_from: ScotBroker | None, vector: int, load: Load, threshold: float
     ) -> list[Copy]:
-        """Return copies that spare links whose load is above the threshold (IDR).
+        """Return copies that avoid links whose load is above the threshold (IDR).
 
-        Target links within the cluster always get theirs, as only this cluster knows its subscriptions. Clusters behind
-        overloaded links are left to the least loaded free link to another cluster; without one, all are to the least
-        loaded free link within; without that, one copy goes by the least loaded link and sees to the others.
+        Target links within the cluster always get a copy, because only this cluster knows its subscriptions. Clusters
+        behind overloaded links are delegated to the least loaded free link to another cluster. If none is free, all
+        clusters are delegated to the least loaded free target link within the cluster; without one, to a single copy
+        over the least loaded link to another cluster.
         """
         a_links = self.target_a_links(at, came_from)
         if not vector:
@@ -67,7 +68,7 @@ class ScotRouter:
         return [*(Copy(to) for to in a_links), Copy(ScotBroker(at.region, least), without(vector, least))]
 
     def _target_a_links(self, at: ScotBroker, came_from: ScotBroker | None) -> tuple[ScotBroker, ...]:
-        """Return the neighbours in the cluster behind which there are targets, but for where it came from."""
+        """Return the neighbours in the cluster, except the sender, that are or lead to targets."""
         around = self._overlay.primary_neighbours(at)
         return tuple(to for to in around if to != came_from and self._has_target(to, at))
 

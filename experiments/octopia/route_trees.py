@@ -1,13 +1,14 @@
-"""Which links get a copy of a notification with trees of advertisements and dynamic routing (PADRES; TID in Shafique).
+"""Choose the links that get a copy of a notification: dynamic routing on trees of advertisements (PADRES, TID).
 
-In: brokers that want a notification, the trees of the advertisements that their subscriptions are bound to, loads of
-links. Out: copies with the targets that their receivers are to see to. Queues and time do not belong here.
+TID is Shafique's name. In: brokers that want a notification, the trees of the advertisements that their subscriptions
+are bound to, loads of links. Out: copies with the targets that their receivers must serve. Queues and time do not
+belong here.
 
-A subscription is bound to all advertisements that it meets, and known along the tree of each. Where the link that the
-publisher's tree has for a target is overloaded, another of these trees that passes here by a free link takes it. Each
-tree is one of shortest ways, and so is what is left of it from any broker on it: whatever trees are taken, a copy comes
-nearer to its target with each link. The copy says for which targets it is: the paper has a notification carry the
-identifiers of the trees, which would not keep a broker from getting it twice.
+A subscription is bound to all advertisements that it intersects, and known along the tree of each. If the link of the
+publisher's tree towards a target is overloaded, another of these trees that continues over a free link takes over. Each
+tree consists of shortest paths, and so does its remainder from any broker on it: with any choice of trees, a copy gets
+closer to its target with each link. A copy names its targets: in the paper, a notification carries the identifiers of
+trees, which would not prevent a broker from getting it twice.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from regraft.experiments.octopia.count_routing import LastHops
 from regraft.experiments.octopia.route_copies import Copy, Load
 from regraft.overlay.structured_cyclic import ScotBroker
 
-Groups = dict[ScotBroker, int]  # By next broker the targets that it is to see to.
+Groups = dict[ScotBroker, int]  # By next broker, the targets that it must serve.
 
 
 class BoundTrees:
-    """Routes notifications of one publisher to targets, each of which has trees that lead to it.
+    """Routes notifications of one publisher to targets along the trees that lead to each of them.
 
-    ``trees_to``: by target the hosts of the publishers whose trees do; that of the publisher is one in any case.
-    ``last_hops`` returns the tree of a host. Targets are bits of an integer, in the order of ``targets``; with
-    ``all_targets`` a notification begins at the publisher's host.
+    ``trees_to``: by target, the hosts of the publishers whose trees lead there, in addition to this publisher's.
+    ``last_hops`` returns the tree of a host. Targets are bits of an integer, in the order of ``targets``; a
+    notification starts with ``all_targets`` at the publisher's host.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class BoundTrees:
         self.targets = sorted(target for target in trees_to if target != host)
         self.all_targets = (1 << len(self.targets)) - 1
         self.bits = {target: 1 << bit for bit, target in enumerate(self.targets)}
-        self._ways: dict[tuple[ScotBroker, int], list[ScotBroker]] = {}  # That of the publisher's tree first.
+        self._ways: dict[tuple[ScotBroker, int], list[ScotBroker]] = {}  # The publisher's tree first.
         self._usual: dict[tuple[ScotBroker, int], Groups] = {}
         for bit, target in enumerate(self.targets):
             for root in (host, *sorted(set(trees_to[target]) - {host})):
@@ -53,7 +54,7 @@ class BoundTrees:
             to = tree[to]
 
     def copies(self, at: ScotBroker, targets: int, load: Load, threshold: float) -> list[Copy]:
-        """Return a copy for each next broker that sees to some of the targets."""
+        """Return a copy for each next broker, with the targets that it must serve."""
         usual = self._usual.get((at, targets))
         if usual is None:
             usual = self._usual[at, targets] = self._grouped(at, targets, lambda ways: ways[0])
@@ -76,5 +77,5 @@ class BoundTrees:
 
 
 def _least_loaded(at: ScotBroker, ways: list[ScotBroker], load: Load, threshold: float) -> ScotBroker:
-    """Return the first next broker over a free link, else that over the least loaded one."""
+    """Return the first next broker over a free link, else the one over the least loaded link."""
     return next((to for to in ways if load(at, to) <= threshold), None) or min(ways, key=lambda to: load(at, to))

@@ -1,7 +1,7 @@
-"""Notifications through the queues of brokers and links, in virtual time.
+"""Run notifications through the queues of brokers and links, in virtual time.
 
-In: publishers, when they publish, how copies are routed. Out: delays, messages, when the last one arrived. A broker
-matches one notification after the other, and sends copies by one sender for each link, or by one for all its links.
+In: streams with their times and routing. Out: delays, messages, arrival of the last notification. A broker matches one
+notification at a time, and sends copies with one sender per link, or with one sender for all its links.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Copies = Callable[[ScotBroker, ScotBroker | None, int, Load], list[Copy]]
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What a publisher publishes for certain targets, at which times in ms, and how its copies are routed.
+    """Notifications of a publisher for one set of targets: times in ms, and how copies are routed.
 
-    ``vector`` is what the host is to see to: other clusters, or along trees all targets, which have ``bits`` then;
-    without these a copy is for each target that it comes to. Streams that name the same ``publisher`` are parts of what
-    it publishes: order is kept over all of them.
+    ``vector``: what the host must serve: other clusters, or on trees the targets as ``bits``. Without ``bits`` a copy
+    is for each target that it reaches. Streams with the same ``publisher`` are parts of its notifications: their order
+    is checked across all of them.
     """
 
     host: ScotBroker
@@ -38,13 +38,13 @@ class Stream:
     bits: Mapping[ScotBroker, int] = field(default_factory=dict)
 
     def is_for(self, at: ScotBroker, vector: int) -> bool:
-        """Return True if a copy is for a broker, and not only on its way over it."""
+        """Return True if a copy is for a broker rather than just passing through it."""
         return at in self.targets and (not self.bits or at == self.host or bool(vector & self.bits[at]))
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long a broker matches a notification, a sender sends a copy, and a link carries it."""
+    """How long a broker takes to match a notification, a sender to send a copy, and a link to carry it."""
 
     match_ms: float
     send_ms: float
@@ -54,7 +54,7 @@ class Pace:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run came to; ``queue_measures`` are those of the windows of links out of the watched broker."""
+    """The results of a run; ``queue_measures``: by window, of the links out of the watched broker."""
 
     delays_ms: list[float] = field(default_factory=list)
     messages: int = 0
@@ -82,7 +82,7 @@ class _Carried(NamedTuple):
 
 
 class QueueRun:
-    """One run over all streams until nothing waits any more."""
+    """One run over all streams, until no notification is waiting."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class QueueRun:
         watched: ScotBroker | None = None,
         link_ms: Callable[[ScotBroker, ScotBroker], float] | None = None,
     ) -> None:
-        """Take what is to be run; ``rule`` measures the windows of queues, ``link_ms`` distinguishes links."""
+        """Prepare a run; ``rule`` measures the windows of queues, ``link_ms`` overrides the pace's delay per link."""
         self.outcome = Outcome()
         self._link_ms = link_ms or (lambda one, other: pace.link_ms)
         self._streams, self._pace, self._rule, self._watched = streams, pace, rule, watched
@@ -105,7 +105,7 @@ class QueueRun:
         self._latest: dict[tuple[int | str, ScotBroker], float] = {}
 
     def run(self) -> Outcome:
-        """Return what came out."""
+        """Run to the end and return the results."""
         starts = (
             (time_ms, stream, number)
             for stream, each in enumerate(self._streams)
@@ -131,7 +131,7 @@ class QueueRun:
         heapq.heappush(self._events, (time_ms, self._event_count, matched, carried))
 
     def _take_in(self, carried: _Carried) -> None:
-        """Let a copy leave its sender, and be matched at its broker after the way there."""
+        """Let a copy leave its sender, cross the link, and be matched at its broker."""
         arrived_ms = self._now_ms
         if carried.came_from is not None:
             queue = self._rolled((carried.came_from, carried.at))
@@ -167,7 +167,7 @@ class QueueRun:
         self._latest[key] = max(published_ms, newest_ms)
 
     def _rolled(self, link: Link) -> _Queue:
-        """Return the queue of a link with the windows closed that are over; queues change only after this."""
+        """Return the queue of a link, with past windows closed; call it before each change of a queue."""
         queue = self._queues.get(link)
         if queue is None:
             queue = self._queues[link] = _Queue()

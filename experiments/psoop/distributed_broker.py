@@ -48,7 +48,8 @@ NOT_CARRIED_OUT = "not_carried_out"  # The exchange no longer fitted, or its tra
 @dataclass(frozen=True, slots=True)
 class LocalView:
     """What a broker sees of the overlay: the trees it has tables for, the one it publishes in, whether it is between
-    two."""
+    two.
+    """
 
     trees: Mapping[int, Configuration]
     epoch: int
