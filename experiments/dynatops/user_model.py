@@ -198,7 +198,8 @@ class _HeldTopics:
     def part_of(self, homes: Positions, told_sets: Positions, sets: Positions) -> OwnPart:
         """Return the share of the asking users in the reported states.
 
-        They are reported at ``homes`` with ``told_sets``, and now want ``sets``."""
+        They are reported at ``homes`` with ``told_sets``, and now want ``sets``.
+        """
         told_keys, keys = self._keys(told_sets), self._keys(sets)
         found = np.minimum(np.searchsorted(told_keys, keys), len(told_keys) - 1)
         counted = told_keys[found] == keys if len(told_keys) else np.zeros(len(keys), dtype=np.bool_)

@@ -102,7 +102,8 @@ def judge_under_1s(measured: Measured) -> Judgement:
 
 def judge_more_bursting(measured: Measured) -> Judgement:
     """Judge: dynamic routing saves a smaller share of the delay with two bursting publishers than with one, with three
-    an even smaller one."""
+    an even smaller one.
+    """
     found = []
     for sender in PACES:
         saved = []

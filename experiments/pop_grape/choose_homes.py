@@ -1,7 +1,7 @@
-"""The compared ways to place publishers: the paper's POP and GRAPE in all its settings, and ours.
+"""The ways to place publishers that are compared: the paper's POP, GRAPE with all its settings, and ours.
 
-In: windows of a placement. Out: the homes that a planner wants. Proposals are executed as they come, without the
-controller's judge: so does the paper, and so all are treated alike.
+In: windows of a placement. Out: the homes that a planner wants. All proposals are executed, without the controller's
+judge: the paper has none, and this treats all ways alike.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from regraft.experiments.pop_grape.observe_placement import WINDOW_MS
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
 
-ROUNDS_MAX = 3  # POP keeps moving however long it runs (its averages remember few traces); GRAPE rarely.
+ROUNDS_MAX = 3  # POP never settles (its averages remember few traces); GRAPE nearly always does.
 WEIGHTS = (100, 75, 50, 25, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to place publishers: a planner and its settings; without a planner they stay where they started."""
+    """One way to place publishers: a planner and its settings; without a planner they stay at their first homes."""
 
     label: str
     planner: AnyPlannerSpec | None = None
     settings: PlannerSettings = field(default_factory=PlannerSettings)
 
     def with_sessions(self, length: int) -> Way:
-        """Return the way with trace sessions of this length, where it traces any."""
+        """Return the way with trace sessions of this length, unchanged if it has no trace sessions."""
         if not isinstance(self.settings, SessionSettings):
             return self
         return replace(self, settings=replace(self.settings, grape_notifications_min=length))
 
 
 def grape(priority: Literal["load", "delay"], weight: int, link_delays: bool) -> Way:
-    """Return GRAPE as section 5.2 writes it: load75 prioritises load with 75 %."""
+    """Return GRAPE in the notation of section 5.2: load75 prioritises load with 75 %."""
     label = f"{priority}{weight}, with links" if link_delays else f"{priority}{weight}"
     settings = PrioritySettings(grape_priority=priority, grape_weight=weight, link_delays=link_delays)
     return Way(label, relocate_publisher_grape.SPEC, settings)
 
 
-# The paper's delays are those at brokers; "_links" adds what links take, which dominates on PlanetLab.
+# The paper counts delays at brokers only; "_links" adds those of links, which dominate on PlanetLab.
 WAYS: Mapping[str, Way] = {
     "baseline": Way("baseline"),
     **{f"load{weight}": grape("load", weight, False) for weight in WEIGHTS},
     **{f"delay{weight}": grape("delay", weight, False) for weight in WEIGHTS},
     "delay100_links": grape("delay", 100, True),
-    # W is as long as the window that stands for it.
+    # W is the length of the window that represents it.
     "pop": Way("POP", relocate_publisher_pop.SPEC, TraceSettings(pop_window_s=WINDOW_MS / 1_000)),
     "ours": Way("Regraft", relocate_publishers_joint.SPEC, JointSettings()),
     "ours_both": Way(
@@ -65,7 +65,7 @@ WAYS: Mapping[str, Way] = {
 
 
 def decide_homes(way: Way, inventory: Inventory, windows: Sequence[ClosedWindow], rng: random.Random) -> dict[str, str]:
-    """Return the homes that a way wants after windows in which publishers were at the windows' homes."""
+    """Return the homes that a way wants, given windows with publishers at the windows' homes."""
     homes = dict(windows[-1].homes)
     if way.planner is None:
         return homes
@@ -80,7 +80,7 @@ def decide_homes(way: Way, inventory: Inventory, windows: Sequence[ClosedWindow]
 def settle_homes(
     homes: Mapping[str, str], decide: Callable[[Mapping[str, str]], Mapping[str, str]], rounds_max: int = ROUNDS_MAX
 ) -> tuple[dict[str, str], int]:
-    """Return the homes at which nothing is to move, or those of the last round, and how many rounds moved any."""
+    """Return homes from which no publisher moves, or those of the last round, and the number of rounds with moves."""
     present = dict(homes)
     for rounds in range(rounds_max):
         wanted = dict(decide(present))

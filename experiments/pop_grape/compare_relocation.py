@@ -1,10 +1,10 @@
-"""Compare brokers that relocate publishers by themselves, by POP and by GRAPE (Cheung09): overheads and what they buy.
+"""Compare brokers that relocate publishers by themselves, with POP and with GRAPE (Cheung09): overheads and benefits.
 
     python -m regraft.experiments.pop_grape.compare_relocation [--x 1 2 8 32] [--seed 1] [--seconds 240] [--json FILE]
 
-In: X (brokers with subscribers of a publisher), seed, span. Out: tables, and figures in the one form of all
-measurements. ``--all`` adds GRAPE's other end and POP with other averages; ``--triggers`` varies the number of
-notifications traced before a decision instead, on the cluster with X = 16, as section 5.2 does.
+In: X (brokers with subscribers of a publisher), seed, span. Out: tables and figures. ``--all`` adds GRAPE's other
+extreme and POP with other averages; ``--triggers`` instead varies the number of notifications traced before a decision,
+on the cluster with X = 16, as in section 5.2.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ DEFAULT_VARIANTS = (STATIC, "pop", "load100", "delay100")
 TRIGGER_BROKERS = 16  # "subscribers distributed among 16 brokers" (5.2).
 PAPER_S = 18 * 60.0  # "18 minutes after all clients are deployed" (5.2).
 FULL_CLIENTS = QuoteSettings(publisher_count=8, notifications_per_s=NOTIFICATIONS_PER_S)
-QUICK_S = 150.0  # POP decides for the first time after two windows.
+QUICK_S = 150.0  # POP first decides after two windows.
 QUICK_CLIENTS = QuoteSettings(publisher_count=4, notifications_per_s=NOTIFICATIONS_PER_S)
 QUICK_INTERESTED = (1, 16)
 QUICK_TRIGGERS = ("load100 G=10", "delay100 G=10", "delay100 G=100", "pop P=10", "pop P=100")
 TRIGGER_FAMILIES = ("load100", "delay100", "pop")
-TRIGGER_S = 600.0  # Enough for POP's longest round, 200 traces at most 100 a minute.
-# What the paper's overhead is taken to be: O(M) messages over the overlay's links, without the subscriptions that a
+TRIGGER_S = 600.0  # Enough for POP's longest round: 200 traces at up to 100 a minute.
+# Our reading of the paper's overhead: O(M) messages over the overlay's links, without the subscriptions that a
 # migration forwards, which "depends if subscriptions are unique and subscription covering is available" (3.3).
 GROUPS: Mapping[str, tuple[MessageKind, ...]] = {
     "tracing": (
@@ -69,7 +69,7 @@ Advance = Callable[[str, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is run: each variant on each X of each distribution."""
+    """The runs of a comparison: each variant on each X of each distribution."""
 
     testbed: str
     distributions: tuple[Distribution, ...]
@@ -80,7 +80,7 @@ class Comparison:
 
     @property
     def run_count(self) -> int:
-        """How many runs that is."""
+        """The number of runs."""
         return len(self.distributions) * len(self.interested_brokers) * len(self.variants)
 
 
@@ -95,14 +95,14 @@ def comparison(
 
 
 def triggers(simulated_s: float = SIMULATED_S) -> Comparison:
-    """Return the experiment with G_threshold and P_threshold, N being half of the latter (5.2)."""
+    """Return the experiment with G_threshold and P_threshold, with N as half of the latter (5.2)."""
     return Comparison("cluster", ("clustered",), (TRIGGER_BROKERS,), {STATIC: None, **TRIGGERS}, simulated_s)
 
 
 def comparisons(size: Literal["quick", "full"]) -> list[Comparison]:
-    """Return what an evaluation runs, in parts that do not depend on each other.
+    """Return the comparisons of an evaluation, as independent parts.
 
-    Quick takes half a minute in all, full, which measures after 18 minutes as the paper does, some ten.
+    Quick takes half a minute in total; full, which measures after 18 minutes as in the paper, takes about ten.
     """
     is_quick = size == "quick"
     clients, span_s = (QUICK_CLIENTS, QUICK_S) if is_quick else (FULL_CLIENTS, PAPER_S)
@@ -121,9 +121,9 @@ def comparisons(size: Literal["quick", "full"]) -> list[Comparison]:
 
 
 def compare(wanted: Comparison, seed: int, advance: Advance = lambda *_: None) -> list[RelocationRun]:
-    """Run everything, one after the other; raise UncleanRunError when a ledger is not clean.
+    """Run everything, one after the other; raise UncleanRunError if a ledger is not clean.
 
-    Telemetry is weighed in the runs of the static overlay, where nothing moves.
+    Telemetry is measured in the runs of the static overlay, in which nothing moves.
     """
     runs: list[RelocationRun] = []
     for distribution in wanted.distributions:
@@ -141,12 +141,12 @@ def compare(wanted: Comparison, seed: int, advance: Advance = lambda *_: None) -
 
 
 def distributed_figures(wanted: Comparison, seed: int, advance: Advance = lambda *_: None) -> list[Figure]:
-    """Run everything and return what was measured."""
+    """Run everything and return the figures."""
     return figures_of(compare(wanted, seed, advance))
 
 
 def figures_of(runs: Iterable[RelocationRun]) -> list[Figure]:
-    """Return the figures of runs; shares of the static overlay only where there is one with the same clients."""
+    """Return the figures of runs; shares of the static overlay only if it was run with the same clients."""
     ordered = list(runs)
     static = {_scene_key(run): run for run in ordered if run.variant == STATIC}
     figures: list[Figure] = []
@@ -261,7 +261,7 @@ def _telemetry_figures(run: RelocationRun, seen: TelemetryTally, where: Where) -
 
 
 def _totals(run: RelocationRun) -> tuple[int, int]:
-    """Return the messages of the paper's overhead, and their bytes."""
+    """Return the messages and bytes of the paper's overhead."""
     messages, size_bytes, _ = run.tally.totals(OVERHEAD)
     return messages, size_bytes
 
@@ -276,11 +276,11 @@ def _scene_key(run: RelocationRun) -> tuple[str, str, int, int]:
     return scene.testbed, scene.distribution, scene.interested_brokers, scene.seed
 
 
-# --- for people --------------------------------------------------------------------------------------------------
+# --- tables ------------------------------------------------------------------------------------------------------
 
 
 def table_of(runs: Iterable[RelocationRun]) -> Table:
-    """Return the runs as a table, one row a run."""
+    """Return the runs as a table, one row per run."""
     table = Table(
         box=box.SIMPLE,
         title="Brokers that relocate publishers by themselves",

@@ -1,7 +1,7 @@
-"""Closed windows counted from the workload itself: what brokers would report of this many publications.
+"""Count closed windows from the workload itself: what brokers would report of given publications.
 
-In: a workload, homes, which publications. Out: ClosedWindows whose queues only show the time of service. They are
-exact, take no events, and are for draws by the dozen and trace sessions by the hundred.
+In: a workload, homes, a range of publications. Out: ClosedWindows whose queues only show the service time. They are
+exact and need no simulated events, so they suit dozens of draws and hundreds of trace sessions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECOND_MS = 1_000
 
 
 class WorkloadCounter:
-    """Counts any publications of one workload; what a quote matches is found once."""
+    """Counts any publications of one workload; matches of a quote are computed once."""
 
     def __init__(self, inventory: Inventory, workload: QuoteWorkload, publications_max: int) -> None:
         self._inventory = inventory
@@ -39,7 +39,7 @@ class WorkloadCounter:
     def window(self, homes: Mapping[str, str], first: int, count: int) -> ClosedWindow:
         """Return the window with publications ``first`` to ``first`` + ``count`` of each publisher, all at ``homes``.
 
-        All publish at the same rate, so that the same number of each makes a span of time.
+        All publish at the same rate, so an equal number of publications of each corresponds to a span of time.
         """
         delivered: dict[tuple[str, str, int], int] = {}
         published: dict[tuple[str, str, int], int] = {}
@@ -66,7 +66,7 @@ class WorkloadCounter:
         )
 
     def _matched(self, publisher: str, workload: QuoteWorkload) -> list[Counter[str]]:
-        """Return, for each publication, how many subscribers at which broker want it."""
+        """Return for each publication the number of interested subscribers by broker."""
         homes: dict[Filter, Counter[str]] = {}
         for subscription in workload.subscriptions:
             if subscription.publisher == publisher:
@@ -86,7 +86,7 @@ def _first(publisher: QuotePublisher, count: int) -> list[Quote]:
 
 
 def _idle_queue(broker: str, service_ms: float) -> QueueState:
-    """Return the queue of a broker that has served one notification in a second, of which nobody had to wait."""
+    """Return the queue of a broker that has served one notification in a second without any waiting."""
     return QueueState(
         broker=broker,
         peer="",

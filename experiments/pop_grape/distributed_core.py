@@ -1,8 +1,8 @@
-"""A broker's core with POP or GRAPE in it: notifications get trace headers, trace messages are answered.
+"""A broker's core with POP or GRAPE: it adds trace headers to notifications and answers trace messages.
 
-In: what a broker's core gets, and trace messages. Out: its effects, and trace
-messages for neighbours. They travel as all messages do: over the emulated links, in order, and through the brokers'
-queues, as "both use purely publish/subscribe messaging for internal communications" (Cheung09, section 1).
+In: the inputs of a broker's core, and trace messages. Out: its effects, and trace messages for neighbours. These travel
+like all messages: over the emulated links, in order, and through the brokers' queues, because "both use purely
+publish/subscribe messaging for internal communications" (Cheung09, section 1).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from regraft.schemas.command import Command
 class TracingCore(TwoEpochBroker[RoutingTables, TreePlanUnderWay]):
     """The core of one broker and its tracing part.
 
-    ``on_told(broker, peer, message)`` hears of every trace message that is sent, ``on_decided`` of what a publisher's
-    home has found.
+    ``on_told(broker, peer, message)`` is called for every trace message sent, ``on_decided`` for each result found at a
+    publisher's home.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class TracingCore(TwoEpochBroker[RoutingTables, TreePlanUnderWay]):
         effects = super().handle(source, notification, now_ms)
         peers = tuple(effect.peer for effect in effects if isinstance(effect, Send))
         deliveries = [effect for effect in effects if isinstance(effect, Deliver)]
-        if len(self.held) > held_count:  # A transition is under way; it is handed over later, and counts now.
+        if len(self.held) > held_count:  # In a transition it is delivered later, but counts now.
             deliveries.append(self.held[-1])
         local_count = sum(len(delivery.subscriptions) for delivery in deliveries)
         return effects + self._carried_out(self.tracer.on_notification(source, notification, peers, local_count))
@@ -82,7 +82,7 @@ class TracingCore(TwoEpochBroker[RoutingTables, TreePlanUnderWay]):
         for effect in found:
             if isinstance(effect, Tell):
                 self._on_told(self.broker, effect.peer, effect.message)
-                # The driver of cores carries messages without looking into them.
+                # The driver of cores forwards messages without inspecting them.
                 effects.append(Send(effect.peer, cast(Message, effect.message)))
             else:
                 self._on_decided(effect)

@@ -1,12 +1,12 @@
 """GRAPE at one broker: trace sessions, bit vectors, and their retrieval down and up the delivery tree.
 
-In: traced notifications with where they went on to, and messages of neighbours, one at a time. Out: messages, and at a
-publisher's home all reports of a session. A pure state machine: Cheung09, section 4.1. Selecting the target from the
-reports (4.2) belongs to :mod:`experiments.pop_grape.distributed_selection`.
+In: traced notifications with the neighbours that got them, and messages of neighbours, one at a time. Out: messages,
+and at a publisher's home all reports of a session. A pure state machine: Cheung09, section 4.1. Selecting the target
+from the reports (4.2) belongs to :mod:`experiments.pop_grape.distributed_selection`.
 
-Messages of a link arrive in the order they were sent, so a request comes behind the session's notifications. Where the
-paper is silent: the numbers that name messages are each publisher's own, so that those of one publisher follow each
-other; and the next session begins when the decision, and the move if there is one, is over.
+Messages of a link arrive in the order they were sent, so a request comes after the session's notifications. Our
+readings where the paper is silent: each publisher numbers its own messages, so the numbers of one publisher are
+consecutive; and the next session begins once the decision, and the move if any, is complete.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from regraft.producers.brokers.broker_messages import Notification
 
 @dataclass(frozen=True, slots=True)
 class BrokerMonitor:
-    """What the monitor of a broker has measured: neighbours, mean times in ms of a notification there.
+    """Measurements of a broker's monitor: neighbours, and mean times in ms of a notification there.
 
-    ``output_ms`` is for each neighbour, and at the end for the clients.
+    ``output_ms``: for each neighbour, and at the end for the clients.
     """
 
     neighbours: tuple[str, ...]
@@ -47,7 +47,7 @@ class BrokerMonitor:
 
 @dataclass(slots=True)
 class TraceSession:
-    """What one broker keeps of one session: the bit vector, its local deliveries and which neighbours got any of it."""
+    """One broker's record of a session: bit vector, local deliveries, neighbours that got any notification of it."""
 
     first_sequence: int
     source: str | None
@@ -58,7 +58,7 @@ class TraceSession:
     reports: list[BrokerReport] = field(default_factory=list)
 
     def note(self, sequence: int, peers: tuple[str, ...], local_count: int) -> None:
-        """Take in one notification; one that was delivered here sets the bit of its distance to the session's first."""
+        """Record a notification; if it was delivered here, set the bit of its distance from the session's first one."""
         if local_count:
             self.bits |= 1 << (sequence - self.first_sequence)
             self.deliveries += local_count
@@ -67,7 +67,7 @@ class TraceSession:
 
 @dataclass(slots=True)
 class _Source:
-    """A local publisher: its session under way, how many notifications of it are traced, whether a decision is."""
+    """A local publisher: its current session, notifications traced in it, and whether a decision is pending."""
 
     session: int = 0
     traced_count: int = 0
@@ -75,7 +75,7 @@ class _Source:
 
 
 class GrapeBroker(TracingBroker):
-    """GRAPE's state at one broker. ``threshold`` is G_threshold, ``monitor`` asks what the broker has measured."""
+    """GRAPE's state at one broker. ``threshold`` is G_threshold, ``monitor`` returns the broker's measurements."""
 
     def __init__(self, broker: str, threshold: int, monitor: Callable[[], BrokerMonitor]) -> None:
         super().__init__(broker)
@@ -87,13 +87,13 @@ class GrapeBroker(TracingBroker):
         self._sessions: dict[tuple[str, int], TraceSession] = {}
 
     def session(self, publisher: str, first_sequence: int) -> TraceSession | None:
-        """Return what is kept of a session, None when nothing is."""
+        """Return the record of a session, None if there is none."""
         return self._sessions.get((publisher, first_sequence))
 
     # --- tracing (4.1) -----------------------------------------------------------------------------------------------
 
     def mark(self, notification: Notification, now_ms: float) -> Notification:
-        """Put the notification into the publisher's session, unless a decision is under way."""
+        """Add the notification to the publisher's session, unless the session is full or a decision is pending."""
         source = self._sources.setdefault(notification.publisher, _Source())
         if source.is_held or source.traced_count >= self._threshold:
             return notification
@@ -105,7 +105,7 @@ class GrapeBroker(TracingBroker):
     def on_notification(
         self, source: str | None, notification: Notification, peers: tuple[str, ...], local_count: int
     ) -> list[TraceEffect]:
-        """Log the notification; at its home, request the answers behind the session's last."""
+        """Record the notification; at its home, request the answers after the session's last one."""
         publisher, first_sequence = notification.publisher, int(notification.content[TRACE_HEADER])
         session = self._sessions.get((publisher, first_sequence))
         if session is None:
@@ -121,13 +121,13 @@ class GrapeBroker(TracingBroker):
 
     @property
     def _session_bytes(self) -> int:
-        """Publisher, number of the first notification, bit vector, deliveries, upstream neighbour."""
+        """Bytes of publisher, number of the first notification, bit vector, deliveries and upstream neighbour."""
         return 2 * ID_BYTES + 2 * COUNT_BYTES + vector_bytes(self._threshold)
 
     # --- retrieval (4.1) ---------------------------------------------------------------------------------------------
 
     def on_message(self, source: str, message: TraceMessage) -> list[TraceEffect]:
-        """Pass a request on, or gather an answer."""
+        """Forward a request, or gather an answer."""
         match message:
             case TraceRequest(publisher, first_sequence):
                 return self._request(publisher, self._sessions[publisher, first_sequence])
@@ -141,7 +141,7 @@ class GrapeBroker(TracingBroker):
         raise ValueError(f"{self.broker} got {type(message).__name__} from {source}: GRAPE has no such message")
 
     def _request(self, publisher: str, session: TraceSession) -> list[TraceEffect]:
-        """Ask all neighbours that got a notification of the session; answer at once when none did."""
+        """Ask all neighbours that got a notification of the session; answer at once if none did."""
         session.waiting = set(session.peers)
         if not session.waiting:
             return self._answer(publisher, session)
@@ -149,7 +149,7 @@ class GrapeBroker(TracingBroker):
         return [Tell(peer, message) for peer in sorted(session.peers)]
 
     def _answer(self, publisher: str, session: TraceSession) -> list[TraceEffect]:
-        """Send all reports up, or decide on them at home, and forget the session."""
+        """Send all reports upstream, or hand them over for a decision at home, and forget the session."""
         del self._sessions[publisher, session.first_sequence]
         kept_bytes = sum(report.size_bytes(self._threshold) for report in session.reports)
         self.memory.add(-self._session_bytes - ID_BYTES * len(session.peers) - kept_bytes)
@@ -177,5 +177,5 @@ class GrapeBroker(TracingBroker):
         source.traced_count = 0
 
     def forget(self, publisher: str) -> None:
-        """Forget that the publisher was at home here."""
+        """Forget that this broker was the publisher's home."""
         self._sources.pop(publisher, None)

@@ -1,8 +1,8 @@
-"""Execute what publishers' homes have decided, and count what the paper's own migration would take.
+"""Execute the decisions of publishers' homes, and count what the paper's own migration would cost.
 
 In: paths from homes to targets. Out: transitions with moved publishers, one at a time, by one broker as executor
 (:class:`experiments.psoop.distributed_exchanges.TransitionDriver`), so that no notification is lost, repeated or
-disordered. The migration of Cheung09, section 3.3, is only counted: messages and time, by its rule.
+reordered. The migration of Cheung09, section 3.3, is not executed: its messages and time are computed by its rules.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from regraft.overlay.inventory import Inventory
 from regraft.producers.virtual_overlay import VirtualOverlay
 from regraft.schemas.plan import ClientMove
 
-GATHER_MS = 1_000.0  # How long the first move handed over waits for others, so that they share a transition.
-CLIENT_CONTROL_MESSAGES = 4  # Pause and advertise elsewhere; the advertisement; resume; disconnect from the old home.
+GATHER_MS = 1_000.0  # The first move handed over waits this long for others to share its transition.
+CLIENT_CONTROL_MESSAGES = 4  # Pause and readvertise; the advertisement; resume; disconnect from the old home.
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A publisher to be moved along ``path``, decided at ``decided_ms``."""
+    """A publisher to move along ``path``, as decided at ``decided_ms``."""
 
     publisher: str
     path: tuple[str, ...]
@@ -40,15 +40,15 @@ class Move:
 
     @property
     def client_move(self) -> ClientMove:
-        """The same as plans name it."""
+        """The move in the form of plans."""
         return ClientMove(self.publisher, self.path[0], self.path[-1])
 
 
 @dataclass(frozen=True, slots=True)
 class PaperMigration:
-    """What the migration of section 3.3 takes: messages over the overlay's links, and for how long nobody publishes.
+    """The cost of a migration by section 3.3: messages over the overlay's links, and how long the publisher pauses.
 
-    ``updates`` MUM go from target to source, as many MCM back; ``forwarded`` subscriptions go towards the target.
+    ``updates`` MUMs go from target to source and as many MCMs back; ``forwarded`` subscriptions go towards the target.
     """
 
     updates: int
@@ -57,10 +57,10 @@ class PaperMigration:
 
 
 class MoveQueue:
-    """Moves handed over by publishers' homes, until a transition takes them along.
+    """A queue of moves that publishers' homes hand over, until a transition executes them.
 
-    ``on_failed(move)`` is called for each whose transition was aborted; ``host_of`` names the broker on whose machine
-    a publisher runs.
+    ``on_failed(move)`` is called for each move whose transition was aborted; ``host_of`` returns the broker on whose
+    machine a publisher runs.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class MoveQueue:
     ) -> None:
         self.transition_tally = MessageTally[TransitionKind]()
         self.driver = TransitionDriver(virtual, executor, inventory, self.transition_tally, self._on_done)
-        self.carried_out: list[tuple[Move, float]] = []  # With the time at which its transition was over.
+        self.carried_out: list[tuple[Move, float]] = []  # With the end of its transition.
         self.paper_waits_ms: list[float] = []
         self._virtual = virtual
         self._executor = executor
@@ -89,7 +89,7 @@ class MoveQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Return True if no move waits or is under way."""
+        """True if no move is waiting or in progress."""
         return not self._waiting and not self.driver.is_busy and not self._handed_over
 
     def hand_over(self, move: Move) -> None:
@@ -117,7 +117,7 @@ class MoveQueue:
             self._virtual.env.timeout(GATHER_MS).callbacks.append(lambda _: self._begin())
 
     def _begin(self) -> None:
-        """Execute all waiting ones together: moves of different publishers are not in each other's way."""
+        """Execute all waiting moves together: moves of different publishers do not conflict."""
         self._is_gathering = False
         self._under_way = list(self._waiting)
         self._waiting.clear()
@@ -146,11 +146,11 @@ class MoveQueue:
 
 
 def paper_migration(virtual: VirtualOverlay, move: Move, host: str) -> PaperMigration:
-    """Return what the paper's migration of a publisher would take now; ``host`` is whose machine it runs on.
+    """Return the present cost of the paper's migration of a publisher; ``host`` is the broker on whose machine it runs.
 
     A subscription that matches the advertisement is forwarded over each link of the path with its home on the near
-    side, unless the far side holds it for another publisher. The wait runs from the pause to the resume: to the target
-    and back by direct connection, along the path and back by links, without queues.
+    side, unless the far side already has it for another publisher. The wait runs from the pause to the resume: a round
+    trip to the target by direct connection, and one along the path by links, without queues.
     """
     delay_ms = virtual.overlay.timing.link_delay_ms
     links = list(pairwise(move.path))

@@ -1,11 +1,11 @@
 """POP at one broker: probabilistic tagging, trace results, profile tables and the walk to the closest broker.
 
-In: traced notifications with where they went on to, and messages of neighbours, one at a time. Out: messages, and at a
-publisher's home the path to move the publisher along. A pure state machine: Cheung09, sections 3.1, 3.2.
+In: traced notifications with the neighbours that got them, and messages of neighbours, one at a time. Out: messages,
+and at a publisher's home the path to move the publisher along. A pure state machine: Cheung09, sections 3.1, 3.2.
 
-Where the paper is silent: windows follow each other from a publisher's first notification at its home on; once as many
-notifications are tagged as the walk needs, none is tagged until the walk and the move are over, so that nothing stays
-outstanding; and a walk never turns back.
+Our readings where the paper is silent: windows are consecutive, starting with a publisher's first notification at its
+home; once enough notifications are tagged for the walk, no more are tagged until the walk and the move are complete, so
+that no result stays outstanding; and a walk never turns back.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ SECOND_MS = 1_000.0
 
 
 class Profile(StrEnum):
-    """What a profile table keeps of the trace results."""
+    """How a profile table aggregates trace results."""
 
-    OWN_AVERAGE = "own_average"  # The paper's words: each broker averages over the notifications that reached it.
-    SHARED_AVERAGE = "shared_average"  # The same average over all traced notifications of the round, at all brokers.
-    ROUND_SUM = "round_sum"  # The plain sum over them, which forgets nothing within the round.
+    OWN_AVERAGE = "own_average"  # As in the paper: each broker averages over the notifications that reached it.
+    SHARED_AVERAGE = "shared_average"  # The same average over all traced notifications of the round.
+    ROUND_SUM = "round_sum"  # The sum over them, which forgets nothing within the round.
 
 
 @dataclass(frozen=True, slots=True)
 class PopSettings:
     """The settings of POP.
 
-    ``traced_max``: N, notifications of a publisher tagged in one window at most. ``window_s``: W. ``threshold``:
-    P_threshold, notifications traced before a broker is chosen. ``profile``: the paper's tables, or one of ours, for
-    which brokers must know which trace of which round a notification is.
+    ``traced_max``: N, the most notifications of a publisher tagged in one window. ``window_s``: W. ``threshold``:
+    P_threshold, notifications traced before a broker is chosen. ``profile``: the paper's tables, or one of ours, which
+    require brokers to know the round and number of each trace.
     """
 
     traced_max: int = 50
@@ -60,7 +60,7 @@ class PopSettings:
     profile: Profile = Profile.OWN_AVERAGE
 
     def faults(self) -> list[str]:
-        """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
+        """Return every fault as one sentence with the value, the limit and what to do; empty if there is none."""
         return [
             f"{name} is {value:g}, at least {least:g} is needed: {reason}"
             for name, value, least, reason in (
@@ -73,26 +73,27 @@ class PopSettings:
 
 
 class ProfileTable:
-    """PPTable of one publisher at one broker: subscribers at and beyond each neighbour, and the local ones.
+    """PPTable of one publisher at one broker: subscribers at and beyond each neighbour, and local ones.
 
-    ``averages`` has a row for each neighbour that a traced notification went to, and one for LOCAL. Reading: a traced
-    notification that did not go to a neighbour counts 0 for it.
+    ``averages`` has a row for each neighbour that a traced notification was sent to, and one for LOCAL. Reading: a
+    traced notification that was not sent to a neighbour counts as 0 for it.
     """
 
     def __init__(self, profile: Profile) -> None:
         self.averages: dict[str, float] = {}
         self._profile = profile
-        self._newest = -1  # The newest trace that is in the averages.
+        self._newest = -1  # The newest trace in the averages.
 
     @property
     def size_bytes(self) -> int:
-        """Publisher, and neighbour and average of each row."""
+        """Bytes of the publisher, and of neighbour and average of each row."""
         return ID_BYTES + (ID_BYTES + NUMBER_BYTES) * len(self.averages)
 
     def note(self, counts: Mapping[str, int], trace: int) -> None:
-        """Take in what one traced notification reached, by neighbour and LOCAL; ``trace`` is its number in the round.
+        """Add the subscribers that a traced notification reached, by neighbour and LOCAL.
 
-        The first one is the average itself. Results may come in another order than their notifications.
+        ``trace``: its number in the round. The first counts become the averages. Results may arrive in another order
+        than their notifications.
         """
         last_weight, newest_weight = self._weights(trace)
         for peer in sorted(self.averages.keys() | counts.keys()):
@@ -100,10 +101,11 @@ class ProfileTable:
         self._newest = max(self._newest, trace)
 
     def closest(self, source: str | None, source_total: float, trace: int) -> tuple[str, float] | None:
-        """Return the next closest neighbour and how many subscribers are on this side of its link, None when here.
+        """Return the next broker of the walk and the subscribers on this side of its link; None if this one is closest.
 
-        That is the neighbour with more subscribers than all others and the local ones together (3.2); ``source_total``
-        are those beyond ``source``, which the request came from and does not go back to. ``trace`` is the round's last.
+        The next one has more subscribers than all other neighbours and the local ones together (3.2). ``source_total``:
+        the subscribers beyond ``source``, from which the request came and to which it does not return. ``trace``: the
+        last trace of the round.
         """
         is_shared = self._profile is Profile.SHARED_AVERAGE
         scale = (1 - NEWEST_SHARE) ** (trace - self._newest) if is_shared else 1.0
@@ -115,13 +117,13 @@ class ProfileTable:
         return None
 
     def _weights(self, trace: int) -> tuple[float, float]:
-        """Return what the averages so far and the counts of this trace are multiplied with."""
+        """Return the weights of the averages so far and of this trace's counts."""
         last_share = 1 - NEWEST_SHARE
         match self._profile:
             case Profile.OWN_AVERAGE:
                 return (last_share, NEWEST_SHARE) if self.averages else (0.0, 1.0)
             case Profile.SHARED_AVERAGE:
-                # Traces that did not come here are zeros; one that is late weighs what it would by now.
+                # Traces that did not reach this broker count as 0; a late one is discounted as if it had been in time.
                 weight = NEWEST_SHARE if trace else 1.0
                 return last_share ** max(trace - self._newest, 0), weight * last_share ** max(self._newest - trace, 0)
             case Profile.ROUND_SUM:
@@ -130,18 +132,18 @@ class ProfileTable:
 
 @dataclass(slots=True)
 class _Source:
-    """A local publisher: the present window and the present round of traces."""
+    """A local publisher: the current window and the current round of traces."""
 
     window_began_ms: float
     tagged_in_window: int = 0
     tagged_in_round: int = 0
     round: str = ""  # Named by its first traced notification.
-    is_held: bool = False  # The walk or the move is under way.
+    is_held: bool = False  # During the walk or the move.
 
 
 @dataclass(slots=True)
 class _OpenTrace:
-    """A traced notification of which results are outstanding."""
+    """A traced notification with outstanding results."""
 
     source: str | None
     trace: int
@@ -150,13 +152,13 @@ class _OpenTrace:
 
     @property
     def size_bytes(self) -> int:
-        """Advertisement, numbers of notification and trace, upstream neighbour, a count for each that answers."""
+        """Bytes of advertisement, numbers of notification and trace, upstream neighbour, and a count per peer."""
         return 2 * ID_BYTES + 2 * COUNT_BYTES + (ID_BYTES + COUNT_BYTES) * (len(self.counts) + len(self.waiting))
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one publisher here."""
+    """A broker's knowledge of one publisher."""
 
     table: ProfileTable
     round: str = ""
@@ -174,14 +176,14 @@ class PopBroker(TracingBroker):
         self._known: dict[str, _Known] = {}
 
     def table(self, publisher: str) -> Mapping[str, float]:
-        """Return the publisher's PPTable, LOCAL included; empty when nothing is known."""
+        """Return the publisher's PPTable, including LOCAL; empty if there is none."""
         known = self._known.get(publisher)
         return dict(known.table.averages) if known else {}
 
     # --- tagging (3.1) -----------------------------------------------------------------------------------------------
 
     def mark(self, notification: Notification, now_ms: float) -> Notification:
-        """Tag the notification with probability P_trace, unless enough are traced in this round."""
+        """Tag the notification with probability P_trace, unless enough have been traced in this round."""
         settings = self._settings
         source = self._sources.setdefault(notification.publisher, _Source(now_ms))
         windows_over = (now_ms - source.window_began_ms) // (settings.window_s * SECOND_MS)
@@ -203,7 +205,7 @@ class PopBroker(TracingBroker):
     def on_notification(
         self, source: str | None, notification: Notification, peers: tuple[str, ...], local_count: int
     ) -> list[TraceEffect]:
-        """Wait for the results of ``peers``, or answer at once without any."""
+        """Wait for the results of ``peers``; without any, answer at once."""
         known = self._known.get(notification.publisher)
         if known is None:
             known = self._known[notification.publisher] = _Known(ProfileTable(self._settings.profile))
@@ -216,7 +218,7 @@ class PopBroker(TracingBroker):
         return self._close(notification.publisher, known, notification.sequence)
 
     def on_message(self, source: str, message: TraceMessage) -> list[TraceEffect]:
-        """Take a trace result, or a request or an answer on its way."""
+        """Handle a trace result, or a request or answer to be forwarded."""
         match message:
             case TraceResult(publisher, sequence, subscriber_count):
                 known = self._known[publisher]
@@ -241,7 +243,7 @@ class PopBroker(TracingBroker):
         known.round = round_
 
     def _close(self, publisher: str, known: _Known, sequence: int) -> list[TraceEffect]:
-        """When all results of a notification are in, enter them into the table and report upstream, or decide."""
+        """Once all results of a notification have arrived, add them to the table and report upstream, or decide."""
         trace = known.open_traces[sequence]
         if trace.waiting:
             return []
@@ -278,7 +280,7 @@ class PopBroker(TracingBroker):
         source.tagged_in_round = 0
 
     def forget(self, publisher: str) -> None:
-        """Clear the publisher's PPTable, as a MUM does, and what its home knew of it."""
+        """Clear the publisher's PPTable, as a MUM does, and its state as a local publisher."""
         self._sources.pop(publisher, None)
         known = self._known.pop(publisher, None)
         if known is not None:

@@ -1,8 +1,8 @@
 """POP or GRAPE on a running emulated overlay: brokers trace, decide and have publishers moved.
 
-In: an inventory, clients and what the brokers run. Out: publishers' homes that come of it, messages by kind, memory,
-the ledger. It runs on the virtual clock of :mod:`producers.virtual_overlay`. Where publishers are best, by all that is
-known, is asked elsewhere.
+In: an inventory, clients and the brokers' algorithm. Out: the resulting homes of publishers, messages by kind, memory,
+the ledger. It runs on the virtual clock of :mod:`producers.virtual_overlay`. The best homes with full knowledge do not
+belong here.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ Settings = PopSettings | GrapeSettings | None
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a publisher's home has decided.
+    """A decision of a publisher's home.
 
-    ``selection_ms``: from its first request for it on, 0 when it asked nobody; ``pinged_ms`` of that went on pings.
+    ``selection_ms``: time since its first request for the decision, 0 if it asked no other broker; ``pinged_ms``: the
+    part of it spent on pings.
     """
 
     publisher: str
@@ -61,11 +62,11 @@ class Decision:
 
 
 class RelocatingOverlay:
-    """An emulated overlay whose brokers run POP, GRAPE or, with neither's settings, nothing.
+    """An emulated overlay whose brokers run POP, GRAPE or, without settings, neither.
 
-    Clients are the caller's: through ``virtual.overlay``. A publisher runs on the machine of its first home.
-    ``telemetry_sink`` gets batches each ``flush_ms``, none without it. ``on_told(broker, peer, message)`` hears of each
-    trace message that is sent, ``on_gathered(found)`` of the reports of each session when its home has them all.
+    The caller connects clients through ``virtual.overlay``. A publisher runs on the machine of its first home.
+    ``telemetry_sink`` gets batches every ``flush_ms``, none if that is None. ``on_told(broker, peer, message)`` is
+    called for each trace message sent, ``on_gathered(found)`` for each session once its home has all reports.
     """
 
     def __init__(
@@ -109,20 +110,20 @@ class RelocatingOverlay:
         if settings:
             self._install(settings, random.Random(seed))
 
-    # --- what has been so far ----------------------------------------------------------------------------------------
+    # --- results so far ----------------------------------------------------------------------------------------------
 
     @property
     def memory_bytes_max(self) -> dict[str, int]:
-        """What the traces of each broker weighed at their peak."""
+        """The peak size of the traces of each broker."""
         return {broker: tracer.memory.bytes_max for broker, tracer in self.tracers.items()}
 
     # --- running -----------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Decide no more, and execute what has been decided with traffic still flowing.
+        """Stop deciding, and execute pending decisions while traffic still flows.
 
-        Stop the traffic only afterwards, and end the run by ``virtual.finish``. Raises RuntimeError when it takes more
-        than ``FINISH_MS_MAX``.
+        Stop the traffic only afterwards, and end the run with ``virtual.finish``. Raises RuntimeError if it takes
+        longer than ``FINISH_MS_MAX``.
         """
         self._is_running = False
         end_ms = self.virtual.now_ms + FINISH_MS_MAX
@@ -134,7 +135,7 @@ class RelocatingOverlay:
     # --- what the overlay reports ------------------------------------------------------------------------------------
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Note where a publisher is; one that comes to its new home is forgotten by the brokers on its way."""
+        """Record a publisher's home; once it arrives at a new one, the brokers on its path forget it."""
         if role is not Role.PUBLISHER or filter_ is None:
             return
         self.hosts.setdefault(client, home)
@@ -145,10 +146,10 @@ class RelocatingOverlay:
                 self.tracers[broker].forget(client)
 
     def on_may_publish(self, publisher: str) -> None:
-        """Nothing: tracing begins with the first notification."""
+        """Do nothing: tracing begins with the first notification."""
 
     def on_result(self, result: CommandResult) -> None:
-        """Nothing: transitions are the queue's."""
+        """Do nothing: the queue handles transitions."""
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
@@ -165,7 +166,7 @@ class RelocatingOverlay:
             )
 
     def _monitor(self, name: str, link_delays: bool) -> Callable[[], BrokerMonitor]:
-        """Return how a broker measures itself: from the counters that its telemetry has, too."""
+        """Return a broker's monitor, which uses the counters that also feed its telemetry."""
         overlay, matching_ms = self.virtual.overlay, float(self.inventory.processing_cost[self.inventory.index[name]])
         link_delay_ms = overlay.timing.link_delay_ms
 
@@ -198,7 +199,7 @@ class RelocatingOverlay:
             self._select(found)
 
     def _select(self, found: Gathered) -> None:
-        """Let the publisher ping the candidates that the selection asks for, and then take its target."""
+        """Let the publisher ping the candidates that the selection needs, then conclude with its target."""
         if not isinstance(self.settings, GrapeSettings):
             raise TypeError(f"{type(self.settings).__name__} select nothing from reports: GrapeSettings do")
         selection = Selection(self.settings, found.reports)
@@ -216,12 +217,12 @@ class RelocatingOverlay:
             path = self.inventory.bootstrap_tree.path(home, target)
             self._conclude(found.publisher, path, waited_ms)
 
-        waited_ms = max(round_trips_ms.values(), default=0.0)  # All at once.
+        waited_ms = max(round_trips_ms.values(), default=0.0)  # Pings are concurrent.
         self._pinging += 1
         self.virtual.env.timeout(waited_ms).callbacks.append(decide)
 
     def _count_pings(self, host: str, home: str, candidates: tuple[str, ...]) -> None:
-        """Count a round trip to each candidate, and what the home asks and is answered."""
+        """Count a round trip to each candidate, and the home's request and its answer."""
         if not candidates:
             return
         for broker in candidates:
@@ -233,7 +234,7 @@ class RelocatingOverlay:
             self.tally.note(MessageKind.PING, list_bytes, message_cost(self.inventory, home, host), 2)
 
     def _conclude(self, publisher: str, path: tuple[str, ...], pinged_ms: float) -> None:
-        """Have the publisher moved, or traced again if it stays."""
+        """Record the decision; have the publisher moved, or traced again if it stays."""
         now_ms = self.virtual.now_ms
         selection_ms = now_ms - self._asked_ms.pop(publisher, now_ms)
         self.decisions.append(Decision(publisher, path[0], path[-1], now_ms, selection_ms, pinged_ms))

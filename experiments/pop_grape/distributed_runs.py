@@ -1,4 +1,4 @@
-"""One run of one way to relocate publishers by the brokers themselves, on a testbed and a workload of Cheung09.
+"""Run one variant of brokers that relocate publishers by themselves, on a testbed and a workload of Cheung09.
 
 In: scene, variant, span. Out: a RelocationRun. All variants of a scene get the same brokers, clients and publications.
 Tables and figures belong to :mod:`experiments.pop_grape.compare_relocation`.
@@ -33,10 +33,10 @@ from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator.publisher_clients import MoveCounts
 
 SECOND_MS = 1_000.0
-SET_UP_MS = 10_000.0  # Until all brokers know all clients.
+SET_UP_MS = 10_000.0  # By then all brokers know all clients.
 DRAIN_MS_MAX = 120_000.0
-# Not in the text. POP's overhead follows from it alone: N (1 - exp(-n / N)) of n notifications a minute are tagged,
-# and at 150 a minute that is the 32 % which the paper reports for N = 50.
+# Not in the text. It determines POP's overhead: N (1 - exp(-n / N)) of n notifications a minute are tagged, and for
+# n = 150 that is the 32 % that the paper reports for N = 50.
 NOTIFICATIONS_PER_S = 2.5
 TELEMETRY_FLUSH_MS = 250.0  # The emulator's default.
 
@@ -52,7 +52,7 @@ VARIANTS: Mapping[str, Settings] = {
 }
 # The trigger experiment of section 5.2: "half of P_threshold" may be traced in a window.
 GRAPE_THRESHOLDS = (10, 25, 50, 100, 200)
-DELAY_THRESHOLDS = (10, 100)  # With delay first publishers never come to rest, which takes long to run.
+DELAY_THRESHOLDS = (10, 100)  # With delay first publishers never settle, so runs take long.
 POP_THRESHOLDS = (10, 25, 50, 100, 200)
 TRIGGERS: Mapping[str, Settings] = {
     **{f"load100 G={count}": GrapeSettings(threshold=count) for count in GRAPE_THRESHOLDS},
@@ -62,12 +62,12 @@ TRIGGERS: Mapping[str, Settings] = {
 
 
 class UncleanRunError(RuntimeError):
-    """Notifications were lost, repeated or disordered: no figure of such a run means anything."""
+    """Notifications were lost, repeated or reordered, so the figures of the run are meaningless."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Brokers and clients that all variants share."""
+    """Brokers and clients, the same for all variants."""
 
     testbed: str
     distribution: Distribution
@@ -101,12 +101,11 @@ class Scene:
 class RelocationRun:
     """The outcome of one variant.
 
-    ``notification_*`` count every notification on every link of the whole run. ``before`` and ``after`` measure the
-    first and the last homes on the same publications, those of the second half. ``decisions`` and ``moves`` are in the
-    order in which they came, moves with the time at which their transition was over; times count from ``began_ms``,
-    when publishing began. ``publisher_waits``: how long publishers that moved could not publish; ``paper_waits_ms``:
-    how long the paper's migration would have taken. ``memory_bytes_max``: traces of each broker at their peak.
-    ``telemetry``: what windowed telemetry weighed, where it was sent.
+    ``notification_*`` count every notification on every link over the whole run. ``before`` and ``after`` measure the
+    first and the last homes on the same publications, those of the second half. ``decisions`` and ``moves`` are in
+    order of time, moves with the end of their transition. ``began_ms``: when publishing began. ``publisher_waits``:
+    pauses of moved publishers; ``paper_waits_ms``: their pauses with the paper's migration. ``memory_bytes_max``: peak
+    size of each broker's traces. ``telemetry``: the size of windowed telemetry, None if it was not sent.
     """
 
     scene: Scene
@@ -130,12 +129,12 @@ class RelocationRun:
 
     @property
     def last_move_s(self) -> float:
-        """When the last move was over; 0 without any."""
+        """When the last move ended, in s since publishing began; 0 without moves."""
         return max((over_ms - self.began_ms for _, over_ms in self.moves), default=0.0) / SECOND_MS
 
     @property
     def first_moves_s(self) -> float:
-        """When every publisher that ever moved had moved once: the response to the workload; 0 without any."""
+        """When every moved publisher had moved once, in s: the response to the workload; 0 without moves."""
         first: dict[str, float] = {}
         for move, over_ms in self.moves:
             first.setdefault(move.publisher, over_ms - self.began_ms)
@@ -143,7 +142,7 @@ class RelocationRun:
 
     @property
     def first_decision_s(self) -> float:
-        """When publishers were decided about first: mean over those that were; 0 without any."""
+        """The mean time of the first decision about a publisher, in s; 0 without decisions."""
         first: dict[str, float] = {}
         for decision in self.decisions:
             first.setdefault(decision.publisher, decision.decided_ms - self.began_ms)
@@ -153,9 +152,9 @@ class RelocationRun:
 def run_variant(
     scene: Scene, variant: str, settings: Settings, simulated_s: float, *, with_telemetry: bool = False
 ) -> RelocationRun:
-    """Run a variant for ``simulated_s`` of publishing, until the last move is over, and then to its quiet end.
+    """Run a variant for ``simulated_s`` of publishing, then until the last move has ended and the overlay is quiet.
 
-    Raises UncleanRunError when the ledger is not clean, ValueError when the span has no notification to measure.
+    Raises UncleanRunError if the ledger is not clean, ValueError if the span is too short to measure a notification.
     """
     count = int(simulated_s * min(publisher.notifications_per_s for publisher in scene.workload.publishers))
     if count < 2:
@@ -198,7 +197,7 @@ def run_variant(
 
 
 def _measures(scene: Scene, homes: Mapping[str, str], count: int) -> Measures:
-    """Return what the second half of the first ``count`` publications costs with publishers at these homes."""
+    """Return the measures of the second half of the first ``count`` publications with publishers at these homes."""
     first = count // 2
     window = WorkloadCounter(scene.inventory, scene.workload, count).window(homes, first, count - first)
     return counted([window], scene.inventory.bootstrap_tree, scene.inventory)

@@ -1,8 +1,8 @@
 """GRAPE's selection at a publisher's home, from the reports of a trace session: Cheung09, section 4.2.
 
 In: reports of the brokers that answered, the home's own first, and round trips of the publisher. Out: the target. The
-home knows no other broker than these, nor the tree beyond them. Both metrics and the choice by priority and weight are
-those of the central planner; gathering belongs to :mod:`experiments.pop_grape.distributed_grape`.
+home knows neither other brokers nor the tree beyond these. Both metrics and the choice by priority and weight are those
+of the central planner; gathering belongs to :mod:`experiments.pop_grape.distributed_grape`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from regraft.overlay.link_sides import HungTree
 from regraft.overlay.trace_sessions import HopDelays, SessionMetrics, TraceSessions
 
 WORD_BYTES = 8
-ROUND_TRIP_SHARE = 0.5  # What a notification needs from the publisher to a broker, of the ping's time.
+ROUND_TRIP_SHARE = 0.5  # One-way delay from the publisher to a broker, as a share of the ping.
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class GrapeSettings:
     """The settings of GRAPE.
 
     ``threshold``: G_threshold, notifications in a trace session. ``priority``: the metric to minimise first.
-    ``weight_percent``: by how much; 100 keeps only the best. ``link_delays``: whether brokers count the delays of their
-    links among the output delays; the paper's Algorithm 1 does not, but here they are most of a notification's way.
-    ``pings``: whether the way from the publisher to a candidate counts, as in the paper.
+    ``weight_percent``: by how much; 100 keeps only the best. ``link_delays``: include the delays of links in the output
+    delays; the paper's Algorithm 1 does not, but here they are most of a notification's delay. ``pings``: count the
+    delay from the publisher to a candidate, as in the paper.
     """
 
     threshold: int = 100
@@ -41,7 +41,7 @@ class GrapeSettings:
     pings: bool = True
 
     def faults(self) -> list[str]:
-        """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
+        """Return every fault as one sentence with the value, the limit and what to do; empty if there is none."""
         found = []
         if self.threshold < 1:
             found.append(f"threshold is {self.threshold}: at least 1 notification makes a trace session")
@@ -53,7 +53,7 @@ class GrapeSettings:
 
 
 class Selection:
-    """The selection for one publisher. Candidates are the brokers that answered and the home."""
+    """The selection for one publisher. Candidates are the home and the brokers that answered."""
 
     def __init__(self, settings: GrapeSettings, reports: Sequence[BrokerReport]) -> None:
         self._settings = settings
@@ -72,14 +72,17 @@ class Selection:
     def delays_ms(self, round_trips_ms: Mapping[str, float]) -> NDArray[np.float64]:
         """Return the mean delivery delay with the publisher at each candidate (Algorithm 1), in order of names.
 
-        Half of the publisher's round trip to a candidate comes on top; 0 where it has not been measured.
+        Half of the publisher's round trip to a candidate is added; 0 if it was not measured.
         """
         pings_ms = np.array([ROUND_TRIP_SHARE * round_trips_ms.get(broker, 0.0) for broker in self.tree.brokers])
         return np.asarray(self._metrics.delays_ms(self._hop_delays(), pings_ms)[0])
 
     @property
     def to_ping(self) -> tuple[str, ...]:
-        """The candidates whose round trips decide: all when delay has priority, else those that load leaves over."""
+        """The candidates whose round trips matter: all if delay has priority, else those that remain after load.
+
+        Empty without pings or if only one candidate remains.
+        """
         settings, brokers = self._settings, self.tree.brokers
         if not settings.pings or len(brokers) == 1:
             return ()
@@ -89,21 +92,21 @@ class Selection:
         return kept if len(kept) > 1 else ()
 
     def target(self, round_trips_ms: Mapping[str, float]) -> str:
-        """Return the broker to move to, the home when it is as good as any."""
+        """Return the broker to move to; ties go to the home."""
         settings = self._settings
         delays_ms = self.delays_ms(round_trips_ms)
         chosen = select(self.messages, delays_ms, self._is_present, settings.priority, settings.weight_percent)
         return self.tree.brokers[chosen]
 
     def _is_kept(self, place: int) -> bool:
-        """Return True if a candidate is left over by load: it is if it would be chosen with the least delay."""
+        """Return True if a candidate remains after load, that is if it would be chosen given the least delay."""
         delays_ms = np.ones(len(self.messages))
         delays_ms[place] = 0.0
         nobody = np.zeros(len(delays_ms), dtype=np.bool_)
         return select(self.messages, delays_ms, nobody, "load", self._settings.weight_percent) == place
 
     def _hop_delays(self) -> HopDelays:
-        """Return queueing, matching and output delays as reported, by link of the tree."""
+        """Return the reported queueing, matching and output delays by link of the tree."""
         brokers = self.tree.brokers
         inside = np.array([_inside_ms(self._reports[broker]) for broker in brokers])
         local = inside + np.array([self._reports[broker].output_ms[-1] for broker in brokers])
@@ -120,7 +123,7 @@ class Selection:
 
 
 def answered_tree(reports: Sequence[BrokerReport]) -> Configuration:
-    """Return the part of the tree that is known: the brokers that answered, with the links among them."""
+    """Return the known part of the tree: the brokers that answered, and the links among them."""
     brokers = {report.broker for report in reports}
     links = {
         (report.broker, peer)

@@ -1,7 +1,7 @@
-"""What windowed telemetry costs for the same information: batches, their bytes as sent, and what brokers keep for it.
+"""Measure what windowed telemetry costs for the same information: batches, bytes sent, and brokers' memory.
 
-In: the batches of an emulated overlay. Out: counts. Batches go from each broker to Kafka directly, not over the
-overlay's links, and link exchanges need them anyway; what relocation uses of them is the delivery cells.
+In: the batches of an emulated overlay. Out: counts. Brokers send batches directly to Kafka, not over the overlay's
+links, and link exchanges need them anyway; relocation only uses the delivery cells.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from regraft.producers.virtual_overlay import CELLS_KEPT_S
 from regraft.schemas.codec import encode
 from regraft.schemas.telemetry import TelemetryBatch
 
-# Publisher; block and second; two masks; hand-overs and bytes.
+# Publisher; block and second; two masks; deliveries and bytes.
 CELL_BYTES = ID_BYTES + 2 * COUNT_BYTES + 2 * NUMBER_BYTES + 2 * NUMBER_BYTES
 SECOND_MS = 1_000
 
 
 @dataclass(slots=True)
 class TelemetryTally:
-    """A sink that only counts: batches, their encoded bytes, and how many of these are delivery cells.
+    """A sink that only counts batches, their encoded bytes, and the bytes of delivery cells among these.
 
-    ``cells_max`` is, by broker, the most cells that are kept at a time.
+    ``cells_max``: by broker, the largest number of cells kept at a time.
     """
 
     batches: int = 0
@@ -35,7 +35,7 @@ class TelemetryTally:
     _cells: dict[str, dict[tuple[int, str, int], None]] = field(default_factory=dict)
 
     def send_batch(self, batch: TelemetryBatch) -> None:
-        """Encode the batch as it would be sent, packed, with and without its cells, and forget it."""
+        """Measure the batch as it would be sent, packed, with and without its cells, and discard it."""
         self.batches += 1
         packed = batch.packed()
         whole = len(encode(packed))
@@ -46,7 +46,7 @@ class TelemetryTally:
 
     @property
     def memory_bytes_max(self) -> dict[str, int]:
-        """What the cells of each broker weigh at most, as fields."""
+        """The peak size of the fields of each broker's cells."""
         return {broker: CELL_BYTES * count for broker, count in self.cells_max.items()}
 
     def _keep(self, batch: TelemetryBatch) -> None:
@@ -54,6 +54,6 @@ class TelemetryTally:
         for cell in batch.deliveries:
             cells[cell.second, cell.publisher, cell.block] = None
         oldest = batch.time_ms // SECOND_MS - CELLS_KEPT_S
-        while cells and next(iter(cells))[0] < oldest:  # As they come, they are nearly in order of time.
+        while cells and next(iter(cells))[0] < oldest:  # Cells arrive nearly in order of time.
             del cells[next(iter(cells))]
         self.cells_max[batch.broker] = max(self.cells_max[batch.broker], len(cells))

@@ -1,6 +1,6 @@
-"""Messages between brokers to trace and relocate publishers, their sizes and counts.
+"""Messages between brokers to trace and relocate publishers, with their sizes.
 
-Plain frozen values: Cheung09, sections 3 and 4. What a broker does with them belongs to
+Plain frozen values: Cheung09, sections 3 and 4. How brokers handle them belongs to
 :mod:`experiments.pop_grape.distributed_pop` and :mod:`experiments.pop_grape.distributed_grape`.
 """
 
@@ -13,35 +13,35 @@ from enum import StrEnum
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.emulator.emulate_overlay import CONTROL_BYTES
 
-HEADER_BYTES = CONTROL_BYTES  # What the emulator takes any control message to weigh.
+HEADER_BYTES = CONTROL_BYTES  # The emulator's size of a control message.
 ID_BYTES = 10  # Of a broker or an advertisement: "around 10 characters" (4.1).
 COUNT_BYTES = 4
 NUMBER_BYTES = 8  # An average or a delay.
 BYTE_BITS = 8
-TRACE_HEADER = "traceID"  # No quote has an attribute of this name.
+TRACE_HEADER = "traceID"  # Not an attribute of any quote.
 
 
 class MessageKind(StrEnum):
-    """What a message is for, as it is counted."""
+    """The purpose of a message, by which it is counted."""
 
     TRACE_RESULT = "trace_result"  # POP's TRM
     RELOCATION_REQUEST = "relocation_request"  # POP's RRM
     RELOCATION_ANSWER = "relocation_answer"  # POP's RAM
     TRACE_REQUEST = "trace_request"  # GRAPE's TIR
     TRACE_ANSWER = "trace_answer"  # GRAPE's TIA
-    PING = "ping"  # Between a publisher and a candidate, and what its home asks of it; not over the overlay's links.
+    PING = "ping"  # Between publisher and candidates or home; not over the overlay's links.
     MIGRATION_UPDATE = "migration_update"  # The paper's MUM
     MIGRATION_COMPLETE = "migration_complete"  # The paper's MCM
-    CLIENT_CONTROL = "client_control"  # Between a publisher that migrates and its two homes.
-    FORWARDED_SUBSCRIPTION = "forwarded_subscription"  # What the paper's migration forwards towards the new home.
+    CLIENT_CONTROL = "client_control"  # Between a migrating publisher and its two homes.
+    FORWARDED_SUBSCRIPTION = "forwarded_subscription"  # By the paper's migration, towards the new home.
 
 
 @dataclass(frozen=True, slots=True)
 class TraceResult:
-    """TRM: this many subscribers at and beyond the sender got the traced notification.
+    """TRM: ``subscriber_count`` subscribers at and beyond the sender got the traced notification.
 
-    Departure: it names the notification, too. A reply for a later one can overtake that for an earlier one, which went
-    farther, and the paper's two fields do not distinguish them.
+    Departure: it also names the notification. A reply for a later notification can overtake the one for an earlier one
+    that went farther, and the paper's two fields do not distinguish them.
     """
 
     publisher: str
@@ -50,15 +50,15 @@ class TraceResult:
 
     @property
     def size_bytes(self) -> int:
-        """Advertisement, notification and count."""
+        """Bytes of advertisement, notification and count."""
         return HEADER_BYTES + ID_BYTES + 2 * COUNT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class RelocationRequest:
-    """RRM: find the closest broker; ``subscriber_total`` are on the sender's side of the link.
+    """RRM: find the closest broker; ``subscriber_total`` subscribers are on the sender's side of the link.
 
-    ``brokers`` has been passed so far, the last one first; ``trace`` is the number of the round's last trace.
+    ``brokers``: the brokers passed so far, last one first. ``trace``: the number of the round's last trace.
     """
 
     publisher: str
@@ -68,20 +68,20 @@ class RelocationRequest:
 
     @property
     def size_bytes(self) -> int:
-        """Advertisement, numbers and brokers."""
+        """Bytes of advertisement, numbers and brokers."""
         return HEADER_BYTES + ID_BYTES + NUMBER_BYTES + COUNT_BYTES + ID_BYTES * len(self.brokers)
 
 
 @dataclass(frozen=True, slots=True)
 class RelocationAnswer:
-    """RAM: the first of ``brokers`` is the closest, the last the publisher's home; goes back from one to the next."""
+    """RAM: the first of ``brokers`` is the closest, the last is the publisher's home; it travels from first to last."""
 
     publisher: str
     brokers: tuple[str, ...]
 
     @property
     def size_bytes(self) -> int:
-        """Advertisement and brokers."""
+        """Bytes of advertisement and brokers."""
         return HEADER_BYTES + ID_BYTES + ID_BYTES * len(self.brokers)
 
 
@@ -94,7 +94,7 @@ class TraceRequest:
 
     @property
     def size_bytes(self) -> int:
-        """Advertisement and session."""
+        """Bytes of advertisement and session."""
         return HEADER_BYTES + ID_BYTES + COUNT_BYTES
 
 
@@ -102,9 +102,9 @@ class TraceRequest:
 class BrokerReport:
     """One broker's report on a trace session (Cheung09, 4.1, items 1 to 7).
 
-    Bit d of ``bits`` is set when the session's notification d was delivered here. ``queueing_ms`` and ``matching_ms``
-    are means of what a notification spends in the broker; ``output_ms`` what it waits for each neighbour's link and, at
-    the end, for the clients.
+    Bit d of ``bits`` is set if the session's notification d was delivered here. ``queueing_ms`` and ``matching_ms``:
+    mean times of a notification in the broker; ``output_ms``: its mean wait for each neighbour's link and, at the end,
+    for the clients.
     """
 
     broker: str
@@ -116,7 +116,7 @@ class BrokerReport:
     output_ms: tuple[float, ...]
 
     def size_bytes(self, session_length: int) -> int:
-        """Return what it weighs: about 100 bytes with three neighbours and 100 notifications, as the paper says."""
+        """Return its bytes: about 100 with three neighbours and 100 notifications, as in the paper."""
         numbers = NUMBER_BYTES * (2 + len(self.output_ms))
         return ID_BYTES * (1 + len(self.neighbours)) + vector_bytes(session_length) + COUNT_BYTES + numbers
 
@@ -132,7 +132,7 @@ class TraceAnswer:
 
     @property
     def size_bytes(self) -> int:
-        """Advertisement, session and every report."""
+        """Bytes of advertisement, session and all reports."""
         payload = sum(report.size_bytes(self.session_length) for report in self.reports)
         return HEADER_BYTES + ID_BYTES + COUNT_BYTES + payload
 
@@ -149,7 +149,7 @@ KIND_OF_MESSAGE: dict[type[TraceMessage], MessageKind] = {
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Put the message on the link to ``peer``."""
+    """Effect: send the message over the link to ``peer``."""
 
     peer: str
     message: TraceMessage
@@ -157,7 +157,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """POP at the publisher's home: move it along ``path``, from home to target; stay when that is one broker."""
+    """POP's result at the publisher's home: move it along ``path``, from home to target; a single broker means stay."""
 
     publisher: str
     path: tuple[str, ...]
@@ -165,7 +165,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """GRAPE at the publisher's home: all reports of a session are in, its own first; select a target."""
+    """GRAPE's result at the publisher's home: all reports of a session, its own first, to select a target from."""
 
     publisher: str
     session_length: int
@@ -176,39 +176,40 @@ TraceEffect = Tell | Chosen | Gathered
 
 
 def vector_bytes(bit_count: int) -> int:
-    """Return how many bytes hold this many bits."""
+    """Return the number of bytes that hold this many bits."""
     return -(-bit_count // BYTE_BITS)
 
 
 def marked(notification: Notification, value: str) -> Notification:
-    """Return the notification with the trace header, which travels with it and weighs what PADRES' text of it does."""
+    """Return the notification with the trace header, which has the size of its text in PADRES."""
     content = {**notification.content, TRACE_HEADER: value}
     size_bytes = notification.size_bytes + trace_header_bytes(value)
     return replace(notification, content=content, size_bytes=size_bytes)
 
 
 def trace_header_bytes(value: str) -> int:
-    """Return what the trace header weighs."""
+    """Return the bytes of the trace header."""
     return len(f"[{TRACE_HEADER},{value}],")
 
 
 class MemoryMeter:
-    """What the tables of one broker weigh as fields, without what a language adds; ``bytes_max`` is the peak."""
+    """The size of the fields in one broker's tables, without language overhead; ``bytes_max`` is the peak."""
 
     def __init__(self) -> None:
         self.bytes_now = 0
         self.bytes_max = 0
 
     def add(self, size_bytes: int) -> None:
-        """Count something kept, or forgotten when negative."""
+        """Add a kept item's bytes, negative for a forgotten one."""
         self.bytes_now += size_bytes
         self.bytes_max = max(self.bytes_max, self.bytes_now)
 
 
 class TracingBroker(ABC):
-    """What POP's and GRAPE's part of a broker have in common: who drives them calls these.
+    """The common interface of POP's and GRAPE's part of a broker.
 
-    Pure state machines without clock or links. A publisher about which a decision or a move is under way is not traced.
+    Implementations are pure state machines without clock or links. A publisher is not traced during its decision or
+    move.
     """
 
     def __init__(self, broker: str) -> None:
@@ -217,22 +218,22 @@ class TracingBroker(ABC):
 
     @abstractmethod
     def mark(self, notification: Notification, now_ms: float) -> Notification:
-        """Return what a local publisher has handed over, with the trace header if it is traced."""
+        """Return a local publisher's notification, with the trace header if it is traced."""
 
     @abstractmethod
     def on_notification(
         self, source: str | None, notification: Notification, peers: tuple[str, ...], local_count: int
     ) -> list[TraceEffect]:
-        """Note a traced notification: it was forwarded to ``peers`` and to ``local_count`` subscribers here."""
+        """Record a traced notification, forwarded to ``peers`` and delivered to ``local_count`` subscribers here."""
 
     @abstractmethod
     def on_message(self, source: str, message: TraceMessage) -> list[TraceEffect]:
-        """Take a neighbour's message."""
+        """Handle a neighbour's message."""
 
     @abstractmethod
     def resume(self, publisher: str) -> None:
-        """Trace a local publisher again: what was decided about it is executed, refused or was to stay."""
+        """Trace a local publisher again: its move was aborted, or the decision was to stay."""
 
     @abstractmethod
     def forget(self, publisher: str) -> None:
-        """Forget what is known of a publisher that has moved along a path with this broker."""
+        """Forget a publisher that has moved along a path with this broker."""

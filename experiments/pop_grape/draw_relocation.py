@@ -1,4 +1,4 @@
-"""Draw message rate and delay against X as SVG, like Cheung09's Figs. 5a, 5c and 5g, with ours.
+"""Draw message rate and delay against X as SVG, like Cheung09's Figs. 5a, 5c and 5g, with ours added.
 
 In: figures. Out: SVG text by file name, the same bytes for the same figures. Verdicts and tables do not belong here.
 """
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure as Canvas
 from regraft.experiments.drawing_parts import STYLE, Look, add_legend, plot_with_bars, svg_text
 from regraft.infra.measured_figures import Figure
 
-# Okabe-Ito: distinct with any colour vision, and by line style besides.
+# Okabe-Ito colours: distinct for any colour vision; line styles differ as well.
 LOOKS = {
     "baseline": Look("where publishers start", "#888888", ":"),
     "load100": Look("GRAPE load100", "#0072b2", "--"),
@@ -33,7 +33,7 @@ BROKERS_LABEL = "brokers with subscribers of a publisher, X"
 
 
 def draw_relocation(figures: Sequence[Figure]) -> dict[str, str]:
-    """Return the drawings by file name; a testbed that was not run has none."""
+    """Return the drawings by file name, without testbeds that were not run."""
     drawn: dict[str, str] = {}
     with mpl.rc_context(STYLE):
         for testbed in TESTBEDS:
@@ -59,7 +59,7 @@ def _draw(figures: Sequence[Figure], testbed: str, metric: str, label: str) -> s
         axes.xaxis.set_major_formatter(mpl.ticker.FormatStrFormatter("%g"))
         axes.set_title(f"{TESTBEDS[testbed]}, {workload}")
         axes.set_xlabel(BROKERS_LABEL)
-    panels[0].set_ylim(bottom=0)  # Shared, and only now: a limit ends the scaling to what is plotted.
+    panels[0].set_ylim(bottom=0)  # The axis is shared. Only now, because a limit turns off autoscaling.
     panels[0].set_ylabel(label)
     add_legend(panels[0])
     return svg_text(canvas)

@@ -1,4 +1,4 @@
-"""What the figures say of claims on the brokers' own protocols: overhead, thresholds, times, memory.
+"""Judge the claims on the brokers' own protocols: overhead, thresholds, times, memory.
 
 In: figures of :mod:`experiments.pop_grape.compare_relocation` and :mod:`experiments.pop_grape.time_migration`. Out: a
 verdict with its evidence. The claims are in :mod:`experiments.pop_grape.relocation_claims`.
@@ -19,12 +19,12 @@ PLANETLAB: dict[str, Value] = {"testbed": "planetlab"}
 CLUSTER: dict[str, Value] = {"testbed": "cluster"}
 OVERHEAD: dict[str, Value] = {"kind": "overhead"}
 GRAPE_VARIANTS = ("load100", "delay100")
-OVERHEAD_ABOVE_MAX = 0.05  # Rates and numbers of clients are not in the text.
+OVERHEAD_ABOVE_MAX = 0.05  # The text gives neither rates nor numbers of clients.
 POP_ABOVE_GRAPE = (1.3, 1.7)  # "approximately 50 % higher".
 MIGRATION_MS_MAX = 5_000.0
 MIGRATION_HOPS = 10
 GATHER_MS_MAX = 5_000.0
-PROPORTIONAL_MIN = 0.9  # Correlation of the mean wait with the number of hops.
+PROPORTIONAL_MIN = 0.9  # Correlation of the mean wait and the number of hops.
 
 
 def judge_overhead(distribution: str, variants: tuple[str, ...], claimed: float) -> Callable[[Measured], Judgement]:
@@ -71,7 +71,7 @@ def judge_fewer(claimed: float) -> Callable[[Measured], Judgement]:
 
 
 def judge_random_messages(measured: Measured) -> Judgement:
-    """Under the random workload POP has about 50 % more messages than GRAPE."""
+    """Judge: under the random workload POP has about 50 % more messages than GRAPE."""
     pop, grape = (
         _by_x(measured, "all_messages_share", distribution="random", variant=variant) for variant in ("pop", "load100")
     )
@@ -85,7 +85,7 @@ def judge_random_messages(measured: Measured) -> Judgement:
 
 
 def judge_memory(measured: Measured) -> Judgement:
-    """GRAPE needs more memory than POP."""
+    """Judge: GRAPE needs more memory than POP."""
     ratios: dict[tuple[str, float], float] = {}
     for distribution in ("clustered", "random"):
         pop, grape = (
@@ -104,7 +104,7 @@ def judge_memory(measured: Measured) -> Judgement:
 
 
 def judge_gathering(measured: Measured) -> Judgement:
-    """Fetching and computing takes at most 5 s without pings."""
+    """Judge: fetching and computing takes at most 5 s without pings."""
     found = {
         (distribution, x): spent_ms
         for distribution in ("clustered", "random")
@@ -120,7 +120,7 @@ def judge_gathering(measured: Measured) -> Judgement:
 
 
 def judge_first_trigger(measured: Measured) -> Judgement:
-    """With G_threshold = 10 there are more messages than without GRAPE."""
+    """Judge: with G_threshold = 10 there are more messages than without GRAPE."""
     shares = {
         variant: _by_threshold(measured, "all_messages_share", f"{variant} G", GRAPE_THRESHOLDS, {})
         for variant in GRAPE_VARIANTS
@@ -134,7 +134,7 @@ def judge_first_trigger(measured: Measured) -> Judgement:
 
 
 def judge_last_hops(measured: Measured) -> Judgement:
-    """With G_threshold = 10 publishers end farther from subscribers than with any other."""
+    """Judge: with G_threshold = 10 publishers end up farther from subscribers than with any other value."""
     hops = _by_threshold(measured, "hops_share", "delay100 G", GRAPE_THRESHOLDS, {})
     if GRAPE_THRESHOLDS[0] not in hops or len(hops) < 2:
         return undecided()
@@ -165,12 +165,12 @@ def judge_range(
 
 
 def judge_grape_triggers(measured: Measured) -> Judgement:
-    """A greater G_threshold means later decisions and less overhead."""
+    """Judge: a greater G_threshold means later decisions and less overhead."""
     return _judge_triggers(measured, "load100 G", GRAPE_THRESHOLDS, overhead_grows=False)
 
 
 def judge_pop_triggers(measured: Measured) -> Judgement:
-    """A greater P_threshold means later decisions and more overhead."""
+    """Judge: a greater P_threshold means later decisions and more overhead."""
     return _judge_triggers(measured, "pop P", POP_THRESHOLDS, overhead_grows=True)
 
 
@@ -187,7 +187,7 @@ def _judge_triggers(measured: Measured, name: str, thresholds: tuple[int, ...], 
 
 
 def judge_migration_time(measured: Measured) -> Judgement:
-    """A migration over 10 hops takes at most 5 s."""
+    """Judge: a migration over 10 hops takes at most 5 s."""
     paper, whole = (measured.value(f"{name}_max", hops=MIGRATION_HOPS) for name in ("paper_wait_ms", "move_ms"))
     if paper is None or whole is None:
         return undecided()
@@ -196,7 +196,7 @@ def judge_migration_time(measured: Measured) -> Judgement:
 
 
 def judge_migration_proportional(measured: Measured) -> Judgement:
-    """The publisher's wait is proportional to the number of brokers on its way."""
+    """Judge: the publisher's wait is proportional to the number of brokers on its path."""
     hops = measured.steps("paper_wait_ms", "hops")
     waits_ms = [measured.value("paper_wait_ms", hops=round(each)) or 0.0 for each in hops]
     if len(hops) < 3:
@@ -209,7 +209,7 @@ def judge_migration_proportional(measured: Measured) -> Judgement:
 
 
 def judge_shorter_wait(measured: Measured) -> Judgement:
-    """With our transition a publisher waits less than with the paper's migration, at every number of hops."""
+    """Judge: with our transition a publisher waits less than with the paper's migration, for every number of hops."""
     hops = measured.steps("publisher_wait_ms", "hops")
     pairs = [
         (measured.value("publisher_wait_ms", hops=round(each)), measured.value("paper_wait_ms", hops=round(each)))

@@ -1,6 +1,6 @@
-"""Verdicts on our own claims: our planner against POP and GRAPE, and what the paper's split rests on.
+"""Judge our own claims: our planner against POP and GRAPE, and the cause of the paper's split.
 
-In: figures. Out: a verdict with its evidence for each claim. Claims of the paper do not belong here.
+In: figures. Out: a verdict with its evidence for each claim. The paper's claims do not belong here.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from regraft.experiments.pop_grape.judge_brokers import judge_shorter_wait
 from regraft.experiments.pop_grape.judge_relocation import COUNTED, VIRTUALLY
 from regraft.experiments.pop_grape.relocation_figures import SPREAD
 
-COST_EXCESS_MAX = 1e-9  # Of the baseline's cost: sums of floats.
-SPLIT_MIN = 0.1  # A split: this much of the baseline's message rate lies between load100 and delay100.
+COST_EXCESS_MAX = 1e-9  # Of the baseline's cost, for rounding.
+SPLIT_MIN = 0.1  # A split: load100 and delay100 differ by more than this share of the baseline's message rate.
 
 
 def judge_never_dearer(measured: Measured) -> Judgement:
-    """No way of the paper ever came to a cheaper placement, on the traffic that was decided on."""
+    """Judge: no way of the paper ever finds a cheaper placement, on the traffic decided on."""
     where = [
         (testbed, workload, predicates)
         for testbed in ("planetlab", "cluster", "hops")
@@ -44,7 +44,7 @@ def _at(testbed: str, workload: str, predicates: str) -> dict[str, Value]:
 
 
 def judge_split(measured: Measured) -> Judgement:
-    """Load100 and delay100 are far apart with shared predicates and not with independent ones."""
+    """Judge: load100 and delay100 are far apart with shared predicates, but not with independent ones."""
     found = {
         predicates: measured.interval(
             "message_rate_above_load100",
@@ -67,7 +67,7 @@ def judge_split(measured: Measured) -> Judgement:
 
 
 def judge_same_choice(measured: Measured) -> Judgement:
-    """The linear selection chooses what the paper's does, and how much sooner."""
+    """Judge: the linear selection makes the same choices as the paper's; the evidence is the times of both."""
     sizes = measured.steps("identical_share", "brokers")
     if not sizes:
         return undecided()

@@ -1,7 +1,7 @@
-"""What the figures say of each claim of Cheung09's evaluation: reproduced, refuted or not decidable.
+"""Judge each claim of Cheung09's evaluation: reproduced, refuted or not decidable.
 
-In: figures. Out: a verdict with its evidence. Verdicts follow from the figures alone. Where the paper gives no number
-("virtually", "almost"), the claim says what was taken for it. The claims are in
+In: figures. Out: a verdict with its evidence. Verdicts depend only on the figures. If the paper gives no number
+("virtually", "almost"), the claim states the number used. The claims are in
 :mod:`experiments.pop_grape.relocation_claims`.
 """
 
@@ -30,16 +30,16 @@ NAMES = {
     "ours_both": "Regraft, cost and delay",
 }
 GRAPE_WAYS = ("load100", "delay100", "delay100_links")
-BEST_BELOW_MAX = 0.05  # A newly drawn testbed may come to a little less than the paper's best.
-VIRTUALLY = 0.05  # "virtually no visible differences", in a drawing: at most this much of the baseline's.
-MATCHES = 0.05  # "matches that of the baseline": at most this much of it saved.
+BEST_BELOW_MAX = 0.05  # A newly drawn testbed may fall a little short of the paper's best.
+VIRTUALLY = 0.05  # "virtually no visible differences", in a drawing: at most this share of the baseline.
+MATCHES = 0.05  # "matches that of the baseline": at most this share of it saved.
 ALMOST_ALL_BUT = 1  # "across almost all subscriber distributions": all X but this many.
 OVERLOADED_MIN = 1.0
 THRESHOLD_LOW = 10
 
 
 def judge_best(metric: str, claimed: float, ways: Sequence[str]) -> Callable[[Measured], Judgement]:
-    """Return the judge of "up to ... less": the best mean over X and workloads comes to it."""
+    """Return the judge of "up to ... less": the best mean over X and workloads reaches it."""
 
     def judge(measured: Measured) -> Judgement:
         cuts = {
@@ -63,12 +63,12 @@ def judge_best(metric: str, claimed: float, ways: Sequence[str]) -> Callable[[Me
 
 
 def judge_load_lowest(measured: Measured) -> Judgement:
-    """Load100 has the lowest message rate at every X but 1."""
+    """Judge: load100 has the lowest message rate at every X but 1."""
     return _least(measured, "message_rate_above_load100", ("delay100", "delay100_links", "pop"), CLUSTERED, 0)
 
 
 def judge_delay_lowest(measured: Measured) -> Judgement:
-    """Delay100 has the lowest delay at almost every X."""
+    """Judge: delay100 has the lowest delay at almost every X."""
     return _least(measured, "client_delay_above_delay100", ("load100", "pop"), CLUSTERED, ALMOST_ALL_BUT)
 
 
@@ -88,7 +88,7 @@ def _least(
 
 
 def judge_all_at_one(measured: Measured) -> Judgement:
-    """With all subscribers of a publisher at one broker, every way moves it there."""
+    """Judge: with all subscribers of a publisher at one broker, every way moves it there."""
     shares = {
         (way, workload): measured.value("at_subscribers_share", **PLANETLAB, workload=workload, x=1, way=way)
         for way in ("load100", "delay100", "pop")
@@ -103,12 +103,12 @@ def judge_all_at_one(measured: Measured) -> Judgement:
 
 
 def judge_delay_sacrificed(measured: Measured) -> Judgement:
-    """Load100 has more delay and more hops than delay100."""
+    """Judge: load100 has more delay and more hops than delay100."""
     return _certainly_above(measured, ("client_delay_above_delay100", "hops_above_delay100"), "load100")
 
 
 def judge_load_sacrificed(measured: Measured) -> Judgement:
-    """Delay100 has more messages and a higher input utilisation than load100."""
+    """Judge: delay100 has more messages and a higher input utilisation than load100."""
     return _certainly_above(measured, ("message_rate_above_load100", "load_above_load100"), "delay100")
 
 
@@ -124,7 +124,7 @@ def _certainly_above(measured: Measured, names: Sequence[str], way: str) -> Judg
 
 
 def judge_worse_than_baseline(measured: Measured) -> Judgement:
-    """On the cluster load100's delay is above the baseline's."""
+    """Judge: on the cluster load100's delay is above the baseline's."""
     cuts = {x: each for x, each in _by_x(measured, "client_delay_cut", **ON_CLUSTER, way="load100").items() if x > 1}
     if not cuts:
         return undecided()
@@ -136,7 +136,7 @@ def judge_worse_than_baseline(measured: Measured) -> Judgement:
 
 
 def judge_pop_between(measured: Measured) -> Judgement:
-    """POP's input utilisation, delay and hops are between load100's and delay100's."""
+    """Judge: POP's input utilisation, delay and hops are between load100's and delay100's."""
     outside, told = [], []
     for metric in ("load", "client_delay", "hops"):
         pop, other = (
@@ -152,7 +152,7 @@ def judge_pop_between(measured: Measured) -> Judgement:
 
 
 def judge_random_alike(measured: Measured) -> Judgement:
-    """Under the random workload load100 and delay100 do not differ."""
+    """Judge: under the random workload load100 and delay100 do not differ."""
     found = {
         (metric, x): each
         for metric in ("message_rate", "load", "client_delay", "hops")
@@ -167,7 +167,7 @@ def judge_random_alike(measured: Measured) -> Judgement:
 
 
 def judge_random_like_baseline(measured: Measured) -> Judgement:
-    """Under the random workload GRAPE's message rate and input utilisation match the baseline's."""
+    """Judge: under the random workload GRAPE's message rate and input utilisation match the baseline's."""
     cuts = {
         (metric, x): each
         for metric in ("message_rate", "load")
@@ -183,7 +183,7 @@ def judge_random_like_baseline(measured: Measured) -> Judgement:
 
 
 def judge_random_pop(measured: Measured) -> Judgement:
-    """Under the random workload POP's delay is below delay100's."""
+    """Judge: under the random workload POP's delay is below delay100's."""
     above = measured.interval("client_delay_above_delay100", **RANDOM, **SPREAD, way="pop")
     if above is None:
         return undecided()
@@ -191,7 +191,7 @@ def judge_random_pop(measured: Measured) -> Judgement:
 
 
 def judge_weight_ends(measured: Measured) -> Judgement:
-    """Load1 is delay100, and delay1 is load100."""
+    """Judge: load1 equals delay100, and delay1 equals load100."""
     where: dict[str, Value] = {**COUNTED, "workload": "clustered", **SPREAD}
     parts, most = [], 0.0
     for one, other in (("load1", "delay100"), ("delay1", "load100")):
@@ -211,7 +211,7 @@ def judge_weight_ends(measured: Measured) -> Judgement:
 
 
 def judge_weights(measured: Measured) -> Judgement:
-    """As the weight of load falls, delay and hops fall and messages rise; the other way round for delay."""
+    """Judge: as the weight of load falls, delay falls and messages rise; the reverse for the weight of delay."""
     parts, broken = [], []
     for priority, own, other in (("load", "message_rate", "delay"), ("delay", "delay", "message_rate")):
         for metric, direction in ((own, 1), (other, -1)):
@@ -233,7 +233,7 @@ def _mean_cut(measured: Measured, metric: str, way: str) -> float | None:
 
 
 def judge_random_weights(measured: Measured) -> Judgement:
-    """Under the random workload neither metric nor weight matters."""
+    """Judge: under the random workload neither metric nor weight matters."""
     found = {
         (way, metric, x): each.mean
         for way in (f"{priority}{weight}" for priority in ("load", "delay") for weight in WEIGHTS)
@@ -249,7 +249,7 @@ def judge_random_weights(measured: Measured) -> Judgement:
 
 
 def judge_short_sessions(measured: Measured) -> Judgement:
-    """With G_threshold = 10 there are more messages than without GRAPE."""
+    """Judge: with G_threshold = 10 there are more messages than without GRAPE."""
     by_way = {
         way: measured.interval(
             "message_rate_with_own_vs_baseline", measured="sessions", notifications_min=THRESHOLD_LOW, way=way
@@ -266,7 +266,7 @@ def judge_short_sessions(measured: Measured) -> Judgement:
 
 
 def judge_session_hops(measured: Measured) -> Judgement:
-    """With G_threshold = 10 there are more hops than with any longer session."""
+    """Judge: with G_threshold = 10 there are more hops than with any longer session."""
     where: dict[str, Value] = {"measured": "sessions", "way": "delay100"}
     lengths = measured.steps("hops_vs_baseline", "notifications_min", **where)
     hops = {
@@ -285,7 +285,7 @@ def judge_session_hops(measured: Measured) -> Judgement:
 
 
 def judge_overloads(measured: Measured) -> Judgement:
-    """Brokers are overloaded where the publishers started, with POP and with delay100, but never with load100."""
+    """Judge: brokers are overloaded with publishers at first homes, with POP and with delay100, never with load100."""
     parts, means = [], []
     for way in ("baseline", "pop", "delay100"):
         told = []
@@ -302,7 +302,7 @@ def judge_overloads(measured: Measured) -> Judgement:
 
 
 def judge_selection_time(measured: Measured) -> Judgement:
-    """The paper's selection with 63 brokers takes less than 70 ms."""
+    """Judge: the paper's selection with 63 brokers takes less than 70 ms."""
     most = measured.value("grape_quadratic_ms_max", brokers=63)
     middle = measured.value("grape_quadratic_ms_p50", brokers=63)
     if most is None or middle is None:

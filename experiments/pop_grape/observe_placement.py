@@ -1,6 +1,6 @@
-"""Let a placement of publishers carry the workload on the virtual clock, and see it as the controller would.
+"""Run the workload with a placement of publishers on the virtual clock, and observe it as the controller would.
 
-In: a testbed, a workload, homes. Out: the windows that decisions rest on, the measures of those after them. Brokers,
+In: a testbed, a workload, homes. Out: the windows that decisions use, the measures of later windows. Brokers,
 telemetry, aggregates and windows are those of the running system; only the clock is virtual.
 """
 
@@ -21,13 +21,13 @@ from regraft.producers.emulator.emulate_overlay import inventory_timing
 from regraft.producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
 from regraft.streaming.reference_aggregator import ReferenceAggregator
 
-# A minute of the paper takes 5 s here: events are what costs time. A publisher of 8 quotes a second then stands for one
-# of 40 a minute.
+# A minute of the paper takes 5 s here, because run time depends on the number of events. So a publisher of 8 quotes a
+# second represents one of 40 a minute.
 WINDOW_MS = 5_000
 PAPER_WINDOW_S = 60.0
-SET_UP_WINDOWS = 2  # Until all brokers know all clients: some 12 hops there and back, behind thousands of messages.
+SET_UP_WINDOWS = 2  # Until all brokers know all clients: a round trip of some 12 hops behind thousands of messages.
 WARM_UP_WINDOWS = 1
-DECIDE_WINDOWS = 5  # POP needs 100 traces, at most 50 in a window and mostly fewer; GRAPE needs 100 publications.
+DECIDE_WINDOWS = 5  # POP needs 100 traces, at most 50 per window, mostly fewer; GRAPE needs 100 publications.
 MEASURE_WINDOWS = 3
 FLUSH_MS = 1_000.0
 GRACE_MS = 2_000
@@ -35,12 +35,12 @@ DRAIN_MS_MAX = 600_000.0
 
 
 class LostError(RuntimeError):
-    """Notifications were lost or came twice, so that nothing measured is worth anything."""
+    """Notifications were lost or repeated, so the measures are meaningless."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a placement looked like: the windows to decide on, and the measures of the later ones."""
+    """Observations of a placement: the windows to decide on, and the measures of later ones."""
 
     windows: tuple[ClosedWindow, ...]
     measures: Measures
@@ -51,13 +51,14 @@ def observe_placement(
 ) -> Observation:
     """Run the workload with publishers at ``homes``: windows to decide on, then windows to measure.
 
-    Nothing is measured on the traffic it was chosen for. The delay is that of all hand-overs from the begin of the
-    windows measured until nothing is under way. Deterministic. Raises LostError unless all that was owed came once.
+    A placement is never measured on the traffic it was chosen for. The delay covers all deliveries from the start of
+    the measured windows until nothing is in transit. Deterministic. Raises LostError unless each expected delivery was
+    made exactly once.
     """
     virtual = VirtualOverlay(
         inventory,
         settings=VirtualSettings(
-            start_ms=1_000.0 * WINDOW_MS,  # The first window begins with the clock.
+            start_ms=1_000.0 * WINDOW_MS,  # Aligned to a window.
             flush_ms=FLUSH_MS,
             settle_ms=DRAIN_MS_MAX,
             timing=inventory_timing(inventory, CONTROL_SERVICE_MS, bytes_per_ms_max),
@@ -92,7 +93,7 @@ def observe_placement(
 
 
 def _closed_windows(virtual: VirtualOverlay, inventory: Inventory) -> list[ClosedWindow]:
-    """Return what the stream makes of the brokers' telemetry."""
+    """Return the windows aggregated from the brokers' telemetry."""
     aggregator = ReferenceAggregator(WINDOW_MS, GRACE_MS)
     for batch in virtual.telemetry.batches:
         aggregator.take(msgspec.to_builtins(batch))

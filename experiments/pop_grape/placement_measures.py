@@ -1,7 +1,7 @@
-"""What a placement of publishers is measured by, on closed windows in which they were there.
+"""Measure a placement of publishers on closed windows with this placement.
 
-In: windows, the overlay's tree and costs. Out: Measures, from brokers' telemetry or by exact count. Which placements
-there are does not belong here.
+In: windows, the overlay's tree and costs. Out: Measures, from brokers' telemetry or by exact count. Choosing placements
+does not belong here.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ SECOND_MS = 1_000.0
 
 
 class Measures(msgspec.Struct, frozen=True):
-    """What section 5.2 plots, but for memory and message overhead, and the one cost.
+    """The measures plotted in section 5.2, without memory and message overhead, and the one cost.
 
-    ``message_rate_per_s``: notifications that a broker serves, mean over brokers. ``input_utilisation``: arrivals per
-    second over the greatest number that can be matched in a second, mean over brokers; ``utilisations`` of each.
-    ``output_utilisation``: share of the time in which a broker's links send, times bytes queued over bytes sent, added
-    up over its links, mean over brokers; 0 where bandwidth is not limited. Both utilisations are defined in another
-    paper ([11] of the text) and read as the README says. ``delay_ms`` from the publisher's broker to the
-    subscriber's, both included, and ``hops`` between them: mean over deliveries. ``client_delay_ms`` is the delay that
-    the paper measures, between clients that do not move: a publisher and its subscribers are all on one machine, here
-    that of the publisher's first home, whatever broker they connect to. ``cost_per_s``: the one cost
+    ``message_rate_per_s``: notifications served by a broker, mean over brokers. ``input_utilisation``: arrivals per
+    second over the greatest number that can be matched in a second, mean over brokers; ``utilisations``: that of each
+    broker. ``output_utilisation``: share of the time that a broker's links send, times bytes queued over bytes sent,
+    summed over its links, mean over brokers; 0 if bandwidth is unlimited. Both utilisations are defined in another
+    paper ([11] of the text); the README describes our reading. ``delay_ms``: from the publisher's broker to the
+    subscriber's, both included, and ``hops`` between them, mean over deliveries. ``client_delay_ms``: the delay that
+    the paper measures, between clients that do not move: a publisher and all its subscribers are on one machine, here
+    that of the publisher's first home, whichever brokers they connect to. ``cost_per_s``: the one cost
     (:mod:`overlay.cost`).
     """
 
@@ -55,10 +55,10 @@ def measured(
     delay_ms: float,
     machines: Homes | None = None,
 ) -> Measures:
-    """Return what the brokers' telemetry says of windows of equal length.
+    """Return the measures of windows of equal length from the brokers' telemetry.
 
-    ``delay_ms`` is what the ledger found, ``machines`` the broker at whose machine each publisher runs, None for its
-    home of the moment.
+    ``delay_ms``: the delay from the ledger. ``machines``: the broker on whose machine each publisher runs, by default
+    its home in each window.
     """
     rates, utilisations, output = (np.zeros(len(inventory.brokers)) for _ in range(3))
     for queue in (queue for window in windows for queue in window.queues):
@@ -83,7 +83,7 @@ def measured(
 def counted(
     windows: Sequence[ClosedWindow], tree: Configuration, inventory: Inventory, machines: Homes | None = None
 ) -> Measures:
-    """Return the same by exact count, as if no message ever waited for another."""
+    """Return the same measures by exact count, as if no message ever waited for another."""
     cost_per_s, rates = _cost_and_rates(windows, tree, inventory)
     utilisations = rates * inventory.processing_cost / SECOND_MS
     delay_ms = _over_deliveries(windows, tree, inventory.processing_cost, inventory.link_cost)
@@ -100,7 +100,7 @@ def counted(
 
 
 def _cost_and_rates(windows: Sequence[ClosedWindow], tree: Configuration, inventory: Inventory) -> tuple[float, Floats]:
-    """Return the one cost and how many notifications pass each broker, per second, each window at its homes."""
+    """Return the one cost and the notifications through each broker, per second, each window with its homes."""
     by_homes: dict[tuple[tuple[str, str], ...], list[DeliverySets]] = {}
     for window in windows:
         by_homes.setdefault(tuple(sorted(window.homes.items())), []).append(window.sets)
@@ -114,7 +114,7 @@ def _cost_and_rates(windows: Sequence[ClosedWindow], tree: Configuration, invent
 
 
 def _client_links_ms(windows: Sequence[ClosedWindow], inventory: Inventory, machines: Homes | None) -> float:
-    """Return how long the links are from a publisher to its home and from a subscriber's broker to it: mean."""
+    """Return the mean delay of the links from a publisher to its home and from a subscriber's broker to it."""
     total_ms, count = 0.0, 0
     for window in windows:
         for (publisher, broker), deliveries in window.local_deliveries.items():
@@ -131,7 +131,7 @@ def _hops(windows: Sequence[ClosedWindow], tree: Configuration) -> float:
 
 
 def _over_deliveries(windows: Sequence[ClosedWindow], tree: Configuration, at_broker: Floats, on_link: Floats) -> float:
-    """Return what lies on the way from home to subscriber, both brokers included: mean over deliveries."""
+    """Return the sum along the path from home to subscriber's broker, both included, mean over deliveries."""
     ways: dict[str, Mapping[str, float]] = {}
     total, count = 0.0, 0
     for window in windows:
@@ -145,7 +145,7 @@ def _over_deliveries(windows: Sequence[ClosedWindow], tree: Configuration, at_br
 
 
 def way_from(home: str, tree: Configuration, at_broker: Floats, on_link: Floats) -> Mapping[str, float]:
-    """Return, for each broker, the sum over the links and brokers from ``home`` to it, both ends included."""
+    """Return for each broker the sum over the links and brokers of its path from ``home``, both ends included."""
     place = {broker: position for position, broker in enumerate(tree.brokers)}
     ways = {home: float(at_broker[place[home]])}
     for broker, parent in tree.parents_from(home).items():

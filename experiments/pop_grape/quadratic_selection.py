@@ -1,7 +1,7 @@
-"""GRAPE's broker selection word by word: Algorithms 1 to 3 of Cheung09 for each candidate from scratch.
+"""GRAPE's broker selection to the letter: Algorithms 1 to 3 of Cheung09 for each candidate from scratch.
 
-In: what each broker reports of a trace session. Out: the selected broker. Quadratic in the number of brokers; it is
-what the linear selection of the controller is held to and measured against. Names follow the paper.
+In: each broker's report of a trace session. Out: the selected broker. Quadratic in the number of brokers; the reference
+for the results and times of the controller's linear selection. Names follow the paper.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CLIENT = ""
 
 @dataclass
 class TracedBroker:
-    """A broker's report: neighbours, delivered notifications as bits, hand-overs, and its delays to each neighbour.
+    """A broker's report: neighbours, delivered notifications as bits, deliveries, and its delays to each neighbour.
 
     ``delays_to_ms`` is queueAndMatchDelaysTo: input queueing, matching and output queueing, by neighbour and CLIENT.
     """
@@ -29,12 +29,12 @@ class TracedBroker:
     bit_vector: int
     total_deliveries: float
     delays_to_ms: Mapping[str, float]
-    downstream: dict[str, int] = field(default_factory=dict)  # What Algorithm 3 stores for future retrieval.
+    downstream: dict[str, int] = field(default_factory=dict)  # Algorithm 3 stores this for future retrieval.
 
 
 @dataclass
 class DeliveryStats:
-    """What Algorithm 1 adds up."""
+    """The sums of Algorithm 1."""
 
     total_delay_ms: float = 0.0
     total_deliveries: float = 0.0
@@ -44,7 +44,7 @@ Brokers = Mapping[str, TracedBroker]
 
 
 def calc_avg_delay(brokers: Brokers, stats: DeliveryStats, cumulative_ms: float, current: str, previous: str) -> None:
-    """Add the delays of the deliveries at and behind ``current``. Source: Algorithm 1."""
+    """Add the delays of the deliveries at and beyond ``current``. Source: Algorithm 1."""
     broker = brokers[current]
     stats.total_delay_ms += broker.total_deliveries * (cumulative_ms + broker.delays_to_ms[CLIENT])
     stats.total_deliveries += broker.total_deliveries
@@ -55,14 +55,14 @@ def calc_avg_delay(brokers: Brokers, stats: DeliveryStats, cumulative_ms: float,
 
 
 def calc_total_msg_rate(brokers: Brokers, current: str, previous: str) -> int:
-    """Return the messages through ``current`` and all brokers behind it. Source: Algorithm 2."""
+    """Return the messages through ``current`` and all brokers beyond it. Source: Algorithm 2."""
     local = calc_downstream_bv(brokers, current, previous).bit_count()
     behind = [each for each in brokers[current].neighbours if each != previous]
     return local + sum(calc_total_msg_rate(brokers, neighbour, current) for neighbour in behind)
 
 
 def calc_downstream_bv(brokers: Brokers, current: str, previous: str) -> int:
-    """Return what was delivered at ``current`` and behind it. Source: Algorithm 3."""
+    """Return the notifications delivered at ``current`` or beyond it, as bits. Source: Algorithm 3."""
     broker = brokers[current]
     aggregated = broker.bit_vector
     for neighbour in broker.neighbours:
@@ -80,10 +80,10 @@ def select_quadratic(
     weight: int,
     pings_ms: Mapping[str, float] | None = None,
 ) -> str:
-    """Return the broker that GRAPE selects (section 4.2), the present one being a candidate, too.
+    """Return the broker that GRAPE selects (section 4.2); the present one is also a candidate.
 
-    Normalised is read as min-max to 0..100 over the candidates. Where several are as good: the present broker if it is
-    one of them, else the first by name.
+    Reading: "normalised" means min-max to 0..100 over the candidates. Ties go to the present broker, else to the first
+    by name.
     """
     candidates = [present, *downstream_brokers(brokers, present)]
     load = {name: float(calc_total_msg_rate(brokers, name, CLIENT)) for name in candidates}
@@ -95,14 +95,14 @@ def select_quadratic(
         delay[name] = mean_ms + (pings_ms[name] if pings_ms else 0.0)
     first, second = (load, delay) if priority == "load" else (delay, load)
     least, most = min(first.values()), max(first.values())
-    # As a product, so that values which are whole numbers are compared without rounding.
+    # As a product, so that whole numbers are compared without rounding.
     kept = [name for name in candidates if 100 * (first[name] - least) <= (100 - weight) * (most - least)]
     best = [name for name in kept if second[name] == min(second[each] for each in kept)]
     return present if present in best else min(best)
 
 
 def downstream_brokers(brokers: Brokers, home: str) -> list[str]:
-    """Return the brokers that got at least one notification of the session from ``home``, without itself."""
+    """Return the brokers that got at least one notification of the session from ``home``, without ``home``."""
     found = []
     frontier = [(home, CLIENT)]
     while frontier:
@@ -117,7 +117,7 @@ def downstream_brokers(brokers: Brokers, home: str) -> list[str]:
 def reports_of(
     configuration: Configuration, sessions: TraceSessions, place: int, delays: HopDelays, parents: Sequence[int]
 ) -> dict[str, TracedBroker]:
-    """Return the reports of a publisher's session as brokers would send them, from the arrays of the controller."""
+    """Return the reports of a publisher's session as brokers would send them, from the controller's arrays."""
     names = configuration.brokers
     columns = sessions.words[:, sessions.starts[place] : [*sessions.starts, sessions.words.shape[1]][place + 1]]
     hops: dict[tuple[str, str], float] = {}

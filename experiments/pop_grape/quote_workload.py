@@ -1,9 +1,9 @@
 """The workload of Cheung09, section 5.1: publishers of real stock quotes, subscribers that sink shares of them.
 
-In: the brokers, settings and a generator. Out: publishers with the quotes that they publish and when, and subscriptions
-with their homes; :class:`QuoteTraffic` plays them on an emulated overlay. It depends neither on costs nor on where
-publishers are moved to, so one workload serves every algorithm. Numbers of the paper's Fig. 4b are not in its text:
-they are settings here.
+In: the brokers, settings and a generator. Out: publishers with their quotes and publication times, and subscriptions
+with their homes; :class:`QuoteTraffic` plays them on an emulated overlay. The workload depends neither on costs nor on
+moves of publishers, so it is the same for every algorithm. The numbers of the paper's Fig. 4b are not in its text: they
+are settings here.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ RATING_SHARES: dict[Distribution, dict[Rating, float]] = {
     "random": {"high": 0.05, "medium": 0.25, "low": 0.70},
     "clustered": {"high": 0.05, "medium": 0.0, "low": 0.95},
 }
-# The paper's example shows three decimals; with six, a threshold can be set to the single quote.
+# The paper's example shows three decimals; six allow thresholds between any two quotes.
 DERIVED_DECIMALS = 6
-# A subscription that samples by itself takes a band of one of these: prices would not do, a band of them is one season.
+# Independent subscriptions sample a band of one of these. Prices are unsuitable: a band of them is one season.
 SAMPLED_ATTRIBUTES = ("highLow%Diff", "openClose%Diff", "volume")
-SINK_TOLERANCE = 0.05  # Stocks that hardly trade cannot be cut into halves; those are not published.
+SINK_TOLERANCE = 0.05  # Rarely traded stocks cannot be split into halves; they are not published.
 
 
 @dataclass(frozen=True, slots=True)
 class QuoteSettings:
-    """Who publishes and subscribes how much, and where.
+    """The numbers of clients, their rates and locations.
 
-    ``distribution``: how subscribers sink and where they are (section 5.1). ``sampling``: whether the subscriptions of
-    one rating to one stock share their predicates, as the paper's examples do, or each takes its own sample.
-    ``interested_brokers``: X, the brokers that the subscribers of a publisher are spread over; more than there are
-    mean all. ``publisher_count``, ``subscribers_per_publisher``, ``notifications_per_s`` of each publisher: not in the
+    ``distribution``: of subscribers' sink shares and locations (section 5.1). ``sampling``: whether the subscriptions
+    of one rating to one stock share their predicates, as in the paper's examples, or each takes its own sample.
+    ``interested_brokers``: X, the number of brokers over which the subscribers of a publisher are spread, capped at all
+    brokers. ``publisher_count``, ``subscribers_per_publisher``, ``notifications_per_s`` of each publisher: not in the
     text.
     """
 
@@ -62,7 +62,7 @@ class QuoteSettings:
 
 @dataclass(frozen=True, slots=True)
 class QuotePublisher:
-    """One stock: where it is published first, and all that follows from ``seed``: at which times, from which quote."""
+    """The publisher of one stock: its first home; ``seed`` determines publication times and the first quote."""
 
     name: str
     home: str
@@ -71,13 +71,13 @@ class QuotePublisher:
 
     @property
     def filter_(self) -> Filter:
-        """What it advertises."""
+        """Its advertisement."""
         return advertisement(self.name)
 
     def publications(self) -> Iterator[tuple[float, Quote]]:
-        """Yield time since the first second of publishing, in ms, and quote; endless, at random times.
+        """Yield (ms since publishing began, quote) endlessly, at random times.
 
-        Quotes follow each other by date from a random one on; after the newest the oldest comes again.
+        Quotes are in order of date from a random one on; after the newest follows the oldest.
         """
         rng = random.Random(self.seed)
         quotes = enriched_quotes()[self.name]
@@ -101,18 +101,18 @@ class QuoteSubscription:
 
 @dataclass(frozen=True, slots=True)
 class QuoteWorkload:
-    """All clients. Publishers by name; subscriptions in the order in which they were drawn."""
+    """All clients. Publishers are in order of name, subscriptions in the order drawn."""
 
     publishers: tuple[QuotePublisher, ...]
     subscriptions: tuple[QuoteSubscription, ...]
 
     @property
     def homes(self) -> dict[str, str]:
-        """Where each publisher starts."""
+        """The first home of each publisher."""
         return {publisher.name: publisher.home for publisher in self.publishers}
 
     def at_homes(self, homes: Mapping[str, str]) -> QuoteWorkload:
-        """Return the same with publishers elsewhere; those not named stay."""
+        """Return the workload with publishers at these homes; those not named stay."""
         moved = (replace(each, home=homes.get(each.name, each.home)) for each in self.publishers)
         return QuoteWorkload(tuple(moved), self.subscriptions)
 
@@ -120,7 +120,8 @@ class QuoteWorkload:
 def draw_workload(brokers: Sequence[str], settings: QuoteSettings, rng: random.Random) -> QuoteWorkload:
     """Return clients as section 5.1 describes them; publishers start at random brokers.
 
-    Each publisher has its own X interested brokers. Raises ValueError for more publishers than stocks that trade.
+    Each publisher has its own X interested brokers. Raises ValueError if there are more publishers than tradable
+    stocks.
     """
     stocks = tradable_stocks()
     if not 1 <= settings.publisher_count <= len(stocks):
@@ -157,7 +158,7 @@ def _subscriptions(
 
 
 def ratings(distribution: Distribution, count: int) -> list[Rating]:
-    """Return how each of ``count`` subscribers is rated, by the paper's shares; at least one sinks all."""
+    """Return the ratings of ``count`` subscribers by the paper's shares; at least one sinks all."""
     shares = RATING_SHARES[distribution]
     high = max(1, round(shares["high"] * count))
     medium = min(round(shares["medium"] * count), count - high)
@@ -180,7 +181,7 @@ def enriched_quotes() -> Mapping[str, tuple[Quote, ...]]:
 
 def _enriched(content: Content) -> Quote:
     open_, high, low, close = (cast(float, content[name]) for name in ("open", "high", "low", "close"))
-    # By the example, (18.62 - 18.37) / 18.37 = 0.014; the sign of a difference is taken to be left out.
+    # As in the example, (18.62 - 18.37) / 18.37 = 0.014; we take differences to be unsigned.
     derived: dict[str, float | str] = {
         "openClose%Diff": round(abs(close - open_) / open_, DERIVED_DECIMALS),
         "highLow%Diff": round((high - low) / low, DERIVED_DECIMALS),
@@ -193,7 +194,7 @@ def _enriched(content: Content) -> Quote:
 
 @cache
 def tradable_stocks() -> tuple[str, ...]:
-    """Return the stocks of which a subscription to half of the quotes can sink half of them, sorted."""
+    """Return the stocks, sorted, whose shared subscriptions sink about their intended shares of the quotes."""
     return tuple(
         name
         for name in sorted(enriched_quotes())
@@ -213,9 +214,9 @@ def sink_share(publisher: str, filter_: Filter) -> float:
 
 @cache
 def shared_filter(publisher: str, rating: Rating) -> Filter:
-    """Return the subscription of a rating as the paper's examples have it, thresholds chosen by the stock's quotes.
+    """Return the subscription of a rating in the form of the paper's examples, with thresholds from the stock's quotes.
 
-    low: highLow%Diff > t; medium: volume > v and openClose%Diff > d, v and d at the same quantile; high: all.
+    low: highLow%Diff > t; medium: volume > v and openClose%Diff > d, with v and d at the same quantile; high: all.
     """
     if rating == "high":
         return advertisement(publisher)
@@ -232,7 +233,7 @@ def shared_filter(publisher: str, rating: Rating) -> Filter:
 
 
 def sampled_filter(publisher: str, share: float, rng: random.Random) -> Filter:
-    """Return a subscription to a band of one attribute that holds about ``share`` of the stock's quotes."""
+    """Return a subscription to a band of one attribute that contains about ``share`` of the stock's quotes."""
     name = rng.choice(SAMPLED_ATTRIBUTES)
     ordered = np.sort(_values(publisher, name))
     width = round(share * len(ordered))
@@ -259,8 +260,8 @@ def _values(publisher: str, name: str) -> NDArray[np.float64]:
 class QuoteTraffic:
     """Connects all clients of a workload at once, and publishes from ``publish_from_ms`` on.
 
-    Times and contents of publications do not depend on where publishers are. Raises RuntimeError when a publisher is
-    still unknown somewhere at its first publication: begin later.
+    Times and contents of publications do not depend on publishers' homes. Raises RuntimeError if a broker does not know
+    a publisher at its first publication: begin later.
     """
 
     def __init__(self, overlay: EmulatedOverlay, workload: QuoteWorkload, publish_from_ms: float) -> None:
@@ -283,18 +284,18 @@ class QuoteTraffic:
             self._plan(publisher.name)
 
     def stop(self) -> None:
-        """Publish no more."""
+        """Stop publishing."""
         self._is_running = False
 
     def on_may_publish(self, publisher: str) -> None:
-        """Note that all brokers know the publisher."""
+        """Record that all brokers know the publisher."""
         self._ready.add(publisher)
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Nothing: the workload caused it."""
+        """Do nothing: the workload caused it."""
 
     def on_result(self, result: CommandResult) -> None:
-        """Nothing: clients do not see transitions."""
+        """Do nothing: clients do not see transitions."""
 
     def _plan(self, publisher: str) -> None:
         after_ms, quote = next(self._publications[publisher])

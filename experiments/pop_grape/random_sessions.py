@@ -1,7 +1,7 @@
-"""Random trace sessions on random trees, and what GRAPE selects on them by the linear and by the paper's selection.
+"""Random trace sessions on random trees, and GRAPE's choice on them by the linear and by the paper's selection.
 
-In: a generator. Out: instances, and both choices. All delays are whole eighths of a millisecond, so that sums of them
-are exact and equal candidates are equal in both.
+In: a generator. Out: instances, and both choices. All delays are multiples of an eighth of a millisecond, so their sums
+are exact and ties are ties in both selections.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from regraft.overlay.tree import random_tree
 
 EIGHTH_MS = 1 / 8
 DEGREES = (2, 3, 4, 40)
-SHARES = (0.0, 0.0, 0.1, 0.5, 1.0)  # How much of a publisher's traffic the subscribers of a broker sink.
+SHARES = (0.0, 0.0, 0.1, 0.5, 1.0)  # Shares of a publisher's traffic that a broker's subscribers sink.
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Instance:
 
 
 def random_instance(rng: random.Random, brokers_max: int = 40, length_max: int = 130) -> Instance:
-    """Return a session on a random tree of 2 to ``brokers_max`` brokers; with pings in half of the cases."""
+    """Return a session on a random tree of 2 to ``brokers_max`` brokers, in half of the cases with pings."""
     names = tuple(f"b{number:04d}" for number in range(rng.randrange(2, brokers_max + 1)))
     tree = random_tree(names, rng.choice(DEGREES), rng)
     sessions = random_sessions(len(names), rng.randrange(1, length_max + 1), rng)
@@ -45,7 +45,7 @@ def random_instance(rng: random.Random, brokers_max: int = 40, length_max: int =
 
 
 def random_sessions(brokers: int, length: int, rng: random.Random) -> TraceSessions:
-    """Return the session of one publisher; brokers sink nothing, all or a sample of it, for some subscribers each."""
+    """Return the session of one publisher; each broker has subscribers that sink nothing, all or a sample of it."""
     rows, deliveries = [], []
     for _ in range(brokers):
         share = rng.choice(SHARES)
@@ -57,18 +57,18 @@ def random_sessions(brokers: int, length: int, rng: random.Random) -> TraceSessi
 
 
 def random_hops(brokers: int, rng: random.Random) -> HopDelays:
-    """Return delays that differ by direction."""
+    """Return random delays that differ by direction."""
     outward, inward, local = (random_delays_ms(brokers, rng) for _ in range(3))
     return HopDelays(outward, inward, local)
 
 
 def random_delays_ms(count: int, rng: random.Random) -> NDArray[np.float64]:
-    """Return delays of 0 to 10 ms, few enough different ones that candidates are often as good as each other."""
+    """Return delays of 0 to 10 ms, with so few distinct values that ties between candidates are frequent."""
     return np.array([rng.choice((0, 1, 8, 8, 80)) * EIGHTH_MS for _ in range(count)])
 
 
 def select_linear(instance: Instance, priority: Priority, weight: int) -> str:
-    """Return the broker that the controller's selection chooses, with both metrics for all candidates."""
+    """Return the choice of the controller's selection, which computes both metrics for all candidates."""
     metrics = SessionMetrics(HungTree.of(instance.configuration), instance.sessions)
     candidates = np.flatnonzero(metrics.reached(0, instance.present))
     load = metrics.messages[0, candidates]
@@ -78,7 +78,7 @@ def select_linear(instance: Instance, priority: Priority, weight: int) -> str:
 
 
 def select_by_paper(instance: Instance, priority: Priority, weight: int) -> str:
-    """Return the broker that Algorithms 1 to 3 of the paper choose."""
+    """Return the choice of the paper's Algorithms 1 to 3."""
     names = instance.configuration.brokers
     parents = [int(parent) for parent in HungTree.of(instance.configuration).parents]
     brokers = reports_of(instance.configuration, instance.sessions, 0, instance.delays, parents)

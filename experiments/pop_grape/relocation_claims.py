@@ -1,4 +1,4 @@
-"""The claims of Cheung09's evaluation: where each stands, its words, how it is judged.
+"""The claims of Cheung09's evaluation: the place, text and judge of each.
 
 The judges are in :mod:`experiments.pop_grape.judge_relocation` and, for the brokers' own protocols, in
 :mod:`experiments.pop_grape.judge_brokers`. Claims of ours do not belong here.

@@ -1,10 +1,10 @@
-"""From the results of all tasks to figures: means over draws with their 95 % intervals.
+"""Turn the results of all tasks into figures: means over draws with their 95 % intervals.
 
 In: tasks with their results. Out: a flat list of figures. Verdicts on claims do not belong here.
 
-A cut is what a way saves of what the same workload came to with publishers where they started: 1 - way / baseline. It
-is taken in each draw, then averaged. "above" is the difference of two ways in the same draw, as a share of the
-baseline; figures with "x_above" in the place of "x" take all X above it, each X of each draw as one.
+A cut is the saving of a way over the baseline, the same workload with publishers at their first homes: 1 - way /
+baseline. It is taken in each draw, then averaged. "above" is the difference of two ways in the same draw, as a share of
+the baseline; figures with "x_above" instead of "x" cover all X above it, with each X of each draw as one value.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ UNITS = {
     "delay": "ms",
     "client_delay": "ms",
     "hops": "hops",
-}  # Of what is also reported unchanged, for the drawings.
+}  # Metrics that are also reported as values, for the drawings.
 OUR_WAYS = ("ours", "ours_both")
 REFERENCES = ("load100", "delay100")
 PAIRS = (("load100", "delay100"), ("load1", "delay100"), ("delay1", "load100"))
 
 
 def relocation_figures(results: Sequence[tuple[Task, TaskResult]]) -> list[Figure]:
-    """Return all figures of the evaluation but the times of selections."""
+    """Return all figures of the evaluation except the times of selections."""
     figures: list[Figure] = []
     for (measured, testbed, workload, predicates), draws in _grouped(results).items():
         where: Where = {"measured": measured, "testbed": testbed, "workload": workload, "predicates": predicates}
@@ -59,7 +59,7 @@ def relocation_figures(results: Sequence[tuple[Task, TaskResult]]) -> list[Figur
 
 
 def _grouped(results: Sequence[tuple[Task, TaskResult]]) -> dict[tuple[str, str, str, str], list[tuple[int, Draw]]]:
-    """Return the draws with their X, by how they were measured, testbed, workload and predicates."""
+    """Return (X, draw) by kind of measurement, testbed, workload and predicates."""
     groups: dict[tuple[str, str, str, str], list[tuple[int, Draw]]] = defaultdict(list)
     for task, result in sorted(results, key=lambda each: (each[0].interested_brokers, each[0].draw)):
         if task.kind in ("emulated", "counted"):
@@ -92,7 +92,7 @@ def _values(where: Where, draws: Sequence[Draw], way: str) -> list[Figure]:
 def _cuts(where: Where, draws: Sequence[Draw], way: str) -> list[Figure]:
     figures: list[Figure] = []
     for metric, value in METRICS.items():
-        # A publisher that starts where all its subscribers are leaves no hop to cut.
+        # If a publisher starts at the broker of all its subscribers, there are no hops to cut.
         pairs = [(value(_outcome(draw, way).measures), value(_outcome(draw, "baseline").measures)) for draw in draws]
         cuts = [1 - after / before if before > 0 else 0.0 for after, before in pairs]
         if any(before > 0 for _, before in pairs):
@@ -115,7 +115,7 @@ def _moves(where: Where, draws: Sequence[Draw], way: str) -> list[Figure]:
 
 
 def _differences(where: Where, draws: Sequence[Draw]) -> list[Figure]:
-    """Return what each way has more than load100 and delay100 have, and ours more than the best of the paper's."""
+    """Return how far each way is above load100 and delay100, and ours above the best of the paper's ways."""
     figures: list[Figure] = []
     ways = _ways(draws)
     for reference in REFERENCES:
@@ -142,14 +142,17 @@ def _above(draw: Draw, way: str, reference: str, metric: str) -> float:
 
 
 def _cost_above_best(draw: Draw) -> float:
-    """Return how much more ours costs than the cheapest of the paper's ways, on the traffic that was decided on."""
+    """Return the excess cost of ours over the cheapest of the paper's ways, as a share of the baseline.
+
+    Costs are those on the traffic decided on.
+    """
     costs = {each.way: each.cost_decided_per_s for each in draw.outcomes}
     best = min(cost for way, cost in costs.items() if way not in OUR_WAYS)
     return (costs["ours"] - best) / costs["baseline"]
 
 
 def _alike(where: Where, draws: Sequence[Draw]) -> list[Figure]:
-    """Return the share of publishers for which two ways come to the same home."""
+    """Return the share of publishers with the same home by two ways."""
     ways, figures = _ways(draws), list[Figure]()
     for one, other in PAIRS:
         if one in ways and other in ways:
@@ -167,7 +170,7 @@ def _alike(where: Where, draws: Sequence[Draw]) -> list[Figure]:
 
 
 def _overloaded(where: Where, draws: Sequence[Draw]) -> list[Figure]:
-    """Return how many brokers would be overloaded at the rate that load100's busiest broker just bears."""
+    """Return how many brokers would be overloaded at the rate that load100's busiest broker can just sustain."""
     figures: list[Figure] = []
     for way in _ways(draws):
         busiest = [max(_outcome(draw, way).measures.utilisations) for draw in draws]
@@ -183,7 +186,7 @@ def _overloaded(where: Where, draws: Sequence[Draw]) -> list[Figure]:
 
 
 def _session_figures(results: Sequence[TaskResult]) -> list[Figure]:
-    """Return what GRAPE comes to by the length of its trace sessions, as shares of the baseline."""
+    """Return GRAPE's results by the length of its trace sessions, as shares of the baseline."""
     draws = [draw for result in results for draw in result.draws]
     found: dict[tuple[int, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for draw in draws:

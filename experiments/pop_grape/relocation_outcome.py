@@ -1,6 +1,6 @@
-"""What a task of the evaluation gives: for each draw what each way to place publishers came to.
+"""The results of a task: for each draw the outcome of each way to place publishers.
 
-Records only; they are kept in files between runs.
+Records only; they are stored in files between runs.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from regraft.infra.measured_figures import Figure
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What one way came to in one draw.
+    """The outcome of one way in one draw.
 
-    ``homes`` are the last ones. ``rounds``: decisions that moved any publisher; ``moved``: publishers that ended
-    elsewhere than they started; ``hops_moved``: links between the two, over all publishers. ``cost_decided_per_s``: the
-    one cost of these homes on the traffic that was decided on. ``step`` is what a task varies besides, 0 when nothing;
-    ``overhead_per_s`` are messages through brokers for gathering and moving, mean over brokers, where they are counted.
+    ``homes``: the last homes. ``rounds``: decisions that moved any publisher. ``moved``: publishers whose last home
+    differs from the first; ``hops_moved``: links between the two, summed over publishers. ``cost_decided_per_s``: the
+    one cost of these homes on the traffic decided on. ``step``: another parameter that a task varies, else 0.
+    ``overhead_per_s``: messages through brokers for gathering and moving, mean over brokers, if they are counted.
     """
 
     way: str
@@ -32,14 +32,14 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Draw(msgspec.Struct, frozen=True):
-    """All ways on one workload; ``subscribers_at`` names the brokers with subscribers of each publisher, sorted."""
+    """All ways on one workload; ``subscribers_at``: the brokers with subscribers of each publisher, sorted."""
 
     outcomes: list[Outcome]
     subscribers_at: dict[str, list[str]]
 
 
 class TaskResult(msgspec.Struct, frozen=True):
-    """The draws of a task, mostly one; what brokers did by themselves has no draws but ``figures``."""
+    """The draws of a task, mostly one; runs in which brokers decide by themselves have ``figures`` instead."""
 
     draws: list[Draw]
     figures: list[Figure] = []

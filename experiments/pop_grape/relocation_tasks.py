@@ -1,7 +1,7 @@
-"""What is run for the evaluation of Cheung09: tasks that do not depend on each other, in two sizes.
+"""The tasks of the evaluation of Cheung09, which are independent of each other, in two sizes.
 
-In: a size and a seed. Out: tasks, each one testbed with one workload and all ways to place its publishers. Running them
-and using the results do not belong here.
+In: a size and a seed. Out: tasks, each with one testbed, one workload and all ways to place its publishers. Running
+them and using the results do not belong here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from regraft.experiments.pop_grape.quote_workload import Distribution, QuoteSett
 Kind = Literal["emulated", "counted", "sessions", "distributed", "triggers", "migrations"]
 Testbed = Literal["planetlab", "cluster", "hops"]
 
-# How long a run takes compared with an exact count: on the virtual clock, with brokers that trace, of migrations.
+# Work relative to an exact count: of runs on the virtual clock, with tracing brokers, and of migrations.
 RUN_WORK = 10
 BROKERS_WORK = 30
 MIGRATION_WORK = 15
@@ -30,18 +30,18 @@ WEIGHT_WAYS = (
 SESSION_WAYS = ("baseline", "load100", "delay100")
 SESSION_BROKERS = 16  # "the enterprise scenario on the cluster testbed with subscribers distributed among 16 brokers".
 MIGRATION_BROKERS = 8
-COUNTED_PUBLISHERS = 1  # Each draw of an exact count is one publisher.
+COUNTED_PUBLISHERS = 1  # Each draw of an exact count has one publisher.
 
 
 class Task(msgspec.Struct, frozen=True):
     """One testbed with one workload.
 
     ``kind``: "emulated" runs placements on the virtual clock; "counted" counts ``draws`` workloads exactly on a tree
-    of equal brokers; "sessions" lets GRAPE decide after each of many trace sessions, for each length of ``steps``, over
-    this many ``publications``; "distributed" lets the brokers themselves trace, decide and move, and "triggers" so with
-    other thresholds (:mod:`experiments.pop_grape.compare_relocation`), for ``simulated_s``; "migrations" moves
-    publishers over paths of all lengths, ``draws`` over each. ``ways`` are names of
-    :mod:`experiments.pop_grape.choose_homes`, or of variants that brokers run.
+    of equal brokers; "sessions" lets GRAPE decide after each of many trace sessions, for each length in ``steps``, over
+    ``publications`` publications; "distributed" lets the brokers themselves trace, decide and move for ``simulated_s``,
+    "triggers" does so with other thresholds (:mod:`experiments.pop_grape.compare_relocation`); "migrations" moves
+    ``draws`` publishers over paths of each length. ``ways``: names of :mod:`experiments.pop_grape.choose_homes`, or of
+    variants that brokers run.
     """
 
     kind: Kind
@@ -62,12 +62,12 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """How the task is called among files."""
+        """The name of the task in file names."""
         return f"{self.kind}-{self.testbed}-{self.distribution}-{self.sampling}-{self.interested_brokers}-{self.draw}"
 
     @property
     def work_count(self) -> int:
-        """How much work the task is: exact counts, or as long as they take."""
+        """The work of the task, in exact counts."""
         if self.kind == "migrations":
             return MIGRATION_WORK * self.draws
         if self.kind in ("emulated", "distributed", "triggers"):
@@ -76,12 +76,12 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Size(msgspec.Struct, frozen=True):
-    """How much is run: on which testbeds, with which X (``interested_brokers``), how often.
+    """The extent of a run: testbeds, values of X (``interested_brokers``), numbers of draws.
 
-    ``draws`` by testbed and predicates: newly drawn workloads and testbeds. ``session_lengths`` are values of
-    G_threshold, each over ``session_publications``. ``distributed_brokers``: X for which the brokers run the paper's
-    protocols, ``has_triggers`` whether also with other thresholds. ``migrations``: publishers moved over each number of
-    hops. ``selection_brokers``: overlays for which a selection is timed.
+    ``draws``: by testbed and predicates, of new workloads and testbeds. ``session_lengths``: values of G_threshold,
+    each over ``session_publications``. ``distributed_brokers``: X for which the brokers run the paper's protocols;
+    ``has_triggers``: also with other thresholds. ``migrations``: publishers moved over each number of hops.
+    ``selection_brokers``: sizes of overlays for which a selection is timed.
     """
 
     name: str
@@ -132,7 +132,7 @@ QUICK = Size(
 
 
 def all_tasks(size: Size, seed: int) -> list[Task]:
-    """Return the tasks of one run, the longest first, so that the last ones to end are short."""
+    """Return the tasks of one run, longest first, so that the last ones to finish are short."""
     distributions: tuple[Distribution, ...] = ("clustered", "random")
     found = [
         Task("emulated", testbed, distribution, sampling, x, seed, draw, EMULATED_WAYS, size.publisher_count)
@@ -163,7 +163,7 @@ def all_tasks(size: Size, seed: int) -> list[Task]:
 
 
 def _broker_tasks(size: Size, seed: int) -> list[Task]:
-    """Return what brokers do by themselves, with the numbers of :mod:`experiments.pop_grape.compare_relocation`."""
+    """Return the tasks in which brokers decide by themselves, as in :mod:`experiments.pop_grape.compare_relocation`."""
     settings = QuoteSettings()
     distributions: tuple[Distribution, ...] = ("clustered", "random")
     blank = Task(

@@ -1,6 +1,6 @@
 """Run one task of the evaluation: draw its testbed and workload, place publishers in each way, measure.
 
-In: a task. Out: what each way came to; the same task gives the same. Processes, files and means over draws do not
+In: a task. Out: the outcome of each way, which depends only on the task. Processes, files and means over draws do not
 belong here.
 """
 
@@ -29,9 +29,9 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.publisher_costs import PublisherCosts
 
 SECOND_MS = 1_000.0
-# What a PlanetLab slice was allowed to send: 10 Mbit/s. The cluster's 1 Gbit/s are idle to four decimals.
+# A PlanetLab slice was allowed 10 Mbit/s. The cluster's 1 Gbit/s is idle to four decimals.
 PLANETLAB_BYTES_PER_MS = 1_250.0
-COUNTED_WINDOWS = 5  # To decide on, and as many to measure; each as long as one on the virtual clock.
+COUNTED_WINDOWS = 5  # To decide on, and as many to measure, each as long as one on the virtual clock.
 
 ReportWork = Callable[[int], None]
 Homes = Mapping[str, str]
@@ -39,7 +39,7 @@ Seen = tuple[Sequence[ClosedWindow], Measures]  # Windows to decide on, measures
 
 
 def run_task(task: Task, report_work: ReportWork = lambda count: None) -> TaskResult:
-    """Return what each way of a task came to; ``report_work`` is called with work as it is done."""
+    """Return the outcome of each way of a task; ``report_work`` is called with the amount of work as it is done."""
     if task.kind in ("distributed", "triggers", "migrations"):
         return TaskResult([], _brokers(task, report_work))
     if task.kind == "sessions":
@@ -61,7 +61,7 @@ def _place(
     watch: Callable[[Task, Inventory, QuoteWorkload], Callable[[Homes], Seen]],
     report_work: ReportWork,
 ) -> Draw:
-    """Place the publishers of one workload in each way; placements that several ways come to are watched once."""
+    """Place the publishers of one workload in each way; placements common to several ways are observed once."""
     workload = _workload(task, inventory, draw)
     look, seen = watch(task, inventory, workload), dict[tuple[tuple[str, str], ...], Seen]()
 
@@ -118,7 +118,7 @@ def _count(task: Task, inventory: Inventory, workload: QuoteWorkload) -> Callabl
 
 
 def _brokers(task: Task, report_work: ReportWork) -> list[Figure]:
-    """Return what brokers did by themselves."""
+    """Return the figures of runs in which brokers decide by themselves."""
     if task.kind == "migrations":
         figures = migration_figures(task.interested_brokers, task.seed, task.draws)
         report_work(task.work_count)
@@ -166,19 +166,19 @@ def _workload(task: Task, inventory: Inventory, draw: int) -> QuoteWorkload:
 
 
 def _random(task: Task, purpose: str, draw: int) -> random.Random:
-    """Return a separate generator for each purpose, so that one more draw for one changes no other."""
+    """Return a separate generator for each purpose, so that drawing more for one does not affect others."""
     return random.Random(f"{purpose} {task.seed} {draw}")
 
 
 def _equal_brokers() -> Inventory:
-    """Return a tree in which all that counts is how many brokers there are on a way."""
+    """Return a tree in which only the number of brokers on a path matters."""
     tree = balanced_tree(PLANETLAB_BROKERS)
     count = len(tree.brokers)
     return Inventory(tree.brokers, np.ones(count), np.zeros((count, count)), DEGREE_MAX, tree)
 
 
 def _moved(inventory: Inventory, before: Homes, after: Homes) -> tuple[int, int]:
-    """Return how many publishers are elsewhere, and how many links from where they were, added up."""
+    """Return how many publishers have another home, and the sum of links between their old and new homes."""
     hops = [
         hops_between(inventory.bootstrap_tree, home)[after[publisher]]
         for publisher, home in before.items()

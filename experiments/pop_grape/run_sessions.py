@@ -1,7 +1,7 @@
-"""GRAPE with other lengths of a trace session: it decides after each session on that session alone.
+"""GRAPE with other lengths of a trace session: it decides after each session, from that session alone.
 
-In: a workload counted exactly, a length. Out: what a way came to over all publications, with the messages that it sent
-itself. Section 5.2 varies G_threshold so ("Impact of POP and GRAPE's Sampling Trigger").
+In: a workload counted exactly, a length. Out: the outcome of a way over all publications, including its own messages.
+Section 5.2 varies G_threshold like this ("Impact of POP and GRAPE's Sampling Trigger").
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ from regraft.experiments.pop_grape.testbeds import hops_between
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.publisher_costs import PublisherCosts
 
-# Messages through brokers besides one each way over the path: the migration advertisement, "resume" and "disconnect"
-# (section 3.3). Subscriptions that move along the path are left out: how many depends on covering.
+# Messages through brokers besides one in each direction along the path: the migration advertisement, "resume" and
+# "disconnect" (section 3.3). Subscriptions that move along the path are left out: their number depends on covering.
 MIGRATION_MESSAGES = 3
 
 
 def session_outcome(
     way_name: str, length: int, task: Task, inventory: Inventory, workload: QuoteWorkload, rng: random.Random
 ) -> Outcome:
-    """Return the measures when a way decides after every ``length`` publications, and its own messages.
+    """Return the outcome of a way that decides after every ``length`` publications, including its own messages.
 
-    Those are a TIR and a TIA over each link that carried the session, and for a move a MUM and an MCM over each link of
-    the path (sections 3.3 and 4.1). What happens before the longest session of the task has ended is left out, since it
-    shows the start.
+    These are a TIR and a TIA over each link that carried the session, and for a move a MUM and an MCM over each link of
+    the path (sections 3.3 and 4.1). The time until the end of the task's longest session is left out as warm-up.
     """
     way, counter = WAYS[way_name].with_sessions(length), WorkloadCounter(inventory, workload, task.publications)
     homes, windows = workload.homes, list[ClosedWindow]()
@@ -67,7 +66,7 @@ def session_outcome(
 
 
 def _links_of_session(window: ClosedWindow, inventory: Inventory) -> int:
-    """Return over how many links notifications of the session went, those of each publisher for itself."""
+    """Return the number of links that carried notifications of the session, counted separately for each publisher."""
     costs = PublisherCosts(inventory.bootstrap_tree, inventory, [window.sets])
     passed = [costs.loads_per_s(publisher, window.homes[publisher]) > 0 for publisher in costs.publishers]
     return sum(int(np.count_nonzero(brokers)) - 1 for brokers in passed)

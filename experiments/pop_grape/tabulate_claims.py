@@ -1,7 +1,8 @@
-"""Make the tables of claims and cuts from a file of figures, and put them into the README.
+"""Tabulate claims and cuts from a file of figures, and put the tables into the README.
 
 ``python -m regraft.experiments.pop_grape.tabulate_claims --json FILE [--readme FILE]``. In: figures of `regraft
-reproduce pop-grape`. Out: Markdown on standard output, or between the markers of a README. Every number is from it.
+reproduce pop-grape`. Out: Markdown on standard output, or between the markers of a README. Every number is from the
+figures.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PREDICATES = ("shared", "independent")
 
 
 def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
-    """Return the tables as Markdown: what was run, the paper's claims, ours, and the cuts by X."""
+    """Return the tables as Markdown: the run, the paper's claims, ours, and the cuts by X."""
     measured = Measured(figures)
     settings = run["settings"]
     draws = ", ".join(
@@ -53,7 +54,7 @@ def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
 
 
 def _cuts(title: str, where: Mapping[str, Value], measured: Measured) -> list[str]:
-    """Return what each way saves by workload and X: input utilisation, delay, one cost; nothing when not run."""
+    """Return the savings of each way by workload and X: input utilisation, delay, one cost; empty if not run."""
     rows = []
     for workload in WORKLOADS:
         for predicates in PREDICATES:
@@ -81,7 +82,7 @@ def _cell(measured: Measured, where: dict[str, Value]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the tables of a file of figures, or replace those in a README; end with code 2 when that cannot be."""
+    """Print the tables of a file of figures, or replace those in a README; exit with 2 if a file is unusable."""
     return put_claims(PROGRAM, "regraft reproduce pop-grape", claims_document, arguments)
 
 

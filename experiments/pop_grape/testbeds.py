@@ -1,7 +1,7 @@
 """The two testbeds of Cheung09, section 5.1: brokers in a balanced binary tree on PlanetLab hosts and on a cluster.
 
-In: a generator. Out: an Inventory, costs in ms: one-way delay of a link, service time of a broker. Clients and traffic
-do not belong here.
+In: a generator. Out: an Inventory with costs in ms: one-way delay of a link, service time of a broker. Clients and
+traffic do not belong here.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator.place_overlay import PROCESSING_MS_MAX, PROCESSING_MS_MIN, measured_rtt_ms
 
 FAN_OUT = 2
-DEGREE_MAX = FAN_OUT + 1  # An inner broker has its children and its parent.
+DEGREE_MAX = FAN_OUT + 1  # Children and parent.
 PLANETLAB_BROKERS = 63  # Section 4.2: "subscribers residing on all 63 brokers in the network".
-# "20 nodes", "six to seven brokers run on one machine": 120 to 140 brokers. The only complete binary tree of that size
-# has 127, and 127 / 20 is 6.35: 13 machines with six, 7 with seven. 63 brokers would be three to a machine.
+# "20 nodes", "six to seven brokers run on one machine": 120 to 140 brokers. The only complete binary tree of such a
+# size has 127, and 127 / 20 is 6.35: 13 machines with six, 7 with seven. 63 brokers would mean three per machine.
 CLUSTER_BROKERS = 127
 CLUSTER_MACHINES = 20
 CLUSTER_CORES = 2  # "dual core CPUs".
-CLUSTER_SERVICE_MS = 1.0  # Of a broker that has a core for itself; that of the fastest PlanetLab host.
-# 1 Gbit/s with switch and TCP, and loopback: a notification of some 200 bytes needs 2 us on the wire, the rest is
-# the way through kernels.
+CLUSTER_SERVICE_MS = 1.0  # Of a broker with its own core; equal to that of the fastest PlanetLab host.
+# 1 Gbit/s with switch and TCP, and loopback: a notification of some 200 bytes takes 2 us on the wire, the rest is
+# spent in kernels.
 CLUSTER_LINK_MS = 0.2
 CLUSTER_SAME_MACHINE_MS = 0.05
 
 
 def planetlab_testbed(rng: random.Random, broker_count: int = PLANETLAB_BROKERS) -> Inventory:
-    """Return brokers each on its own PlanetLab host; a link costs half of the measured RTT of its hosts.
+    """Return brokers on one PlanetLab host each; a link costs half of the measured RTT between its hosts.
 
-    Service times are drawn as those of :func:`producers.emulator.place_overlay.place_overlay`. Raises ValueError for
+    Service times are drawn as in :func:`producers.emulator.place_overlay.place_overlay`. Raises ValueError if there are
     more brokers than hosts.
     """
     rtt_ms = measured_rtt_ms()
@@ -51,8 +51,8 @@ def cluster_testbed(
 ) -> Inventory:
     """Return brokers spread evenly and at random over the machines of a LAN.
 
-    The brokers of a machine share its cores by equal parts, so that each serves as many times slower as there are
-    brokers for a core; a share that is idle helps nobody, which makes the service time known before anything runs.
+    The brokers of a machine share its cores equally: the service time is multiplied by the number of brokers per core.
+    Idle shares do not speed up other brokers, so service times are known in advance.
     """
     seats = [place % machine_count for place in range(broker_count)]
     rng.shuffle(seats)
@@ -73,7 +73,7 @@ def balanced_tree(broker_count: int) -> Configuration:
 
 
 def hops_between(tree: Configuration, broker: str) -> dict[str, int]:
-    """Return how many links lie between a broker and each broker, itself included."""
+    """Return the number of links between a broker and each broker, including itself."""
     hops = {broker: 0}
     for other, parent in tree.parents_from(broker).items():
         hops[other] = hops[parent] + 1

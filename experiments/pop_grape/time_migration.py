@@ -1,7 +1,7 @@
-"""How long it takes to move a publisher, by the number of hops: the paper's migration by its rule, and our transition.
+"""Time the move of a publisher by the number of hops: the paper's migration by its rules, and our transition.
 
 In: X, a seed. Out: figures by hops. Publishers start at leaves of the PlanetLab testbed and are moved one at a time,
-while all publish. Which publishers should be moved does not belong here.
+while all publish. Choosing publishers to move does not belong here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from regraft.experiments.pop_grape.quote_workload import QuoteSettings, QuoteTra
 from regraft.experiments.pop_grape.testbeds import hops_between, planetlab_testbed
 from regraft.infra.measured_figures import Figure
 
-HOPS_MAX = 10  # From a leaf over the root to another; the paper's longest.
-# A third of the usual clients and less traffic: the timed part waits for links, and two minutes must be run.
+HOPS_MAX = 10  # From a leaf via the root to another leaf; the paper's longest path.
+# A third of the usual clients and less traffic: the timed part waits for links, and the run covers two minutes.
 SUBSCRIBERS = 20
 NOTIFICATIONS_PER_S = 0.5
 STEP_MS = 50.0
@@ -26,11 +26,11 @@ MOVE_MS_MAX = 60_000.0
 
 
 def migration_figures(interested_brokers: int, seed: int, repeats: int) -> list[Figure]:
-    """Return waits and whole times by hops, ``repeats`` publishers for each.
+    """Return waits and total times by hops, with ``repeats`` publishers for each number of hops.
 
-    ``publisher_wait_ms``: how long the publisher cannot publish; ``paper_wait_ms``: how long by the paper's protocol,
-    without queues (:mod:`experiments.pop_grape.distributed_moves`); ``move_ms``: from the decision until the transition
-    is over. Raises UncleanRunError when a notification was lost, repeated or disordered.
+    ``publisher_wait_ms``: how long the publisher cannot publish; ``paper_wait_ms``: the same by the paper's protocol,
+    without queues (:mod:`experiments.pop_grape.distributed_moves`); ``move_ms``: from the decision to the end of the
+    transition. Raises UncleanRunError if a notification was lost, repeated or reordered, or a move failed.
     """
     rng = random.Random(f"migrations {seed}")
     inventory = planetlab_testbed(rng)
@@ -71,7 +71,7 @@ def migration_figures(interested_brokers: int, seed: int, repeats: int) -> list[
 
 
 def _move(overlay: RelocatingOverlay, publisher: str, path: tuple[str, ...]) -> tuple[float, float, float]:
-    """Move one publisher and return how long it could not publish, how long by the paper, and how long it took."""
+    """Move one publisher; return its pause, its pause by the paper, and the time of the whole move, in ms."""
     virtual, counts = overlay.virtual, overlay.virtual.overlay.publishers.moves
     begun_ms, waited_ms, moved = virtual.now_ms, counts.wait_ms_sum, counts.moved
     overlay.moves.hand_over(Move(publisher, path, begun_ms))

@@ -1,9 +1,9 @@
-"""How long GRAPE's selection of a broker takes: word by word as in the paper, and as the controller does it.
+"""Time GRAPE's selection of a broker: to the letter of the paper, and in the controller.
 
-In: sizes of overlay, a seed. Out: by brokers ``grape_ms_p50`` and ``grape_ms_max`` of the controller's way,
-``grape_quadratic_ms_p50`` and ``grape_quadratic_ms_max`` of the paper's, ``identical_share`` of the instances in which
-both choose alike; and ``identical_choices`` of 1,000 small random instances. A timed instance is one publisher whose
-subscribers are at all brokers of a balanced tree, so that all are candidates.
+In: sizes of overlay, a seed. Out: by brokers ``grape_ms_p50`` and ``grape_ms_max`` of the controller's selection,
+``grape_quadratic_ms_p50`` and ``grape_quadratic_ms_max`` of the paper's, ``identical_share``, the share of instances
+with the same choice; and ``identical_choices`` in 1,000 small random instances. A timed instance has one publisher with
+subscribers at all brokers of a balanced tree, so that all are candidates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from regraft.overlay.link_sides import HungTree
 SESSION_LENGTH = 100  # G_threshold.
 PAPER_MS_MAX = 70.0  # "took less than 70 ms" with 63 brokers (section 4.2).
 INSTANCES = 20
-LARGE_BROKERS = 500  # From here on the paper's selection takes seconds.
+LARGE_BROKERS = 500  # From this size on the paper's selection takes seconds.
 LARGE_INSTANCES = 3
 RANDOM_INSTANCES = 1_000
 PRIORITIES: tuple[Priority, ...] = ("load", "delay")
@@ -42,7 +42,7 @@ WEIGHTS = (1, 25, 50, 75, 100)
 def selection_figures(
     sizes: Sequence[int], seed: int, on_progress: Callable[[str, int], None] | None = None
 ) -> list[Figure]:
-    """Return times and whether both selections chose alike; ``on_progress`` is called with the next size."""
+    """Return times and the share of equal choices; ``on_progress`` gets the next size and the number done."""
     figures: list[Figure] = []
     for done, brokers in enumerate(sizes):
         if on_progress is not None:
@@ -52,7 +52,7 @@ def selection_figures(
 
 
 def count_identical(seed: int) -> Figure:
-    """Return on how many of 1,000 random instances, priorities and weights both selections choose the same broker."""
+    """Return in how many of 1,000 random instances, priorities and weights both selections choose the same broker."""
     same = 0
     for number in range(RANDOM_INSTANCES):
         rng = random.Random(seed * RANDOM_INSTANCES + number)
@@ -88,7 +88,7 @@ def _figures_of(brokers: int, rng: random.Random) -> list[Figure]:
 
 
 def _everywhere(brokers: int, rng: random.Random) -> Instance:
-    """Return a session that every broker delivered something of."""
+    """Return a session with deliveries at every broker."""
     sessions = random_sessions(brokers, SESSION_LENGTH, rng)
     rows = np.arange(brokers)
     sessions.words[rows, 0] |= np.uint64(1) << (rows % 64).astype(np.uint64)
