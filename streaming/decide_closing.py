@@ -25,7 +25,7 @@ SETTLED_WINDOWS_MIN = 2  # Until this many have ended a window ago, the wait is 
 PASSED_WINDOWS_MAX = 1_000
 # A broker that was late for this many windows in a row is no longer awaited, until it has passed one in time.
 MISSES_MAX = 3
-FORGOTTEN_WINDOWS = 1_000  # A broker last heard this long ago counts as a new one when it returns.
+FORGOTTEN_WINDOWS = 1_000  # A broker silent for longer counts as a new one when it returns.
 
 Longs = NDArray[np.int64]
 

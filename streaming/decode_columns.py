@@ -234,7 +234,7 @@ class ColumnWalk:
         """Mark the bodies that have a number of more than 64 bits among the longs from ``begin`` to ``end``."""
         if self._overlong_before is None:
             return
-        first = np.minimum(begin + LONG_BYTES_MAX - 2, end - 1)  # No byte before it can be a tenth of these.
+        first = np.minimum(begin + LONG_BYTES_MAX - 2, end - 1)  # No earlier byte is a tenth of these.
         self.is_bad[rows[self._overlong_before[end - 1] > self._overlong_before[first]]] = True
 
     def _arrow(self, kind: Any, values: _Values, owner: Longs) -> pa.Array:

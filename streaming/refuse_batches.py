@@ -25,7 +25,7 @@ Refusal = tuple[Column, Column]
 
 
 def implausible() -> list[Refusal]:
-    """Return refusals beyond the record's bounds; text that is not UTF-8 comes first, as no other check may read it."""
+    """Return refusals beyond the record's bounds; text that is not UTF-8 comes first: no other check may read it."""
     bounds = field_bounds(TelemetryBatch)
     texts = _texts_beyond([bound for bound in bounds if bound.is_text])
     torn = F.lit("a packed second in it has names or columns that no packed second has")

@@ -39,7 +39,7 @@ class BrokerApi:
     tls: ssl.SSLContext | None = None
 
     def ask(self, path: str, kind: type[AnswerT]) -> AnswerT:
-        """Return the answer to a GET of ``path``, such as /api/overview; raise NoAnswerError if it is no ``kind``."""
+        """Return the answer to a GET of ``path`` (/api/overview); raise NoAnswerError if it is not of type ``kind``."""
         place = f"{self.url.rstrip('/')}{path}"
         headers = {}
         if self.user:

@@ -119,7 +119,7 @@ class BrokerNode:
         self.links.want(self._candidates)
         self._look_around()
 
-    # --- what comes in -----------------------------------------------------------------------------------------------
+    # --- inputs -------------------------------------------------------------------------------------------------------
 
     def take(self, peer: str, message: Message) -> None:
         """Handle a message from a peer."""

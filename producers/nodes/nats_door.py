@@ -50,8 +50,8 @@ AWAY, SLOW = "broker_away", "broker_slow"
 
 
 class NatsDoor:
-    """The way to one NATS server. ``url`` is ``nats://host[:7422]``, its leaf port, tls:// with TLS; without a user, it
-    logs in as nobody.
+    """The way to one NATS server. ``url`` is ``nats://host[:7422]``, its leaf port, tls:// with TLS; without a user,
+    it does not log in.
 
     Messages that a ``stream`` of the server stores are taken from there, each with a receipt; all others have none.
     """
@@ -120,7 +120,7 @@ class NatsDoor:
 
     @property
     def is_open(self) -> bool:
-        """Return True if the server is there and has reported what its clients want."""
+        """Return True if the server is connected and has reported what its clients want."""
         return self._leaf is not None and self._leaf.is_caught_up
 
     def publish(self, message: LocalMessage) -> bool:

@@ -40,7 +40,7 @@ from regraft.schemas.registry import Schema, latest_schema
 from regraft.schemas.topics import TELEMETRY
 
 VARINTS_BYTES_MAX = 20
-MESSAGE_BYTES = 300  # What a message takes in memory besides its key and value.
+MESSAGE_BYTES = 300  # Memory for a message, besides its key and value.
 TIME_MIN, TIME_MAX = -(1 << 62), 1 << 62
 
 
@@ -48,7 +48,7 @@ TIME_MIN, TIME_MAX = -(1 << 62), 1 << 62
 class RecordedMessage:
     """One Kafka message as it was recorded; ``topic`` is the suffix, ``value`` framed with the newest schema's id.
 
-    A value that was not a record of its topic is as it was in Kafka.
+    A value that was not a record of its topic is unchanged.
     """
 
     topic: str
