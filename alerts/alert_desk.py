@@ -1,14 +1,14 @@
-"""The desk between rules, memory and targets: what to store before what to do. Pure, but for its logs.
+"""The desk between rules, store and targets: what to store before acting on it. Pure, except for its logs.
 
-In: changed alerts, the time, reports of deliveries. Out: a batch to store whole, and the actions that may follow only
-once it is stored: queue a message, let one be sent. So the stored alerts always show what may have happened:
+In: changed alerts, the time, reports of deliveries. Out: a batch to store atomically, and actions that may follow only
+once it is stored: queue a message, grant its sending. So the stored alerts always show what may have happened:
 
-- reported, delivery pending: nothing was sent yet; a restart sends it;
-- sending: it may have been sent; a restart makes it uncertain, or sends it again where ``resend_uncertain`` says so;
-- sent, failed: it is over.
+- reported, delivery pending: nothing was sent yet; sent after a restart;
+- sending: it may have been sent; uncertain after a restart, or sent again with ``resend_uncertain``;
+- sent, failed: final.
 
-An alert remembers the deliveries of its newest message only. A message that a target has not got when the next one
-about the same alert is made, is lost by a kill at that moment: the newer one is sent.
+An alert keeps only the deliveries of its newest message. If the stage is killed when a target still lacks a message and
+there is already a newer one about the same alert, only the newer one is sent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EVENT_KINDS = {AlertStatus.RAISED: EventKind.ALERT_RAISED, AlertStatus.CLEARED: 
 
 @dataclass(frozen=True)
 class DeliveryAction:
-    """Something to do with a message and a target once the batch is stored."""
+    """A message and target to act on once the batch is stored."""
 
     message: AlertMessage
     target: str
@@ -45,7 +45,7 @@ class DeliveryAction:
 
 @dataclass
 class DeskBatch:
-    """What to store as one, and what follows. ``forgotten`` are keys of alerts to remove."""
+    """What to store atomically, and the actions that follow. ``forgotten`` are the keys of alerts to remove."""
 
     alerts: dict[str, Alert] = field(default_factory=dict)
     forgotten: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class DeskBatch:
 
 
 class AlertDesk:
-    """``batch`` grows until ``stored`` takes it away. ``topic`` names our own topic in dead letters."""
+    """Collects in ``batch`` what to store. ``topic`` is the alerts' own topic, named in dead letters."""
 
     def __init__(
         self, engine: AlertEngine, silencer: Silencer, targets: Sequence[str], source: str, topic: str
@@ -74,12 +74,12 @@ class AlertDesk:
         self.batch = DeskBatch()
 
     def stored(self) -> DeskBatch:
-        """Report that the batch is stored; return it, for its actions."""
+        """Start a new batch after the present one was stored; return the stored one, for its actions."""
         batch, self.batch = self.batch, DeskBatch()
         return batch
 
     def note(self, alerts: Iterable[Alert]) -> None:
-        """Store these alerts, which the engine has changed."""
+        """Add alerts that the engine has changed to the batch."""
         for alert in alerts:
             self.batch.alerts[alert.key] = alert
             log.info(
@@ -87,7 +87,7 @@ class AlertDesk:
             )
 
     def notify(self, now_ms: int) -> list[AlertMessage]:
-        """Choose what to report now; return the messages."""
+        """Add the reports that are due to the batch; return their messages."""
         book, engine = self._engine.book, self._engine
         found = notify(
             list(book.alerts.values()),
@@ -105,13 +105,13 @@ class AlertDesk:
         return list(found.messages)
 
     def forget(self) -> None:
-        """Remove the alerts that were over longest ago, beyond a number."""
+        """Remove the oldest cleared alerts beyond the limit."""
         for key in self._engine.forget():
             self.batch.alerts.pop(key, None)
             self.batch.forgotten.append(key)
 
     def resume(self, now_ms: int, *, resend_uncertain: bool) -> None:
-        """Take up what an earlier stage had not finished; to be called once, at the start."""
+        """Resume the unfinished deliveries of an earlier stage; call it once, at the start."""
         waiting: dict[tuple[str, str], list[Alert]] = {}
         for alert in list(self._engine.book.alerts.values()):
             deliveries = []
@@ -124,13 +124,13 @@ class AlertDesk:
             if tuple(deliveries) != alert.deliveries:
                 self._put(msgspec.structs.replace(alert, deliveries=tuple(deliveries)))
         for (name, target), alerts in waiting.items():
-            # The id is that of the interrupted message, even if an alert of its group has been reported again.
+            # Keeps the id of the interrupted message, even if an alert of its group has been reported again.
             group = tuple(sorted(alerts, key=lambda one: one.subject))
             message = AlertMessage(name, group, max(alert.told_ms for alert in group))
             self.batch.offers.append(DeliveryAction(message, target))
 
     def report(self, report: DeliveryReport, now_ms: int) -> None:
-        """Take a report: mark the alerts of its message, let it be sent, or bury it when it failed."""
+        """Process a report: mark the message's alerts, grant its sending, or write a dead letter if it failed."""
         if report.state is DeliveryState.SENDING:
             self.batch.grants.append(DeliveryAction(report.message, report.target))
         elif report.state is DeliveryState.FAILED:

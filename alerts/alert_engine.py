@@ -1,12 +1,11 @@
-"""Rules over records: what is raised and cleared, when. Pure: records and times in, alerts out.
+"""Apply rules to records: what is raised and cleared, and when. Pure: records and times in, alerts out.
 
-In: decoded records, each once and in the order of its topic, with the time. Out: alerts that changed their status. An
-engine that is given the alerts of an earlier one, reads the last windows and events of its rules' memory again as
-*known*, and then the rest, raises and clears the same as one that was never interrupted. Notification belongs to
-:mod:`alerts.notify_targets`.
+In: decoded records, each once and in topic order, with the time. Out: alerts whose status changed. An engine that gets
+the alerts of an earlier one, then the last windows and events of its rules' memory again as *known*, and then the rest,
+raises and clears the same as one that was never interrupted. Notification belongs to :mod:`alerts.notify_targets`.
 
-Time is event time: a window counts at its end, an event when it happened. Only what nobody writes (a window that does
-not come, a phase that does not end) is found by ``tick``.
+Time is event time: that of a window is its end, that of an event when it happened. Only what no record shows (a window
+that does not arrive, a phase that does not end) is found by ``tick``.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ from regraft.schemas.order import Order
 from regraft.schemas.order_book import OrderBook
 from regraft.schemas.state import StateRow, WindowClosed
 
-CLEARED_KEPT_MAX = 1_000  # Alerts that are over; the oldest are forgotten, here and in the topic.
+CLEARED_KEPT_MAX = 1_000  # Cleared alerts; the oldest are removed, here and in the topic.
 RecordWatcher = CountWatcher | StalledWatcher | FlappingWatcher | FleetWatcher
 RULE_GONE = "The rule {rule} is not in use any more."
 
 
 class AlertBook:
-    """All alerts by rule and subject, with those raised by rule."""
+    """All alerts by rule and subject, with an index of raised ones by rule."""
 
     def __init__(self, alerts: Iterable[Alert] = ()) -> None:
         self.alerts: dict[str, Alert] = {}
@@ -56,35 +55,35 @@ class AlertBook:
             self.put(alert)
 
     def put(self, alert: Alert) -> None:
-        """Take an alert in the place of the one before."""
+        """Add an alert, or replace the one with its key."""
         self.alerts[alert.key] = alert
         subjects = self._raised.setdefault(alert.rule, set())
         (subjects.add if alert.is_raised else subjects.discard)(alert.subject)
 
     def drop(self, key: str) -> None:
-        """Forget an alert."""
+        """Remove an alert."""
         del self.alerts[key]
 
     def subjects(self, rule: str) -> frozenset[str]:
-        """Return the subjects whose alert is raised now."""
+        """Return the subjects whose alert is raised at present."""
         return frozenset(self._raised.get(rule, ()))
 
     def changed_ms(self, rule: str, subject: str) -> int:
-        """Return when a subject's alert changed its status last, 0 when it never did."""
+        """Return when the status of a subject's alert last changed, 0 if there is no alert."""
         alert = self.alerts.get(f"{rule}/{subject}")
         return 0 if alert is None else alert.changed_ms
 
     @property
     def raised(self) -> list[Alert]:
-        """Return the alerts that stand."""
+        """Return the raised alerts."""
         return [alert for alert in self.alerts.values() if alert.is_raised]
 
 
 class AlertEngine:
     """All rules of a book over one stream of records.
 
-    ``started_ms`` is the time from which on missing windows are counted. ``book`` holds the alerts; the notifier puts
-    the changed ones back. ``calm_windows`` is what the earlier engine had counted, see the property.
+    ``started_ms`` is the time from which missing windows count. ``book`` holds the alerts; the notifier writes changed
+    ones back. ``calm_windows`` is the count of the earlier engine, see the property.
     """
 
     def __init__(
@@ -116,25 +115,25 @@ class AlertEngine:
 
     @property
     def calm_windows(self) -> int:
-        """Return for how many windows the blast radius has been small: it follows from no window, so it is stored."""
+        """Return for how many windows the blast radius has been small; stored, because windows do not show it."""
         return self._blast.calm_windows if self._blast is not None else 0
 
     @property
     def is_blast(self) -> bool:
-        """Return True if the alert about the blast radius stands."""
+        """Return True if the alert about the blast radius is raised."""
         return self._blast is not None and bool(self.book.subjects(self._blast.rule.name))
 
     def drop_old_rules(self, now_ms: int) -> list[Alert]:
-        """Clear the alerts whose rule is not in the book any more; to be called once at the start."""
+        """Clear the alerts whose rule no longer exists; call it once, at the start."""
         gone = [alert for alert in self.book.raised if alert.rule not in self._by_name]
         return [self._cleared_for_ever(alert, now_ms) for alert in gone]
 
     def take(
         self, record: msgspec.Struct, time_ms: int, now_ms: int, *, is_known: bool = False
     ) -> list[Alert]:  # fmt: skip
-        """Take a record that was written at ``time_ms``; return the alerts that change by it.
+        """Process a record written at ``time_ms``; return the alerts that it changes.
 
-        A known one was judged by an earlier engine, and is only remembered.
+        A known record was judged by an earlier engine, and only updates what rules remember.
         """
         if isinstance(record, StateRow):
             self.gatherer.take_row(record)
@@ -152,7 +151,7 @@ class AlertEngine:
         return changed
 
     def tick(self, now_ms: int) -> list[Alert]:
-        """Return the alerts that change by the clock alone; not to be called before all known records are taken."""
+        """Return the alerts that change with time alone; call it only after all known records were processed."""
         changed = self.judge_windows(now_ms)
         for watcher in self._records:
             changed += self._apply(watcher.tick(now_ms, self.book))
@@ -161,11 +160,11 @@ class AlertEngine:
         return changed
 
     def judge_windows(self, now_ms: int) -> list[Alert]:
-        """Judge the windows that are whole by now; return the alerts that change."""
+        """Judge the windows that are complete by now; return the alerts that change."""
         return [alert for window in self.gatherer.windows(now_ms) for alert in self._judge(window, now_ms)]
 
     def forget(self) -> list[str]:
-        """Forget the alerts that were over longest ago, and return their keys."""
+        """Remove the oldest cleared alerts beyond the limit; return their keys."""
         over = [alert for alert in self.book.alerts.values() if not alert.is_raised and not _is_end_due(alert)]
         count = max(len(over) - CLEARED_KEPT_MAX, 0)
         old = [alert.key for alert in sorted(over, key=lambda alert: alert.changed_ms)[:count]] if count else []

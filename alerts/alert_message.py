@@ -1,7 +1,7 @@
-"""One message about the alerts of one rule: its text for people, its JSON for programs, and the id it is known by.
+"""One message about the alerts of one rule: its text for people, its JSON for programs, and its id.
 
-In: alerts. Out: a message. The id follows from the content, so a message that is made again after a restart has the
-same one, and a receiver recognises it.
+In: alerts. Out: a message. The id follows from the content, so a message made again after a restart has the same id,
+and receivers recognise it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ID_CHARACTERS = 24
 
 @dataclass(frozen=True)
 class AlertMessage:
-    """What is reported at once: alerts of one rule with one status, sorted by subject."""
+    """Alerts of one rule with one status, reported together, sorted by subject."""
 
     message: str
     alerts: tuple[Alert, ...]
@@ -29,29 +29,29 @@ class AlertMessage:
 
     @property
     def rule(self) -> str:
-        """Return the rule whose alerts these are."""
+        """Return the name of the alerts' rule."""
         return self.alerts[0].rule
 
     @property
     def status(self) -> AlertStatus:
-        """Return the text about them."""
+        """Return the status of the alerts."""
         return self.alerts[0].status
 
     @property
     def severity(self) -> Severity:
-        """Return how much attention is asked for."""
+        """Return the severity of the alerts."""
         return self.alerts[0].severity
 
     @property
     def title(self) -> str:
-        """Return a line that says what it is about."""
+        """Return the subject line."""
         names = [alert.subject for alert in self.alerts]
         about = names[0] if len(names) == 1 else f"{len(names)} subjects"
         return f"{self.rule} {self.status} ({self.severity}): {about}"
 
     @property
     def text(self) -> str:
-        """Return the sentences: that of the alert, or those of the first ones and how many more there are."""
+        """Return the text of the alert, or those of the first alerts and how many more there are."""
         if len(self.alerts) == 1:
             return self.alerts[0].text
         lines = [f"{len(self.alerts)} alerts {self.status}: {name_some([alert.subject for alert in self.alerts])}."]
@@ -61,7 +61,7 @@ class AlertMessage:
         return "\n".join(lines)
 
     def document(self) -> dict[str, Any]:
-        """Return what a webhook gets, JSON-ready."""
+        """Return the document for webhooks, JSON-ready."""
         return {
             "id": self.message,
             "time_ms": self.time_ms,
@@ -85,12 +85,12 @@ class AlertMessage:
         }
 
     def encoded(self, source: str) -> bytes:
-        """Return the document as JSON bytes, with the overlay it is about."""
+        """Return the document as JSON bytes, with ``source``, the overlay it is about."""
         return json.dumps({"source": source, **self.document()}, ensure_ascii=False).encode()
 
 
 def message_of(alerts: Sequence[Alert], time_ms: int) -> AlertMessage:
-    """Return the message about alerts of one rule and status, sorted by subject; raises ValueError without any."""
+    """Return the message about alerts of one rule and status, sorted by subject; raise ValueError if there are none."""
     if not alerts:
         raise ValueError("a message is about at least one alert")
     parts = [alerts[0].rule, str(alerts[0].status)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from regraft.infra.serve_metrics import Health, Pulse
 from regraft.infra.stage_metrics import StageMetrics
 
-SILENCE_S_MAX = 30.0  # A step that takes longer is ill: no call in it waits for more than some seconds.
+SILENCE_S_MAX = 30.0  # A step that takes longer is unhealthy: no call in it waits for more than a few seconds.
 
 
 class AlertMetrics:
@@ -28,13 +28,13 @@ class AlertMetrics:
 
 
 class AlertHealth:
-    """Whether the stage reads, judges and stores; asked from other threads."""
+    """The stage's health: whether it reads, judges and stores; queried from other threads."""
 
     def __init__(self) -> None:
         self.pulse = Pulse("the alert loop", SILENCE_S_MAX)
         self.is_ready = False
 
     def __call__(self) -> Health:
-        """Return how the stage is."""
+        """Return the stage's health."""
         fault = self.pulse.fault()
         return Health(self.is_ready and fault is None, () if fault is None else (fault,))

@@ -18,33 +18,33 @@ from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 @dataclass(frozen=True, kw_only=True)
 class AlertSettings:
-    """The alert stage: which rules, who is notified, and when not.
+    """The alert stage: its rules, who is notified, and when not.
 
     ``bootstrap``: Kafka's bootstrap servers. ``security``: its TLS and SASL. ``namespace``: prefix of topics and
     live-view keys.
     ``redis_url``: where the live view is kept; None runs without one. ``redis_security``: its TLS and credentials.
-    ``clock``: what time it is.
-    ``status_file``: JSON for people; None writes none. ``window_ms``: length of the windows, by which the stage knows
-    how far back it must read after a restart. ``orders``: whose word on maintenance is heard.
-    ``rules_file``: the rules, TOML; none takes those that ``regraft alerts rules`` prints.
+    ``clock``: the clock of the run.
+    ``status_file``: JSON for people; None writes none. ``window_ms``: length of the windows, which determines how far
+    back the stage reads after a restart. ``orders``: whose orders about maintenance are followed.
+    ``rules_file``: the rules, TOML; none means those that ``regraft alerts rules`` prints.
     ``targets``: apprise URLs of recipients, for example mailtos://user:password@example.org (apprise's documentation
     lists all kinds); they hold secrets, so prefer REGRAFT_ALERTS__TARGETS, a JSON list.
-    ``webhooks``: http(s) addresses that get each message as JSON by POST, with its id as Idempotency-Key.
+    ``webhooks``: http(s) URLs to which each message is posted as JSON, with its id as Idempotency-Key.
     ``quiet_hours``: when less urgent alerts wait, for example 22:00-07:00 Europe/Berlin; none for never.
     ``quiet_below``: alerts below this severity wait in the quiet hours: info, warning or critical.
-    ``timeout_s``: how long a target may take to be reached, and again to answer. Default 5 s.
-    ``attempts_max``: how often one message is tried with one target before it becomes a dead letter. ``backoff_s``,
+    ``timeout_s``: timeout for connecting to a target, and again for its answer. Default 5 s.
+    ``attempts_max``: attempts to send a message to a target before it becomes a dead letter. ``backoff_s``,
     ``backoff_s_max``: pause before the second attempt, doubled from one to the next, and its bound. Default 4 attempts
     in some 15 s: a target that is unreachable for longer gets the next alerts, and the dead letter shows what it
     missed.
-    ``queue_max``: messages that may wait for one target; more are dead letters at once.
+    ``queue_max``: messages that may wait for one target; further ones become dead letters at once.
     ``resend_uncertain``: whether to resend a message that was being sent when the stage was killed: false, so that
     nothing is sent twice, or true for receivers that recognise its Idempotency-Key, so that none is missed.
-    ``resume_ms_max``: how far back windows are read that closed while the stage was down. Default 1 hour: older ones
-    are not news, and reading them all would take long.
-    ``tick_ms``: pace of the loop. ``status_ms``: pace of status file and live view.
-    ``stop_ms_max``: how long a stage that is asked to stop waits for messages being sent. Default 15 s.
-    ``metrics_port``, ``metrics_host``: where Prometheus may scrape; none opens no port, the default host is this one.
+    ``resume_ms_max``: how far back the stage reads windows that closed while it was down. Default 1 hour: older ones
+    are not news, and reading all of them would take long.
+    ``tick_ms``: period of the loop. ``status_ms``: period of status file and live view.
+    ``stop_ms_max``: how long a stopping stage waits for messages being sent. Default 15 s.
+    ``metrics_port``, ``metrics_host``: where Prometheus can scrape; none opens no port, the default host is this one.
     """
 
     bootstrap: str
@@ -76,21 +76,21 @@ class AlertSettings:
 
     @property
     def kafka(self) -> KafkaAccess:
-        """How this stage reaches Kafka."""
+        """This stage's access to Kafka."""
         return KafkaAccess(self.bootstrap, "regraft-alerts", self.security)
 
     @property
     def redis(self) -> RedisAccess | None:
-        """How this stage reaches the live view, None without one."""
+        """This stage's access to the live view, None if none is configured."""
         return None if self.redis_url is None else RedisAccess(self.redis_url, self.redis_security)
 
     @property
     def target_names(self) -> tuple[str, ...]:
-        """Return the names of all targets, which hold no secrets."""
+        """Return the names of all targets, without secrets."""
         return (*map(name_target, self.targets), *map(name_webhook, self.webhooks))
 
     def faults(self) -> list[str]:
-        """Return what is wrong with the settings, one sentence each; all at once and without secrets."""
+        """Return everything that is wrong with the settings, one sentence each, without secrets."""
         least = {
             "attempts_max": 1, "queue_max": 1, "resume_ms_max": 0, "tick_ms": 1, "status_ms": 1, "stop_ms_max": 0,
             "window_ms": 1,

@@ -1,8 +1,8 @@
-"""The topic of alerts: loaded whole at the start, then written in transactions.
+"""The topic of alerts: loaded in full at the start, then written in transactions.
 
 In: batches of alerts, events and dead letters, with the positions up to which the inputs were read. Out: all of it
-stored, or nothing. So a restarted stage resumes with just the records whose outcome is not stored. A second stage with
-the same namespace shuts the first one out: Kafka lets only the newest producer of a transactional id write.
+stored, or nothing. So a restarted stage resumes with exactly the records whose outcome is not stored. A second stage in
+the same namespace fences off the first: Kafka accepts writes only from the newest producer of a transactional id.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ log = structlog.get_logger(__name__)
 
 
 class AlertStoreTakenError(StackError):
-    """Another alert stage of the same namespace took over."""
+    """Another alert stage in the same namespace took over."""
 
 
 class AlertStore:
-    """One writer of the alerts of a namespace."""
+    """The only writer of a namespace's alerts."""
 
     def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
         self._kafka, self._namespace = kafka, namespace
@@ -43,13 +43,13 @@ class AlertStore:
 
     @property
     def failures(self) -> int:
-        """How often reading or writing failed."""
+        """The number of failed reads and writes."""
         return self._writer.failures + self._unread_count
 
     def begin(self) -> bool:
-        """Shut out an earlier writer and end what it left open; False while Kafka does not answer.
+        """Fence off an earlier writer and abort its open transaction; return False while Kafka does not answer.
 
-        Raises as :meth:`commit` does.
+        Raises like :meth:`commit`.
         """
         try:
             return self._writer.begin()
@@ -57,7 +57,7 @@ class AlertStore:
             raise self._explained(error) from None
 
     def load(self) -> list[Alert] | None:
-        """Return the newest record of each alert from the whole topic; None when it cannot be read to its end."""
+        """Return the newest record of each alert, or None if the topic cannot be read to its end."""
         try:
             messages = read_to_end(self._kafka, self._topic)
         except KafkaException as error:
@@ -80,7 +80,7 @@ class AlertStore:
         return list(alerts.values())
 
     def commit(self, batch: DeskBatch, positions: Sequence[TopicPartition], group: Any) -> bool:
-        """Store a batch and positions whole; False when that has to be tried again with the same or a larger batch.
+        """Store a batch and positions atomically; return False if it must be retried with the same or a larger batch.
 
         Raises AlertStoreTakenError if another stage took over, WriterLostError if Kafka forgot this writer.
         """
@@ -91,11 +91,11 @@ class AlertStore:
 
     @property
     def is_committing(self) -> bool:
-        """Return True if a batch was handed over that is not known to be stored: it must not grow meanwhile."""
+        """Return True if a batch is being stored and its outcome is unknown: it must not grow meanwhile."""
         return self._writer.is_committing
 
     def close(self) -> None:
-        """Give up what is not stored; the next stage begins behind what is."""
+        """Drop what is not stored; the next stage resumes after what is."""
         self._writer.close()
 
     def _explained(self, error: WriterLostError) -> Exception:

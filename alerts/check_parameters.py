@@ -1,4 +1,4 @@
-"""What is wrong with the parameters of a rule: numbers out of bounds, texts that hold what is not known.
+"""What is wrong with the parameters of a rule: numbers out of bounds, unknown fields in texts.
 
 In: values. Out: sentences. Which parameters a rule has belongs to :mod:`alerts.rule_kinds`.
 """
@@ -17,7 +17,7 @@ TEXT_FIELDS = tuple(SAMPLE)
 
 
 def template_fault(template: str) -> str:
-    """Return what is wrong with the text of a rule, empty when nothing is."""
+    """Return what is wrong with the text of a rule, "" if nothing is."""
     try:
         fields = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
     except ValueError as error:

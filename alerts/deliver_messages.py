@@ -1,7 +1,7 @@
-"""Deliver messages: one thread and one bounded queue for each target, with retries, so that none waits for another.
+"""Deliver messages with retries, by one thread and one bounded queue per target, so that none waits for another.
 
-In: messages, and leave to send each. Out: reports of how far each has come. Nothing is sent before it was granted: the
-desk first stores that it is being sent, so that a restart never sends it again. Storing does not belong here.
+In: messages, and a grant to send each. Out: reports of progress. Nothing is sent before it is granted: the desk first
+stores that it is being sent, so that a restart does not send it again by accident. Storing does not belong here.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from regraft.schemas.alert import DeliveryState
 
 log = structlog.get_logger(__name__)
 
-GRANT_LOOK_S = 0.2  # How often a thread that waits for leave looks whether it is to stop.
+GRANT_LOOK_S = 0.2  # How often a thread waiting for a grant checks whether it should stop.
 
 
 @dataclass(frozen=True)
 class DeliveryLimits:
-    """How often and how long a message is tried, and how many wait; see AlertSettings."""
+    """Limits on attempts, pauses and waiting messages; see AlertSettings."""
 
     attempts_max: int = 4
     backoff_s: float = 1.0
@@ -36,7 +36,7 @@ class DeliveryLimits:
 
 @dataclass(frozen=True)
 class DeliveryReport:
-    """How far a message has come with a target: SENDING asks for leave, SENT and FAILED are the end."""
+    """The progress of a message to a target: SENDING requests a grant, SENT and FAILED are final."""
 
     message: AlertMessage
     target: str
@@ -51,7 +51,7 @@ class _Job:
 
 
 class MessageDelivery:
-    """All targets by name. Its threads end with the process, even if a target hangs."""
+    """The deliveries to all targets. Its threads end with the process, even if a target hangs."""
 
     def __init__(self, senders: Mapping[str, MessageSender], limits: DeliveryLimits) -> None:
         self._limits = limits
@@ -65,11 +65,11 @@ class MessageDelivery:
 
     @property
     def waiting(self) -> dict[str, int]:
-        """Return how many messages wait for each target."""
+        """Return the number of messages waiting for each target."""
         return {name: worker.jobs.qsize() for name, worker in self._workers.items()}
 
     def offer(self, message: AlertMessage, target: str) -> None:
-        """Queue a message for a target; a target with too many waiting reports FAILED at once."""
+        """Queue a message for a target; reports FAILED at once if too many are waiting or the target is unknown."""
         worker = self._workers.get(target)
         if worker is None:
             self._reports.put(
@@ -83,24 +83,24 @@ class MessageDelivery:
             self._reports.put(DeliveryReport(message, target, DeliveryState.FAILED, reason))
 
     def grant(self, message: AlertMessage, target: str) -> None:
-        """Let a target's thread send the message that it asked leave for."""
+        """Let a target's thread send the message for which it requested a grant."""
         job = self._workers[target].current
         if job is not None and job.message.message == message.message:
             job.granted.set()
 
     def reports(self) -> list[DeliveryReport]:
-        """Return what has happened since; does not wait."""
+        """Return the reports since the last call, without waiting."""
         found = []
         while not self._reports.empty():
             found.append(self._reports.get())
         return found
 
     def stop(self) -> None:
-        """Begin nothing more; what is being sent is not tried again."""
+        """Start no further messages; what is being sent is not retried."""
         self._stop.set()
 
     def wait(self, wait_s: float) -> bool:
-        """Wait at most this long for messages being sent; return True if all threads have ended."""
+        """Wait at most ``wait_s`` for messages being sent; return True if all threads have ended."""
         deadline_s = time.monotonic() + wait_s
         for worker in self._workers.values():
             worker.join(max(deadline_s - time.monotonic(), 0))
@@ -121,10 +121,10 @@ class _Worker(threading.Thread):
         self._reports, self._stop_asked = reports, stop
         self.jobs: queue.Queue[_Job] = queue.Queue(limits.queue_max)
         self.current: _Job | None = None
-        self._is_uncertain = False  # Whether an attempt may have reached the target that we count as failed.
+        self._is_uncertain = False  # Whether a failed attempt may have reached the target.
 
     def run(self) -> None:
-        """Deliver one message after the other until asked to stop; what waits then stays pending."""
+        """Deliver one message after another until asked to stop; waiting messages then stay pending."""
         while not self._stop_asked.is_set():
             try:
                 job = self.jobs.get(timeout=GRANT_LOOK_S)
@@ -155,13 +155,13 @@ class _Worker(threading.Thread):
                     self._sender.send(job.message)
         except SendError as fault:
             self._report(job, self._state_after(fault), str(fault))
-        except Exception as error:  # a library's own fault: its text may hold the URL, its type does not
+        except Exception as error:  # A library's own error: its text may contain the URL, its type does not.
             self._report(job, DeliveryState.FAILED, f"sending failed ({type(error).__name__})")
         else:
             self._report(job, DeliveryState.SENT, f"after {time.monotonic() - began_s:.1f} s")
 
     def _next_pause(self, error: Exception) -> bool | float:
-        """Return True to retry after the usual pause, False to give up, or the seconds that the target asks for."""
+        """Return True to retry after the usual pause, False to give up, or the pause in s that the target asks for."""
         if not isinstance(error, SendError):
             return False
         self._is_uncertain |= error.is_uncertain

@@ -1,4 +1,4 @@
-"""Results of watchers: a reading of a subject, and that a subject's alert must be raised or cleared. Plain values."""
+"""Results of watchers: readings of subjects, and findings that raise or clear a subject's alert. Plain values."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Protocol
 
 from regraft.schemas.alert import AlertStatus
 
-NAMES_MAX = 10  # This many are named, the rest are counted.
+NAMES_MAX = 10  # This many are named, the rest only counted.
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One subject in one window: its figure, whether it raises or clears an alert, and which brokers are concerned.
+    """One subject in one window: its value, whether it asks to raise or clear an alert, and the affected brokers.
 
-    A figure between both bounds asks for neither.
+    A value between both bounds asks for neither.
     """
 
     value: float
@@ -26,7 +26,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Finding:
-    """A change of status that a rule asks for, and the time that it holds from."""
+    """A change of status that a rule requires, and the time from which it holds."""
 
     rule: str
     subject: str
@@ -39,19 +39,19 @@ class Finding:
 
 
 class RaisedAlerts(Protocol):
-    """What a watcher may ask about the alerts of its rule."""
+    """What a watcher may query about the alerts of its rule."""
 
     def subjects(self, rule: str) -> frozenset[str]:
-        """Return the subjects whose alert is raised now."""
+        """Return the subjects whose alert is raised at present."""
         ...
 
     def changed_ms(self, rule: str, subject: str) -> int:
-        """Return when a subject's alert changed its status last, 0 when it never did."""
+        """Return when the status of a subject's alert last changed, 0 if there is no alert."""
         ...
 
 
 def name_some(names: list[str], count_max: int = NAMES_MAX) -> str:
-    """Return the first names, and how many there are beyond them."""
+    """Return the first names, and how many more there are, as text."""
     shown = ", ".join(names[:count_max])
     more = len(names) - count_max
     return f"{shown} and {more} more" if more > 0 else shown

@@ -1,7 +1,7 @@
-"""Assemble windows: the queue rows of a window and the marker that follows them, read in any order.
+"""Assemble windows from their queue rows and the marker that follows them, read in any order.
 
-In: state rows, markers and the time. Out: each window once, in the order of their ends. Rows of other kinds say nothing
-to any rule and are left aside. What a window means for a rule belongs to :mod:`alerts.watch_windows`.
+In: state rows, markers and the time. Out: each window once, in the order of their ends. Rows of other kinds are ignored
+because no rule uses them. What a window means for a rule belongs to :mod:`alerts.watch_windows`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from regraft.schemas.state import BrokerClock, BrokerCompleteness, QueueState, StateRow, WindowClosed
 
-ROWS_WAIT_MS = 5_000  # A marker is written after all rows of its window; reading two topics may turn that round.
+ROWS_WAIT_MS = 5_000  # A marker is written after all rows of its window, but reading two topics may reverse the order.
 OPEN_WINDOWS_MAX = 64
 ROWS_PER_WINDOW_MAX = 100_000
 
@@ -20,8 +20,8 @@ ROWS_PER_WINDOW_MAX = 100_000
 class SeenWindow:
     """A closed window as rules see it.
 
-    ``written_ms`` is when its marker was written. ``rows_missing`` counts rows that the marker promised and that did
-    not come. ``is_known`` says that it was judged before, by an alert stage that ran earlier.
+    ``written_ms`` is when its marker was written. ``rows_missing`` counts rows that the marker announced but that did
+    not arrive. ``is_known`` means that an earlier alert stage has judged it.
     """
 
     start_ms: int
@@ -49,7 +49,10 @@ class _Marker:
 
 
 class WindowGatherer:
-    """Windows that are not repaired yet; at most OPEN_WINDOWS_MAX, ``dropped`` counts what was more, by reason."""
+    """Windows that are not complete yet, at most OPEN_WINDOWS_MAX.
+
+    ``dropped`` counts the records that were dropped, by reason.
+    """
 
     def __init__(self, rows_wait_ms: float = ROWS_WAIT_MS) -> None:
         self._rows_wait_ms = rows_wait_ms
@@ -60,11 +63,11 @@ class WindowGatherer:
 
     @property
     def waiting_starts_ms(self) -> frozenset[int]:
-        """Return the starts of the windows whose marker came and that were not handed out yet."""
+        """Return the starts of the windows whose marker has arrived but that were not returned yet."""
         return frozenset(self._markers)
 
     def take_row(self, row: StateRow) -> None:
-        """Take a row; a repeated one overwrites."""
+        """Add a row; a repeated one overwrites."""
         if row.queue is None or row.window_end_ms <= self._closed_until_ms:
             return
         rows = self._rows.setdefault(row.window_start_ms, {})
@@ -77,14 +80,14 @@ class WindowGatherer:
             self.dropped["rows without a window marker"] += 1
 
     def take_marker(self, marker: WindowClosed, written_ms: int, now_ms: int, *, is_known: bool) -> None:
-        """Take a marker; of a window that was handed out already it changes nothing."""
+        """Add a marker; it is dropped if its window or a later one was already returned."""
         if marker.window_end_ms <= self._closed_until_ms:
             self.dropped["duplicate or late marker"] += 1
             return
         self._markers.setdefault(marker.window_start_ms, _Marker(marker, written_ms, now_ms, is_known))
 
     def windows(self, now_ms: int) -> list[SeenWindow]:
-        """Return the windows that are whole, or have waited long enough, oldest first."""
+        """Return the windows that are complete or have waited long enough, oldest first."""
         found: list[SeenWindow] = []
         while self._markers:
             start_ms = min(self._markers)

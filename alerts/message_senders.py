@@ -1,4 +1,4 @@
-"""What a sender of messages is, and the one error by which it says that a message did not go out."""
+"""The protocol of message senders, and the one error that they raise."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from regraft.alerts.alert_message import AlertMessage
 
 
 class SendError(RuntimeError):
-    """A message did not go out. The text says why and holds no secret.
+    """A message was not sent. The text says why, without secrets.
 
-    ``can_retry``: whether another attempt may do better; ``wait_s``: how long the target asks to be left alone.
-    ``is_uncertain``: whether the target may have taken it anyway.
+    ``can_retry``: whether another attempt may succeed; ``wait_s``: the pause before it that the target asks for.
+    ``is_uncertain``: whether the target may have received the message anyway.
     """
 
     def __init__(
@@ -24,8 +24,8 @@ class SendError(RuntimeError):
 
 
 class MessageSender(Protocol):
-    """One target; one message at a time."""
+    """One target, which gets one message at a time."""
 
     def send(self, message: AlertMessage) -> None:
-        """Send a message once. Raises SendError."""
+        """Send a message once. Raises SendError if it was not sent."""
         ...

@@ -1,7 +1,7 @@
-"""Name the targets of alerts without revealing their secrets, and say what is wrong with their URLs.
+"""Name the targets of alerts without revealing their secrets, and check their URLs.
 
-In: URLs. Out: names such as ``slack#1a2b3c`` that logs, records and pages may hold. Tokens stand anywhere in such URLs,
-in the host too, so nothing of an apprise URL but its kind is shown; of a webhook also the host.
+In: URLs. Out: names such as ``slack#1a2b3c`` for logs, records and pages. Tokens may be anywhere in such URLs, even in
+the host, so only the kind of an apprise URL is shown; for a webhook, the host.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WEBHOOK_SCHEMES = ("http", "https")
 
 
 def name_target(url: str) -> str:
-    """Return the name of an apprise URL: its kind and a digest that distinguishes two of a kind."""
+    """Return the name of an apprise URL: its kind, and a digest that distinguishes URLs of a kind."""
     scheme = url.partition("://")[0]
     return f"{scheme.lower() if SCHEME.fullmatch(scheme) else 'target'}#{_digest(url)}"
 
@@ -40,7 +40,9 @@ def name_webhook(url: str) -> str:
 
 
 def load_apprise() -> type[Apprise]:
-    """Return apprise with its own log kept to itself: that holds URLs. Loading it takes a third of a second.
+    """Return the Apprise class, with its log disabled because it contains URLs.
+
+    Loading it takes a third of a second.
 
     Raises StackError if it is not installed.
     """
@@ -54,7 +56,7 @@ def load_apprise() -> type[Apprise]:
 
 
 def target_faults(urls: Iterable[str]) -> list[str]:
-    """Return which apprise URLs cannot be used, one sentence each, without the URLs themselves."""
+    """Return a sentence for each apprise URL that cannot be used, without the URL itself."""
     found = []
     for place, url in enumerate(urls):
         if load_apprise().instantiate(url) is None:
@@ -67,7 +69,7 @@ def target_faults(urls: Iterable[str]) -> list[str]:
 
 
 def webhook_faults(urls: Iterable[str]) -> list[str]:
-    """Return which webhook URLs cannot be used, one sentence each, without the URLs themselves."""
+    """Return a sentence for each webhook URL that cannot be used, without the URL itself."""
     found = []
     for place, url in enumerate(urls):
         try:

@@ -1,8 +1,8 @@
-"""Choose what to report now: group it, and keep back what quiet hours, maintenance or a greater fault silence.
+"""Choose and group what to report now, without what quiet hours, maintenance or a larger fault silence.
 
-In: all alerts, the time, the brokers in maintenance. Out: messages, and the alerts to store with them.
-Notification is level-triggered: what differs from the last report is reported once nothing silences it. So an alert
-raised and cleared in the quiet hours is never reported, and one still active at their end is reported then, once.
+In: all alerts, the time, the brokers in maintenance. Out: messages, and the alerts to store with them. Notification is
+level-triggered: a status that differs from the last one reported is reported as soon as nothing silences it. So an
+alert raised and cleared during quiet hours is never reported, and one still raised at their end is reported then, once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEVERITIES = (Severity.INFO, Severity.WARNING, Severity.CRITICAL)
 
 @dataclass(frozen=True)
 class Notified:
-    """What to report now, and the alerts changed by that."""
+    """What to report now, and the alerts that change by it."""
 
     changed: tuple[Alert, ...]
     messages: tuple[AlertMessage, ...]
@@ -32,10 +32,10 @@ class Notified:
 
 @dataclass(frozen=True)
 class Silencer:
-    """Why an alert is not reported now.
+    """Decides whether and why an alert is not reported now.
 
-    ``quiet`` are the quiet hours of all rules, empty for none; alerts at least as severe as ``quiet_below`` are
-    reported anyway. A rule's own quiet hours hold at any severity.
+    ``quiet`` are the quiet hours for all rules, empty for none; alerts at least as severe as ``quiet_below`` are
+    reported anyway. A rule's own quiet hours apply at any severity.
     """
 
     rules: Mapping[str, Rule]
@@ -43,7 +43,7 @@ class Silencer:
     quiet_below: Severity = Severity.CRITICAL
 
     def reason(self, alert: Alert, now_ms: int, maintained: Collection[str], *, is_blast: bool) -> str:
-        """Return why the alert must not be reported now, empty if nothing keeps it back."""
+        """Return why the alert must not be reported now, "" if it may be."""
         rule = self.rules.get(alert.rule)
         on_single = rule is not None and is_single(rule.on)
         aside = sorted(set(alert.brokers) & set(maintained))
@@ -68,7 +68,7 @@ def notify(
     *,
     is_blast: bool,
 ) -> Notified:
-    """Return the messages that are due, oldest first, and the alerts that change with them or by a silence."""
+    """Return the messages that are due, and the alerts that change with them or because they are silenced."""
     changed: list[Alert] = []
     due: list[Alert] = []
     for alert in alerts:
@@ -89,7 +89,7 @@ def notify(
 
 
 def _may_notify(alert: Alert) -> bool:
-    """Return True if the alert is active, or its end must still be reported to those who know of it."""
+    """Return True if the alert is raised, or was reported as raised and its end is not reported yet."""
     return alert.is_raised or alert.told == AlertStatus.RAISED
 
 

@@ -1,7 +1,7 @@
 """Post messages to a webhook: HTTP POST with JSON.
 
-In: a URL and messages. Out: SendError or nothing. Any 2xx is an answer; its body is not looked at, so a target that
-answers with an endless one delays nobody. Redirects are not followed: alerts go only to the configured address.
+In: a URL and messages. Out: SendError or nothing. Any 2xx status is a success; the body is not read, so an endless one
+delays nothing. Redirects are not followed: alerts go only to the configured address.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from urllib3.util import make_headers, parse_url
 from regraft.alerts.alert_message import AlertMessage
 from regraft.alerts.message_senders import SendError
 
-RETRIED_STATUSES = (408, 425, 429)  # As is every 5xx; other 4xx will not get better by asking again.
+RETRIED_STATUSES = (408, 425, 429)  # Like every 5xx; other 4xx would fail again.
 
 
 class WebhookSender:
-    """One address. ``source`` says in each message which overlay it is about."""
+    """One URL. ``source`` says in each message which overlay it is about."""
 
     def __init__(self, url: str, timeout_s: float, source: str) -> None:
         parts = parse_url(url)
@@ -35,7 +35,7 @@ class WebhookSender:
         )
 
     def send(self, message: AlertMessage) -> None:
-        """Post a message once. Raises SendError."""
+        """Post a message once. Raises SendError if it was not accepted."""
         headers = {**self._headers, "Idempotency-Key": message.message}
         try:
             answer = self._pool.request(
@@ -43,7 +43,7 @@ class WebhookSender:
                 preload_content=False,
             )  # fmt: skip
         except HTTPError as error:
-            raise self._fault(error) from None  # the library's own text holds the address
+            raise self._fault(error) from None  # The library's own text contains the URL.
         try:
             status, asked = answer.status, answer.headers
         finally:

@@ -1,7 +1,7 @@
 """Quiet hours: a span of each day in a time zone, in which only urgent alerts notify.
 
-In: a text like "22:00-07:00 Europe/Berlin". Out: whether a moment lies in it. Notification at their end belongs to
-:mod:`alerts.notify_targets`.
+In: a text like "22:00-07:00 Europe/Berlin". Out: whether a time is within it. Notification at the end of quiet hours
+belongs to :mod:`alerts.notify_targets`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ FORM = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s+(\S+)")
 
 
 class QuietHoursError(ValueError):
-    """Reports what is wrong with a text for quiet hours."""
+    """A text for quiet hours is invalid; the message says why."""
 
 
 @dataclass(frozen=True)
 class QuietHours:
-    """From ``begin`` to before ``end`` on the clocks of a time zone; a span with begin after end passes midnight."""
+    """From ``begin`` to just before ``end`` in a time zone; a span whose begin is after its end includes midnight."""
 
     begin: time
     end: time
     zone: ZoneInfo
 
     def covers(self, time_ms: int) -> bool:
-        """Return True if a moment lies in the quiet hours."""
+        """Return True if a time is within the quiet hours."""
         local = datetime.fromtimestamp(time_ms / 1000, UTC).astimezone(self.zone).time()
         if self.begin <= self.end:
             return self.begin <= local < self.end
@@ -37,7 +37,7 @@ class QuietHours:
 
 @cache
 def parse_quiet_hours(text: str) -> QuietHours:
-    """Return the quiet hours that a text names. Raises QuietHoursError."""
+    """Return the quiet hours of a text. Raises QuietHoursError if it is invalid."""
     found = FORM.fullmatch(text.strip())
     if found is None:
         raise QuietHoursError(f"is {text!r}: write HH:MM-HH:MM and a time zone, for example 22:00-07:00 Europe/Berlin")

@@ -1,6 +1,6 @@
-"""Read what rules look at, from where the last alert stage left off, and a little before that to remember by.
+"""Read the inputs of rules, from where the last alert stage stopped, and some before that to restore rules' memory.
 
-In: Kafka's topics of state, windows, plans, members, events, orders and dead letters. Out: decoded records, each with
+In: the topics of state, windows, plans, members, events, orders and dead letters. Out: decoded records, each with
 whether an earlier stage has judged it, and the positions to store with the outcome. Judging does not belong here.
 """
 
@@ -53,7 +53,7 @@ log = structlog.get_logger(__name__)
 CALL_S = 1.0
 RETRY_S = 1.0
 RECORDS_PER_POLL_MAX = 5000
-QUEUE_KEY = b"/queue/"  # In the key of every state row that says something to a rule.
+QUEUE_KEY = b"/queue/"  # In the key of every state row that a rule uses.
 INPUTS: Mapping[Topic, type[msgspec.Struct]] = {
     STATE: StateRow,
     WINDOWS: WindowClosed,
@@ -63,15 +63,15 @@ INPUTS: Mapping[Topic, type[msgspec.Struct]] = {
     ORDERS: Order,
     DEAD_LETTERS: DeadLetter,
 }
-WHOLE = (ORDERS, PLANS, MEMBERS)  # Compacted: what stands may have been written long ago.
+WHOLE = (ORDERS, PLANS, MEMBERS)  # Compacted topics: a record in force may have been written long ago.
 
 
 class InputGoneError(StackError):
-    """A topic is gone, and with it the positions in it; a new process finds the topic again."""
+    """A topic was deleted, and with it the positions; a new process finds the recreated topic."""
 
 
 class TrustedKeysChangedError(RuntimeError):
-    """Other keys are trusted now, so orders in force must be read again: start with a new reader."""
+    """The trusted keys have changed, so orders must be read again: start over with a new reader."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class InputRecord:
 
 @dataclass(frozen=True)
 class Lookback:
-    """How much is read again, in wall time: before the last position, and at most before now."""
+    """How much is read again, in wall time: before the last position, and at most before now (``resume_ms_max``)."""
 
     windows_ms: int
     state_ms: int
@@ -94,9 +94,9 @@ class Lookback:
 
 
 class InputReader:
-    """One consumer of all inputs; while Kafka is unavailable it returns nothing; it resumes by itself.
+    """One consumer of all inputs. While Kafka is unavailable, it returns nothing, and it resumes on its own.
 
-    ``remembered`` is what the last stage stored next to its positions, empty at the first start.
+    ``remembered`` is what the last stage stored with its positions, empty at the first start.
     """
 
     def __init__(self, kafka: KafkaAccess, namespace: str, lookback: Lookback, orders: OrderSettings) -> None:
@@ -125,21 +125,21 @@ class InputReader:
 
     @property
     def undecodable(self) -> Counter[str]:
-        """How many records did not decode, by topic."""
+        """The number of records that did not decode, by topic."""
         return self._decoder.undecodable
 
     @property
     def has_caught_up(self) -> bool:
-        """Return True if all has been read that was there at the start."""
+        """Return True if everything that existed at the start has been read."""
         return self._is_assigned and not self._unread
 
     @property
     def group(self) -> object:
-        """Return what the store needs to store positions."""
+        """Return the consumer group's metadata, with which the store writes positions."""
         return self._consumer.consumer_group_metadata()
 
     def begin(self, now_ms: int) -> bool:
-        """Find the topics and where to begin; False while Kafka or a topic is not there."""
+        """Find the topics and the positions to start from; return False while Kafka or a topic is unavailable."""
         if self._is_assigned:
             return True
         if time.monotonic() < self._retry_at_s:
@@ -154,7 +154,10 @@ class InputReader:
         return True
 
     def poll(self) -> list[InputRecord]:
-        """Return what has come since, at most a bounded number; does not wait. Raises TrustedKeysChangedError."""
+        """Return a bounded number of new records, without waiting.
+
+        Raises TrustedKeysChangedError if other keys are trusted now, InputGoneError if a topic was deleted.
+        """
         self._keys.refresh()
         if self._keys.version != self._keys_version:
             raise TrustedKeysChangedError(self._keys.fault or f"trusted are {', '.join(sorted(self._keys.by_name))}")
@@ -167,7 +170,7 @@ class InputReader:
         return [record for record in found if record is not None]
 
     def positions(self, waiting_starts_ms: Collection[int], remembered: Mapping[str, int]) -> list[TopicPartition]:
-        """Return how far each topic was read, but for windows that are not judged yet."""
+        """Return the positions up to which each topic was read, before the windows that are not judged yet."""
         held: dict[int, int] = {}
         for start_ms in list(self._markers):
             if start_ms in waiting_starts_ms:
@@ -185,7 +188,7 @@ class InputReader:
         return found
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the consumer."""
         self._consumer.close()
 
     def _taken(self, message: Message) -> InputRecord | None:
@@ -202,7 +205,7 @@ class InputReader:
                     )
             return None
         offset, written_ms, value = message.offset() or 0, message.timestamp()[1], message.value()
-        self._next[place] = max(offset + 1, self._next[place])  # What is read again to remember by was judged before.
+        self._next[place] = max(offset + 1, self._next[place])  # Records reread for rules' memory were judged before.
         self._read_ms[place] = max(written_ms, self._read_ms.get(place, 0))
         if value is None or (self._types[place[0]] is StateRow and QUEUE_KEY not in (message.key() or QUEUE_KEY)):
             return None
@@ -217,7 +220,7 @@ class InputReader:
         return InputRecord(record, written_ms, is_known=offset < self._judged_below[place])
 
     def _bury(self, letter: DeadLetter) -> None:
-        if letter.topic == topic_name(EVENTS, self._namespace):  # Who else reads the others buries what they hold.
+        if letter.topic == topic_name(EVENTS, self._namespace):  # The other topics have readers that report them.
             self.letters.append(letter)
 
     def _assign(self, now_ms: int) -> None:
@@ -228,9 +231,9 @@ class InputReader:
         self._unread = {(part.topic, part.partition) for part in parts}
 
     def _start(self, part: TopicPartition, stored: TopicPartition, now_ms: int) -> TopicPartition:
-        """Return where a partition is read from, and note below which offset its records were judged.
+        """Return where to start reading a partition, and note below which offset its records were judged.
 
-        At the first start that is the end: what was before is not reported.
+        At the first start that is the end: earlier records are not reported.
         """
         place = (part.topic, part.partition)
         low, high = self._consumer.get_watermark_offsets(part, timeout=CALL_S)
@@ -274,7 +277,7 @@ class InputReader:
 
 
 def _note_of(stored: TopicPartition) -> dict[str, int]:
-    """Return what was stored next to a position; empty where somebody else set the position by hand."""
+    """Return what was stored with a position; empty if the position was set by other means."""
     try:
         note = json.loads(stored.metadata or "{}")
     except json.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""Read a file of rules: TOML with one ``[[rule]]`` table for each.
+"""Read a file of rules: TOML with one ``[[rule]]`` table per rule.
 
 In: the text. Out: a RuleBook, or one RulesError that lists every fault with the rule's name and line. What the
 parameters mean belongs to :mod:`alerts.rule_kinds`.
@@ -27,7 +27,7 @@ TYPE_WORDS: Mapping[object, str] = {int: "a whole number", float: "a number", st
 
 
 class RulesError(StackError):
-    """A file of rules cannot be used; ``faults`` holds everything that is wrong with it."""
+    """A file of rules cannot be used; ``faults`` lists everything that is wrong with it."""
 
     def __init__(self, source: str, faults: Sequence[str]) -> None:
         super().__init__(f"The rules in {source} cannot be used:\n- " + "\n- ".join(faults))
@@ -36,7 +36,7 @@ class RulesError(StackError):
 
 @dataclass(frozen=True)
 class RuleBook:
-    """The rules in the order of their file; names are unique, at most one is about the blast radius."""
+    """The rules in file order. Names are unique, and at most one rule is about the blast radius."""
 
     rules: tuple[Rule, ...]
 
@@ -47,17 +47,17 @@ class RuleBook:
 
     @property
     def windows_memory(self) -> int:
-        """Return how many windows back the rules look."""
+        """Return how many windows back any rule looks."""
         return max((rule.windows_memory for rule in self.rules), default=0)
 
     @property
     def span_s_memory(self) -> float:
-        """Return how far back the rules count events, in seconds."""
+        """Return how far back any rule counts events, in seconds."""
         return max((rule.span_s_memory for rule in self.rules), default=0.0)
 
 
 def load_rules(path: Path | None = None) -> RuleBook:
-    """Return the rules of a file, or those that come with the package. Raises RulesError with all faults at once."""
+    """Return the rules of a file, or the package's default rules. Raises RulesError with all faults at once."""
     file = path or DEFAULT_RULES
     try:
         text = file.read_text(encoding="utf-8")
@@ -97,7 +97,7 @@ def parse_rules(text: str, source: str = "the text") -> RuleBook:
 
 
 def _read_rule(table: Mapping[str, Any]) -> tuple[Rule | None, list[tuple[str, str]]]:
-    """Return the rule of a table, and its faults as pairs of a key and a sentence."""
+    """Return the rule of a table, or None, and its faults as (key, sentence)."""
     on = table.get("on")
     if on is None:
         return None, [("", f"on is missing: one of {', '.join(KIND_OF)}")]
@@ -134,7 +134,7 @@ def _read_rule(table: Mapping[str, Any]) -> tuple[Rule | None, list[tuple[str, s
 
 
 def _typed(given: object, wanted: Any) -> tuple[Any, str]:
-    """Return the value as the type that is wanted, or a sentence."""
+    """Return the value converted to the wanted type, and what is wrong with it, "" if nothing is."""
     if get_origin(wanted) is Literal:
         choices = get_args(wanted)
         return (given, "") if given in choices else (None, f"one of {', '.join(choices)}")
@@ -166,14 +166,14 @@ def _place(number: int, table: Mapping[str, Any], key: str, lines: _Lines) -> st
 
 
 class _Lines:
-    """Where the rules and their keys stand in the text, as far as its lines show."""
+    """The lines of the rules and their keys, as far as they can be found in the text."""
 
     def __init__(self, text: str) -> None:
         self._lines = text.splitlines()
         self._heads = [place for place, line in enumerate(self._lines) if RULE_HEAD.match(line)]
 
     def of(self, number: int, key: str) -> int:
-        """Return the line of a rule's key, or that of its head; the first line when neither is found."""
+        """Return the line of a rule's key, else that of its table's head, else 1."""
         if number >= len(self._heads):
             return 1
         head = self._heads[number]

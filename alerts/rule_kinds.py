@@ -1,10 +1,10 @@
 """The kinds of rules, each a frozen dataclass of typed and checked parameters.
 
 In: the parameters of one ``[[rule]]`` table. Out: a rule, or what is wrong with it. Reading the file belongs to
-:mod:`alerts.read_rules`, looking at windows and events to the ``watch_...`` modules.
+:mod:`alerts.read_rules`, judging windows and events to the ``watch_...`` modules.
 
-Levels have two bounds, so that a value near one of them does not raise and clear an alert again and again: it is raised
-above ``above`` and cleared below ``clear_below``, and both must hold for some windows.
+Levels have two bounds, so that a value near one of them does not raise and clear an alert repeatedly: it is raised
+above ``above`` and cleared at or below ``clear_below``, and either must hold for some windows.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ QueueScope = Literal["brokers", "links", "both"]
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What all rules have.
+    """The parameters of all rules.
 
-    ``name``: of the rule, in every message and in the key of its alerts. ``on``: what it looks at. ``severity``: info,
-    warning or critical. ``text``: the sentence of a raised alert, ``text_cleared`` that of a cleared one; they may hold
-    {subject}, {value}, {limit}, {detail} and {duration_s}, and of the rule's parameters {windows} (for_windows),
-    {span_min} (span_s in minutes) and {clear_min} (clear_after_s).
-    ``group``: whether alerts raised at once are one message.
+    ``name``: the rule's name, in every message and in the key of its alerts. ``on``: what it observes. ``severity``:
+    info, warning or critical. ``text``: the sentence of a raised alert, ``text_cleared`` that of a cleared one; they
+    may contain {subject}, {value}, {limit}, {detail}, {duration_s}, and the rule's parameters {windows} (for_windows),
+    {span_min} (span_s in minutes) and {clear_min} (clear_after_s in minutes).
+    ``group``: whether alerts raised at the same time are one message.
     ``quiet``: quiet hours of this rule, "22:00-07:00 Europe/Berlin", at any severity.
     """
 
@@ -46,7 +46,7 @@ class Rule:
 
     @property
     def limit(self) -> float:
-        """Return the figure that raises the alert, for its text."""
+        """Return the value that raises the alert, for its text."""
         return 0.0
 
     @property
@@ -56,11 +56,11 @@ class Rule:
 
     @property
     def span_s_memory(self) -> float:
-        """Return how long ago an event may be that the rule still counts, in seconds."""
+        """Return for how many seconds the rule still counts an event."""
         return 0.0
 
     def text_values(self) -> dict[str, object]:
-        """Return the parameters that texts may hold; 0 for those that this kind of rule does not have."""
+        """Return the parameters that texts may contain, 0 for those that this kind of rule does not have."""
         minutes = {"span_min": "span_s", "clear_min": "clear_after_s"}
         values: dict[str, object] = {name: getattr(self, field, 0.0) / 60 for name, field in minutes.items()}
         return {**values, "windows": getattr(self, "for_windows", 0)}
@@ -86,15 +86,16 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class LevelRule(Rule):
-    """A figure of each window that must stay below a bound.
+    """A value of each window that must not exceed a bound.
 
-    ``above``: the bound; ``for_windows``: for how many windows in a row it must be passed. ``clear_below``,
-    ``clear_for_windows``: the same for the end. ``of``: for queues, those of brokers, of links or both.
+    ``above``: the bound; ``for_windows``: for how many windows in a row the value must exceed it. ``clear_below``,
+    ``clear_for_windows``: the bound, and the windows in a row at or below it, that clear the alert. ``of``: for queues,
+    those of brokers, of links or both.
 
     ``queue.congestion`` is messages in / messages out * length (Shafique, Eq. 10: congested above tau),
-    ``queue.length`` the length at the window's end, ``queue.busy`` the busy share; ``window.incomplete`` the share of
-    the batches that are missing from the broker that lacks most, ``window.late`` the seconds from the end of a window
-    until it is written, ``window.late_rows`` the rows that came too late; ``broker.clock`` the s off Kafka's clock.
+    ``queue.length`` the length at the window's end, ``queue.busy`` the busy share. ``window.incomplete`` is the largest
+    share of batches missing from any broker, ``window.late`` the seconds from the end of a window until it is written,
+    ``window.late_rows`` the rows that arrived too late. ``broker.clock`` is the offset from Kafka's clock in seconds.
     """
 
     SOURCES = (
@@ -114,7 +115,7 @@ class LevelRule(Rule):
 
     @property
     def limit(self) -> float:
-        """Return the bound."""
+        """Return the bound that raises the alert."""
         return self.above
 
     @property
@@ -141,9 +142,9 @@ class LevelRule(Rule):
 class GrowthRule(Rule):
     """A queue that grows from window to window.
 
-    ``for_windows``: for this many windows in a row it got longer; ``factor``: and ended this many times as long;
-    ``length_min``: and at least this long. ``clear_for_windows``: windows in a row in which it did not grow. ``of``:
-    queues of brokers, of links or both.
+    ``for_windows``: windows in a row in which it grew; ``factor``: how many times as long it became at least;
+    ``length_min``: its least length then. ``clear_for_windows``: windows in a row in which it did not grow, or was
+    shorter than ``length_min``. ``of``: queues of brokers, of links or both.
     """
 
     SOURCES = ("queue.growth",)
@@ -156,12 +157,12 @@ class GrowthRule(Rule):
 
     @property
     def limit(self) -> float:
-        """Return the length from which on growth counts."""
+        """Return the length from which growth counts."""
         return float(self.length_min)
 
     @property
     def windows_memory(self) -> int:
-        """Return the windows of growth and of its end."""
+        """Return the windows that growth, or its end, spans."""
         return max(self.for_windows + 1, self.clear_for_windows + 1)
 
     def faults(self) -> list[str]:
@@ -174,10 +175,10 @@ class GrowthRule(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class SilentRule(Rule):
-    """A broker from which no batch comes.
+    """A broker from which no batch arrives.
 
-    ``for_windows``: this many windows in a row hold none; ``clear_for_windows``: this many hold one again.
-    ``forget_after_s``: after this time it is taken to have left for good, and the alert is cleared.
+    ``for_windows``: windows in a row without a batch; ``clear_for_windows``: windows in a row with one again.
+    ``forget_after_s``: seconds after which the broker is considered gone for good, and the alert is cleared.
     """
 
     SOURCES = ("broker.silent",)
@@ -188,12 +189,12 @@ class SilentRule(Rule):
 
     @property
     def limit(self) -> float:
-        """Return how many windows it may be silent."""
+        """Return after how many silent windows the alert is raised."""
         return float(self.for_windows)
 
     @property
     def windows_memory(self) -> int:
-        """Return the windows of silence and of its end, and the one before."""
+        """Return the windows of silence and the one before, or those of its end if these are more."""
         return max(self.for_windows + 1, self.clear_for_windows)
 
     def faults(self) -> list[str]:
@@ -205,9 +206,9 @@ class SilentRule(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class MissingRule(Rule):
-    """Windows that do not come at all, by the clock.
+    """Windows that do not arrive at all, judged by the clock.
 
-    ``for_s``: for this long none was written; ``clear_for_windows``: this many were written again.
+    ``for_s``: seconds in which no window was written; ``clear_for_windows``: windows written again.
     """
 
     SOURCES = ("window.missing",)
@@ -217,12 +218,12 @@ class MissingRule(Rule):
 
     @property
     def limit(self) -> float:
-        """Return how long none may be written."""
+        """Return the seconds without a window that raise the alert."""
         return self.for_s
 
     @property
     def windows_memory(self) -> int:
-        """Return the windows of the end."""
+        """Return the windows that clear the alert."""
         return self.clear_for_windows
 
     def faults(self) -> list[str]:
@@ -234,15 +235,17 @@ class MissingRule(Rule):
 class CountRule(Rule):
     """Something that happens this many times within a span.
 
-    ``count``: how many times, ``span_s``: within how long. ``clear_after_s``: cleared after this long without it.
-    ``plan.aborted``, ``plan.taken_back`` (it rolls another back), ``plan.limit`` (proposals refused as a plan is full),
-    ``gain.missed``, ``model.drift`` (costs are not what is measured), ``planner.failed``, ``epoch.mismatch``,
-    ``deaths.doubted`` (too many brokers silent at once), ``order.forged`` (not its giver's own), ``telemetry.lost``
-    (deleted unread), ``join.asked`` (a broker announces itself; it ends at once when that is a member or asks no more),
-    ``share.lowered`` (brokers are asked to report less; it ends when all is asked for) and ``broker.overloaded`` (one
-    passes more than its cap; it ends when it no longer does) are reported by stages, ``service.restarted`` by their
-    supervisor; ``dead_letters`` counts records that could not be used, by topic, but for those that a newer Regraft
-    wrote: ``records.newer``.
+    ``count``: how many times, ``span_s``: within how many seconds. ``clear_after_s``: seconds without it after which
+    the alert is cleared.
+
+    Stages report ``plan.aborted``, ``plan.taken_back`` (a plan rolls back another), ``plan.limit`` (proposals refused
+    because a plan is full), ``gain.missed``, ``model.drift`` (costs differ from what is measured), ``planner.failed``,
+    ``epoch.mismatch``, ``deaths.doubted`` (too many brokers silent at once), ``order.forged`` (not authentic),
+    ``telemetry.lost`` (deleted before it was read), ``join.asked`` (a broker announces itself; ends as soon as it is a
+    member or stops asking), ``share.lowered`` (brokers are asked to report less; ends when they are asked for
+    everything) and ``broker.overloaded`` (more notifications than its cap; ends when that is over). The supervisor
+    reports ``service.restarted``. ``dead_letters`` counts records that could not be used, by topic, except those that a
+    newer Regraft wrote, which are ``records.newer``.
     """
 
     SOURCES = ("plan.aborted", "plan.taken_back", "plan.limit", "gain.missed", "model.drift", "planner.failed",
@@ -270,7 +273,7 @@ class CountRule(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class StalledRule(Rule):
-    """A transition that does not come on: the controller says so, or the plan's phase is older than ``for_s``.
+    """A transition that makes no progress: the controller reports it, or the plan's phase is older than ``for_s``.
 
     It is cleared when the plan enters another phase.
     """
@@ -298,8 +301,8 @@ class StalledRule(Rule):
 class FlappingRule(Rule):
     """A link, client or ring ID that plans change back and forth.
 
-    ``flips``: this many times within ``span_s`` it returns to an earlier value of that span. ``clear_after_s``: cleared
-    when it has not done so for this long.
+    ``flips``: how many times within ``span_s`` seconds it returns to an earlier value of that span. ``clear_after_s``:
+    seconds without a return after which the alert is cleared.
     """
 
     SOURCES = ("flapping",)
@@ -325,11 +328,11 @@ class FlappingRule(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class FleetRule(Rule):
-    """Something that stands from one record to a later one: raised when it has for ``for_s``, cleared when it is over.
+    """A condition that lasts from one record to a later one: raised after ``for_s`` seconds, cleared when it is over.
 
-    ``broker.dead``: a member is dead, by silence, a neighbour's word or an order. ``repair.running``: a plan that does
-    without lost brokers is not in force yet. ``traffic.at_risk``: the overlay in force still has brokers that are dead
-    or have restarted, so what crosses them is lost; the value is how many.
+    ``broker.dead``: a member is dead, because of silence, a neighbour's report or an order. ``repair.running``: a plan
+    that removes lost brokers is not in force yet. ``traffic.at_risk``: the overlay in force still has brokers that are
+    dead or have restarted, so what crosses them is lost; the value is the number of these brokers.
     """
 
     SOURCES = ("broker.dead", "repair.running", "traffic.at_risk")
@@ -346,11 +349,12 @@ class FleetRule(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class BlastRule(Rule):
-    """Too many brokers concerned at once: by alerts about queues, by silence or by maintenance.
+    """Too many brokers affected at once, by alerts about single brokers or by maintenance.
 
-    ``brokers_above``, ``share_above``: this many brokers, or that share of all, whichever is less; ``brokers_min``:
-    with fewer than these the share says nothing. ``clear_below``: cleared below this share of what raised it, for
-    ``clear_for_windows``. While it stands, alerts about single queues and brokers are kept back.
+    ``brokers_above``, ``share_above``: raised above this many brokers, or this share of all, whichever is less;
+    ``brokers_min``: the number of affected brokers from which the share counts. ``clear_below``: cleared below this
+    share of the limit, for ``clear_for_windows`` windows. While it is raised, new alerts about single queues and
+    brokers are not reported.
     """
 
     SOURCES = ("blast_radius",)
@@ -363,11 +367,11 @@ class BlastRule(Rule):
 
     @property
     def windows_memory(self) -> int:
-        """Return the windows of the end."""
+        """Return the windows that clear the alert."""
         return self.clear_for_windows
 
     def brokers_limit(self, broker_count: int) -> float:
-        """Return the number of brokers above which it is raised, in an overlay of this many."""
+        """Return the number of affected brokers above which it is raised, given the number of all brokers."""
         return min(self.brokers_above, max(self.share_above * broker_count, self.brokers_min - 1))
 
     def faults(self) -> list[str]:

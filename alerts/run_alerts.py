@@ -1,6 +1,6 @@
-"""Run the alert stage against Kafka until asked to stop. The only place of this stage with a clock.
+"""Run the alert stage against Kafka until asked to stop. The only module of this stage that reads the clock.
 
-Each step reads new records, judges them, chooses what to report, and stores all of that with the positions in one
+Each step reads new records, judges them, chooses what to report, and stores all this with the positions in one
 transaction. Only what is stored is sent.
 """
 
@@ -37,10 +37,10 @@ from regraft.schemas.topics import ALERTS, topic_name
 log = structlog.get_logger(__name__)
 
 VIEW_TIMEOUT_S = 0.5
-POSITIONS_MS = 5_000  # Positions are stored at least so often, also when nothing is raised.
-NOTIFY_MS = 1_000  # How often silences are looked at when nothing else changes.
+POSITIONS_MS = 5_000  # Positions are stored at least this often, even if no alert changes.
+NOTIFY_MS = 1_000  # How often silenced alerts are checked if nothing else changes.
 FORGET_MS = 60_000
-WRITING_MS = 30_000  # How long after its end a window may be written and still be found by the look-back.
+WRITING_MS = 30_000  # How long after its end a window may be written so that the look-back still finds it.
 CALM_WINDOWS = "calm_windows"
 REPORTED = (DeliveryState.SENT, DeliveryState.FAILED, DeliveryState.UNCERTAIN)
 
@@ -50,11 +50,11 @@ class AlertSettingsError(StackError):
 
 
 def run_alerts(settings: AlertSettings, stop: threading.Event) -> None:
-    """Judge and notify until ``stop`` is set, then wait within a bound for messages being sent.
+    """Judge and notify until ``stop`` is set, then wait for a limited time for messages being sent.
 
     Raises AlertSettingsError and RulesError with all faults at once, MetricsPortError if the metrics port is in use,
-    AlertStoreTakenError if another alert stage took over and InputGoneError if a topic was deleted. Kafka, Valkey
-    or a target being away raises nothing.
+    AlertStoreTakenError if another alert stage took over, and InputGoneError if a topic was deleted. Nothing is raised
+    if Kafka, Valkey or a target is unavailable.
     """
     faults = settings.faults()
     if faults:
@@ -74,7 +74,10 @@ def run_alerts(settings: AlertSettings, stop: threading.Event) -> None:
 def _run_once(
     settings: AlertSettings, rules: RuleBook, metrics: AlertMetrics, health: AlertHealth, stop: threading.Event
 ) -> None:
-    """Start from what is stored and run until ``stop`` is set, or raise that it must start over."""
+    """Start from what is stored and run until ``stop`` is set.
+
+    Raises WriterLostError or TrustedKeysChangedError if the stage must start over.
+    """
     with ExitStack() as held:
         reader = InputReader(settings.kafka, settings.namespace, lookback_of(settings, rules), settings.orders)
         held.callback(reader.close)
@@ -96,7 +99,7 @@ def _run_once(
 
 
 def lookback_of(settings: AlertSettings, rules: RuleBook) -> Lookback:
-    """Return how much is read again after a restart, so that the rules remember what they need to."""
+    """Return how much to read again after a restart, so that the rules have the memory that they need."""
     windows_ms = settings.clock.wall_s((rules.windows_memory + 2) * settings.window_ms) * 1000 + WRITING_MS
     return Lookback(
         windows_ms=int(windows_ms),
@@ -107,7 +110,7 @@ def lookback_of(settings: AlertSettings, rules: RuleBook) -> Lookback:
 
 
 class AlertLoop:
-    """The steps of one stage; everything that waits, waits outside."""
+    """The steps of one stage, none of which waits."""
 
     def __init__(
         self,
@@ -133,7 +136,7 @@ class AlertLoop:
         self._is_stopping = False
 
     def step(self, now_ms: int) -> bool:
-        """Read, judge, notify, store and send, once; return True if more can be read at once."""
+        """Read, judge, notify, store and send once; return True if more records can be read immediately."""
         self._health.pulse.beat()
         count = 0
         if self._desk.batch.is_empty and not self._store.is_committing:
@@ -147,11 +150,11 @@ class AlertLoop:
 
     @property
     def _is_ready(self) -> bool:
-        """Return True if all has been read that was there at the start, and from where on is stored."""
+        """Return True if everything that existed at the start has been read and the positions are stored."""
         return self._reader.has_caught_up and self._has_stored
 
     def wind_down(self) -> None:
-        """Stop what is being sent, store how far it came and what was judged."""
+        """Stop sending, and store the state of deliveries and what was judged."""
         self._is_stopping = True
         self._delivery.stop()
         deadline_s = time.monotonic() + self._settings.stop_ms_max / 1000
@@ -165,7 +168,7 @@ class AlertLoop:
         self._show(self._settings.clock.now_ms())
 
     def _judge(self, now_ms: int) -> int:
-        """Take what has come and, once all is read that an earlier stage left, what the clock says."""
+        """Judge new records and, once those from before the start are read, the time; return the number of records."""
         changed: list[Alert] = []
         clock = self._settings.clock
         entries = self._reader.poll()
@@ -200,13 +203,13 @@ class AlertLoop:
             return
         for report in self._delivery.reports():
             if report.state is DeliveryState.SENDING and self._is_stopping:
-                continue  # It gets no leave any more, so it stays pending.
+                continue  # It is not granted any more, so it stays pending.
             if report.state in REPORTED:
                 self._metrics.deliveries.labels(report.target, str(report.state)).inc()
             self._desk.report(report, now_ms)
 
     def _save(self, now_ms: int) -> bool:
-        """Store the batch with the positions; then do what waited for that. Return whether nothing is left to store."""
+        """Store the batch with the positions, then take its actions; return True if nothing is left to store."""
         if self._desk.batch.is_empty and not self._store.is_committing and now_ms - self._stored_ms < POSITIONS_MS:
             return True
         remembered = {CALM_WINDOWS: self._engine.calm_windows}
@@ -279,10 +282,10 @@ def _begin(
     health: AlertHealth,
     stop: threading.Event,
 ) -> AlertEngine | None:
-    """Wait for Kafka, then return the engine with what an earlier stage stored; None if asked to stop before."""
+    """Wait for Kafka, then return the engine with what an earlier stage stored, or None if asked to stop before."""
     while not stop.is_set():
         health.pulse.beat()
-        # The earlier writer is shut out first: from then on what is read is what holds.
+        # The earlier writer is fenced off first, so that what is read from then on is final.
         known = store.load() if store.begin() else None
         if known is not None and reader.begin(time.time_ns() // 1_000_000):
             log.info("alerts_started", rules=len(rules.rules), alerts=len(known), targets=list(settings.target_names))
@@ -293,7 +296,7 @@ def _begin(
 
 
 def clock_ms_of(wall_ms: int, origin_ms: int, speed: float) -> int:
-    """Return the time on the run's clock at a wall time, which is what Kafka's timestamps are."""
+    """Return the time on the run's clock at a wall time, such as Kafka's timestamps."""
     return wall_ms if speed == 1.0 else origin_ms + int((wall_ms - origin_ms) * speed)
 
 
@@ -302,7 +305,7 @@ def _senders(settings: AlertSettings) -> dict[str, MessageSender]:
         name_webhook(url): WebhookSender(url, settings.timeout_s, settings.namespace) for url in settings.webhooks
     }
     if settings.targets:
-        from regraft.alerts.send_apprise import AppriseSender  # takes a third of a second
+        from regraft.alerts.send_apprise import AppriseSender  # Loading takes a third of a second.
 
         for url in settings.targets:
             senders[name_target(url)] = AppriseSender(url, settings.timeout_s, settings.namespace)

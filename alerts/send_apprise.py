@@ -1,7 +1,7 @@
-"""Send messages by apprise, to the service that its URL names.
+"""Send messages with apprise, to the service that its URL names.
 
-In: a URL and messages. Out: SendError or nothing. What apprise logs may hold tokens of the URL, so none of it is shown:
-of a failure only the HTTP status is taken over, where there is one.
+In: a URL and messages. Out: SendError or nothing. Apprise's logs may contain tokens of the URL, so none of them are
+shown: only the HTTP status of a failure is reported, if there is one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ NOTIFY_TYPES = {
     Severity.WARNING: NotifyType.WARNING,
     Severity.CRITICAL: NotifyType.FAILURE,
 }
-PACE_S = 10.0  # Some services may be called every few seconds only; apprise waits for that itself.
+PACE_S = 10.0  # Some services may be called only every few seconds; apprise itself waits for that.
 HTTP_STATUS = re.compile(r"error=(\d{3})\b")
 
 
 class AppriseSender:
-    """One apprise URL. ``source`` stands before each title and says which overlay it is about."""
+    """One apprise URL. ``source`` precedes each title and says which overlay it is about."""
 
     def __init__(self, url: str, timeout_s: float, source: str) -> None:
         apprise = load_apprise()
@@ -43,7 +43,7 @@ class AppriseSender:
         self._source = source
 
     def send(self, message: AlertMessage) -> None:
-        """Send a message once. Raises SendError."""
+        """Send a message once. Raises SendError if it was not sent."""
         kind = NOTIFY_TYPES[message.severity] if message.status is AlertStatus.RAISED else NotifyType.SUCCESS
         result = self._apprise.notify(
             body=message.text,

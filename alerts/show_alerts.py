@@ -1,4 +1,4 @@
-"""What is shown of alerts: the document of the live view and the status file, JSON-ready and bounded.
+"""The alerts in the live view and the status file, as a JSON-ready document of bounded size.
 
 In: alerts. Out: plain dicts. Where they are shown does not belong here.
 """
@@ -18,7 +18,7 @@ BROKERS_SHOWN_MAX = 20
 
 
 def alerts_document(alerts: Iterable[Alert], now_ms: int) -> dict[str, Any]:
-    """Return the alerts that stand and those cleared last, newest first, and how many stand in all."""
+    """Return the raised alerts and those cleared last, newest first, and the number of all raised ones."""
     newest = sorted(alerts, key=lambda alert: (-alert.changed_ms, alert.key))
     active = [alert for alert in newest if alert.is_raised]
     recent = [alert for alert in newest if not alert.is_raised]
@@ -31,7 +31,7 @@ def alerts_document(alerts: Iterable[Alert], now_ms: int) -> dict[str, Any]:
 
 
 def alert_entry(alert: Alert) -> dict[str, Any]:
-    """Return one alert."""
+    """Return one alert, JSON-ready."""
     return {
         "rule": alert.rule,
         "subject": alert.subject,
@@ -54,7 +54,7 @@ def alert_entry(alert: Alert) -> dict[str, Any]:
 
 
 class LiveAlerts:
-    """The key ``<namespace>:live:alerts``, best effort: after a failure it is left alone for a pause that grows."""
+    """Writes the key ``<namespace>:live:alerts``, best effort: after a failure it pauses, longer each time."""
 
     def __init__(self, client: KeyClient, namespace: str) -> None:
         self._keys = LiveKeys(client, "alerts")
@@ -62,9 +62,9 @@ class LiveAlerts:
 
     @property
     def failures(self) -> int:
-        """How many writings failed."""
+        """The number of failed writes."""
         return self._keys.failures
 
     def publish(self, document: dict[str, Any], now_ms: int) -> None:
-        """Write the document whole, unless the server failed a short while ago."""
+        """Write the document, unless the server failed a short time ago."""
         self._keys.write(lambda: {self._key: json.dumps(document)}, now_ms)

@@ -1,7 +1,7 @@
 """Count what happens: aborted and undone plans, missed gains, full plans, failed planners, forged orders, dead letters.
 
-In: records of events, plans and dead letters, each once, and the time. Out: findings. A record that was judged by an
-earlier alert stage is remembered only, so that a restarted one counts on.
+In: records of events, plans and dead letters, each once, and the time. Out: findings. A record judged by an earlier
+alert stage is only remembered, so that counts survive a restart.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from regraft.schemas.registry import NEWER
 from regraft.schemas.topics import ALERTS
 from regraft.schemas.write_times import window_name
 
-ALL_PLANS = "plans"  # The subject of alerts that concern plans as such.
+ALL_PLANS = "plans"  # The subject of alerts about plans in general.
 ALL_ORDERS = "orders"
 SUBJECTS_MAX = 1_000
-COUNTED_MAX = 10_000  # Of one subject; beyond that the figure is a lower bound.
+COUNTED_MAX = 10_000  # Per subject; beyond that the value is a lower bound.
 DETAIL_CHARACTERS_MAX = 300
 
 
 @dataclass(frozen=True)
 class Happening:
-    """One thing that counts: about what, when, and in which words. ``key`` is the same when it is reported again."""
+    """One occurrence: its subject, time and description. ``key`` is the same if it is reported again."""
 
     subject: str
     time_ms: int
@@ -50,7 +50,7 @@ class _Tally:
 
 
 class CountWatcher:
-    """How many times something happened within a span, for each subject."""
+    """Counts how many times something happened within a span, for each subject."""
 
     def __init__(self, rule: CountRule) -> None:
         self._rule = rule
@@ -59,7 +59,7 @@ class CountWatcher:
         self._tallies: dict[str, _Tally] = {}
 
     def take(self, record: msgspec.Struct, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
-        """Count a record; one that lies in the future counts as now."""
+        """Count a record; one from the future counts as now."""
         ended = self._end(record)
         if ended is not None:
             return self._ended(ended, raised)
@@ -84,7 +84,7 @@ class CountWatcher:
         return [self._finding(found.subject, AlertStatus.RAISED, time_ms, float(count), tally.detail)]
 
     def tick(self, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
-        """Return the alerts that end because it has not happened for long enough."""
+        """Return findings that clear alerts about what has not happened for long enough."""
         silence_ms = self._rule.clear_after_s * 1000
         standing = raised.subjects(self._rule.name)
         findings = []
@@ -100,7 +100,7 @@ class CountWatcher:
         return findings
 
     def _ended(self, end: Happening, raised: RaisedAlerts) -> list[Finding]:
-        """Clear the alert that stands about a subject, unless the end was before it was raised."""
+        """Clear the raised alert about a subject, unless the end was before it was raised."""
         name, subject = self._rule.name, end.subject
         if subject not in raised.subjects(name) or end.time_ms < raised.changed_ms(name, subject):
             return []
@@ -108,7 +108,7 @@ class CountWatcher:
         return [self._finding(subject, AlertStatus.CLEARED, end.time_ms, 0.0, end.detail)]
 
     def _tally(self, subject: str, time_ms: int) -> _Tally | None:
-        """Return the subject's tally; None where there are too many others and it is the oldest."""
+        """Return the subject's tally, or None if there are too many others and it would be the oldest."""
         if subject not in self._tallies and len(self._tallies) >= SUBJECTS_MAX:
             oldest = min(self._tallies, key=lambda name: self._tallies[name].last_ms)
             if self._tallies[oldest].last_ms > time_ms:
@@ -130,14 +130,14 @@ def _reported_by(kind: EventKind, *, by_subject: bool = False) -> Callable[[msgs
 
 
 def _asks_no_more(record: msgspec.Struct) -> Happening | None:
-    """A broker that has been made a member, or announces itself no longer."""
+    """A broker that became a member, or no longer announces itself."""
     if isinstance(record, Member) and record.state is not MemberState.LEFT:
         return Happening(record.broker, record.since_ms, record.reason)
     return _lasting(EventKind.JOIN_ASKED, is_over=True)(record)
 
 
 def _lasting(kind: EventKind, *, is_over: bool) -> Callable[[msgspec.Struct], Happening | None]:
-    """Return what takes from events of a kind those that say that something lasts, or that it is over."""
+    """Return a filter for events of a kind that report a lasting condition, or its end."""
 
     def happening(record: msgspec.Struct) -> Happening | None:
         if not isinstance(record, AdaptationEvent) or record.kind is not kind or (OVER in record.details) != is_over:
@@ -159,7 +159,7 @@ def _forged(record: msgspec.Struct) -> Happening | None:
 
 
 def _taken_back(record: msgspec.Struct) -> Happening | None:
-    """A committed plan that undoes another; its later phases repeat this and count once."""
+    """A committed plan that rolls back another; its later phases repeat this and are counted once."""
     if not isinstance(record, Plan) or not record.undoes or not LIFE[record.phase].is_committed:
         return None
     time_ms = committed_ms(record) or 0
@@ -184,14 +184,14 @@ def _limited(record: msgspec.Struct) -> Happening | None:
 
 
 def _buried(record: msgspec.Struct) -> Happening | None:
-    """A dead letter; our own messages that could not be delivered do not count, or one would make the next."""
+    """A dead letter, except undelivered messages about alerts, each of which would cause the next."""
     if not isinstance(record, DeadLetter) or record.topic.endswith(f".{ALERTS.suffix}") or NEWER in record.reason:
         return None
     return Happening(record.topic, record.time_ms, record.reason)
 
 
 def _newer(record: msgspec.Struct) -> Happening | None:
-    """A dead letter that is not garbage: what refused it is older than what wrote it."""
+    """A dead letter written by a newer Regraft than the one that refused it."""
     if not isinstance(record, DeadLetter) or NEWER not in record.reason:
         return None
     return Happening(record.topic, record.time_ms, record.reason)
@@ -215,7 +215,7 @@ HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
     "dead_letters": _buried,
     "records.newer": _newer,
 }
-# What ends an alert at once; all others end when it has not happened for long enough.
+# What clears an alert at once; all others are cleared after enough time without an occurrence.
 ENDS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
     "join.asked": _asks_no_more,
     "share.lowered": _lasting(EventKind.SHARE_CHANGED, is_over=True),

@@ -1,7 +1,7 @@
-"""Follow members and repairs: which brokers are dead, which repair runs, and what still crosses the dead.
+"""Follow members and repairs: which brokers are dead, which repair is running, and whether traffic crosses the dead.
 
-In: every record of a member and every version of every plan, and the time. Out: findings. What stands follows from the
-newest records alone, so an engine that reads them all again finds the same.
+In: every record of a member and every version of every plan, and the time. Out: findings. They follow from the newest
+records alone, so an engine that rereads all records finds the same.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from regraft.schemas.member import Member, MemberState
 from regraft.schemas.plan import Plan
 from regraft.schemas.plan_life import LIFE
 
-OVERLAY = "overlay"  # The subject where it is about all of it.
-MEMBERS_MAX = 100_000  # The topic is compacted: more brokers than any fleet has had.
+OVERLAY = "overlay"  # The subject of alerts about the overlay as a whole.
+MEMBERS_MAX = 100_000  # More brokers than any fleet has; the topic is compacted.
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,17 @@ class _Standing:
 
 
 class FleetWatcher:
-    """Who does not serve by the newest records, the repair that runs, and the brokers of the overlay in force."""
+    """The members that do not serve, the running repair, and the brokers of the overlay in force, by newest records."""
 
     def __init__(self, rule: FleetRule) -> None:
         self._rule = rule
         self._idle: dict[str, Member] = {}
         self._repair: Plan | None = None
         self._overlay: Plan | None = None
-        self._changed_ms = 0  # When any of it changed last: what ends, ended then.
+        self._changed_ms = 0  # The last change of any of these: what is over ended then.
 
     def take(self, record: msgspec.Struct, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
-        """Take a record; what changes by it is found by the next tick."""
+        """Process a record; the next tick finds what it changes."""
         if isinstance(record, Member):
             self._idle.pop(record.broker, None)
             if not record.state.is_serving and len(self._idle) < MEMBERS_MAX:
@@ -52,7 +52,7 @@ class FleetWatcher:
         return []
 
     def tick(self, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
-        """Return what has held long enough and is not reported yet, and what no longer holds."""
+        """Return findings for what has held long enough but is not raised yet, and for what no longer holds."""
         standing, reported = self._standing(), raised.subjects(self._rule.name)
         found = []
         for subject, why in sorted(standing.items()):
@@ -92,13 +92,13 @@ class FleetWatcher:
         return {OVERLAY: _Standing(since_ms, len(risky), (), name_some(risky))}
 
     def _is_crossed(self, idle: Member) -> bool:
-        """Return True if the overlay in force has the broker in a life that is over."""
+        """Return True if the overlay in force still has the broker's earlier life."""
         plan = self._overlay
         if plan is None:
-            return idle.facts is None  # The first overlay has the brokers of the inventory.
+            return idle.facts is None  # The first overlay consists of the inventory's brokers.
         if idle.broker not in plan.brokers_target or idle.since_ms > plan.history[0].time_ms:
             return idle.broker in plan.brokers_target
-        return idle.state is not MemberState.JOINING and idle.broker not in plan.brokers_lost  # By it the joining join.
+        return idle.state is not MemberState.JOINING and idle.broker not in plan.brokers_lost  # It adds the joining.
 
     def _finding(self, subject: str, status: AlertStatus, time_ms: int, why: _Standing) -> Finding:
         return Finding(self._rule.name, subject, status, time_ms, why.value, self._rule.limit, why.brokers, why.detail)

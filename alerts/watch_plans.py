@@ -1,4 +1,4 @@
-"""Follow plans: transitions that do not come on, and things that plans change back and forth.
+"""Follow plans: transitions that stall, and things that plans change back and forth.
 
 In: every version of every plan, the controller's events, and the time. Out: findings.
 """
@@ -19,7 +19,7 @@ from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, committed_ms
 
 PLANS_MAX = 1_000
-THINGS_MAX = 100_000  # Links, clients and ring IDs that are remembered; those changed longest ago go first.
+THINGS_MAX = 100_000  # Remembered links, clients and ring IDs; those changed longest ago are dropped first.
 ABSENT, PRESENT = "absent", "present"
 
 
@@ -30,14 +30,14 @@ class _Phase:
 
 
 class StalledWatcher:
-    """The phase of each plan under way, and since when."""
+    """Watches the phase of each plan under way, and its start."""
 
     def __init__(self, rule: StalledRule) -> None:
         self._rule = rule
         self._phases: dict[str, _Phase] = {}
 
     def take(self, record: msgspec.Struct, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
-        """Take a plan's new phase, or the controller's word that it waits."""
+        """Process a plan's new phase, or the controller's report that it has stalled."""
         if isinstance(record, Plan):
             return self._take_plan(record, now_ms, raised)
         if not isinstance(record, AdaptationEvent) or record.kind is not EventKind.PLAN_STALLED:
@@ -49,7 +49,7 @@ class StalledWatcher:
         return [self._finding(record.subject, AlertStatus.RAISED, min(record.time_ms, now_ms), 0.0, record.text)]
 
     def tick(self, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
-        """Return the plans whose phase takes too long by now."""
+        """Return findings for plans whose phase takes too long by now."""
         standing = raised.subjects(self._rule.name)
         findings = []
         for plan, known in self._phases.items():
@@ -63,7 +63,7 @@ class StalledWatcher:
         since_ms = plan.history[-1].time_ms if plan.history else now_ms
         self._phases.pop(plan.plan, None)
         self._phases[plan.plan] = _Phase(plan.phase, since_ms)
-        if len(self._phases) > PLANS_MAX:  # Only one plan moves at a time: the oldest are long over.
+        if len(self._phases) > PLANS_MAX:  # Only one plan is executed at a time, so the oldest ended long ago.
             del self._phases[next(iter(self._phases))]
         if plan.plan not in raised.subjects(self._rule.name):
             return []
@@ -78,13 +78,13 @@ class StalledWatcher:
 
 @dataclass
 class _Thing:
-    """What a link, client or ring ID was lately: the states it left, with when, and when it came back to one."""
+    """The recent history of a link, client or ring ID: the states it left and when, and when it returned to one."""
 
     left: deque[tuple[int, str]] = field(default_factory=deque)
     flips_ms: deque[int] = field(default_factory=deque)
 
     def change(self, time_ms: int, before: str, after: str, span_ms: float) -> bool:
-        """Take a change; return whether it leads back to what the thing was within the span."""
+        """Add a change; return True if it returns to a state that the thing had within the span."""
         while self.left and self.left[0][0] <= time_ms - span_ms:
             self.left.popleft()
         while self.flips_ms and self.flips_ms[0] <= time_ms - span_ms:
@@ -97,7 +97,7 @@ class _Thing:
 
 
 class FlappingWatcher:
-    """Counts how often each thing comes back to what it was."""
+    """Counts how often each thing returns to an earlier state."""
 
     def __init__(self, rule: FlappingRule) -> None:
         self._rule = rule
@@ -105,7 +105,7 @@ class FlappingWatcher:
         self._plans: deque[str] = deque(maxlen=PLANS_MAX)
 
     def take(self, record: msgspec.Struct, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
-        """Take a plan that is committed, once."""
+        """Count the changes of each committed plan once."""
         if not isinstance(record, Plan) or not LIFE[record.phase].is_committed or record.plan in self._plans:
             return []
         self._plans.append(record.plan)
@@ -124,7 +124,7 @@ class FlappingWatcher:
         return findings
 
     def tick(self, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
-        """Return the alerts that end because the thing has been left alone."""
+        """Return findings that clear alerts about things that have not flipped for long enough."""
         findings = []
         for name in sorted(raised.subjects(self._rule.name)):
             thing = self._things.get(name)
@@ -134,7 +134,7 @@ class FlappingWatcher:
         return findings
 
     def _forget(self, before_ms: float) -> None:
-        """Forget what was not changed within the span; the things changed longest ago stand first."""
+        """Drop what was not changed within the span; things are ordered by their last change."""
         for name in list(self._things):
             thing = self._things[name]
             if len(self._things) <= THINGS_MAX and thing.left[-1][0] > before_ms:
@@ -146,7 +146,7 @@ class FlappingWatcher:
 
 
 def _changes(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yield what a plan changes: the thing, what it was and what it becomes."""
+    """Yield each change of a plan: the thing, its state before and after."""
     for one, other in plan.links_removed:
         yield f"link {one}-{other}", PRESENT, ABSENT
     for one, other in plan.links_added:

@@ -1,7 +1,7 @@
-"""Look at windows one by one: levels, growth, silence. What is remembered is bounded by what rules look back on.
+"""Judge windows one by one: levels, growth, silence. Memory is bounded by how far rules look back.
 
-In: windows in order, and which alerts stand. Out: findings. A watcher that has seen the last windows of its rule's span
-says the same as one that has seen all before, so a restarted alert stage reads these again and continues.
+In: windows in order, and the raised alerts. Out: findings. A watcher that has seen the last windows of its rule's span
+finds the same as one that has seen all windows, so a restarted alert stage rereads these and continues.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from regraft.schemas.alert import AlertStatus
 from regraft.schemas.clock_offsets import clock_offsets_ms, offset_text
 from regraft.schemas.state import QueueState
 
-ALL_WINDOWS = "windows"  # The subject of alerts that concern windows as such.
+ALL_WINDOWS = "windows"  # The subject of alerts about windows in general.
 GONE = "It is no longer reported."
 LINK_SIGN = ">"
-BROKERS_MAX = 10_000  # Brokers whose silence is noticed.
+BROKERS_MAX = 10_000  # The most brokers whose silence is watched.
 
 
 class WindowWatcher(Protocol):
-    """Looks at each window for one rule."""
+    """Judges each window for one rule."""
 
     def watch(self, window: SeenWindow, raised: RaisedAlerts) -> list[Finding]:
-        """Take a window into account and return what changes by it."""
+        """Process a window; return the findings."""
         ...
 
 
 class _Streaks:
-    """For how many windows in a row each subject asked for an alert, or for its end; counted as far as it matters."""
+    """Counts for how many windows in a row each subject asked to raise, or to clear, its alert, up to what matters."""
 
     def __init__(self, rule: Rule, for_windows: int, clear_for_windows: int) -> None:
         self._rule = rule
@@ -41,7 +41,7 @@ class _Streaks:
         self._counts: dict[str, tuple[int, int]] = {}
 
     def take(self, readings: Mapping[str, Reading], window: SeenWindow, raised: RaisedAlerts) -> list[Finding]:
-        """Take the readings of a window; a subject without one has ended, unless rows of the window are missing."""
+        """Process the readings of a window; a subject without one is gone, unless rows of the window are missing."""
         standing = raised.subjects(self._rule.name)
         absent = (self._counts.keys() | standing) - readings.keys()
         counts = {subject: self._counts.get(subject, (0, 0)) for subject in absent} if window.rows_missing else {}
@@ -62,14 +62,14 @@ class _Streaks:
 
 
 class LevelWatcher:
-    """A figure of each window against two bounds."""
+    """Compares a value of each window with two bounds."""
 
     def __init__(self, rule: LevelRule) -> None:
         self._rule = rule
         self._streaks = _Streaks(rule, rule.for_windows, rule.clear_for_windows)
 
     def watch(self, window: SeenWindow, raised: RaisedAlerts) -> list[Finding]:
-        """Compare the window's figures with the bounds."""
+        """Compare the window's values with the bounds."""
         figures = QUEUE_FIGURES.get(self._rule.on)
         if figures is not None:
             found = {
@@ -116,7 +116,7 @@ class LevelWatcher:
 
 
 class GrowthWatcher:
-    """Queues that get longer from window to window and end much longer."""
+    """Watches for queues that grow from window to window and end up much longer."""
 
     def __init__(self, rule: GrowthRule) -> None:
         self._rule = rule
@@ -124,7 +124,7 @@ class GrowthWatcher:
         self._lengths: dict[str, deque[int]] = {}
 
     def watch(self, window: SeenWindow, raised: RaisedAlerts) -> list[Finding]:
-        """Take the window's queue lengths and compare them with those before."""
+        """Compare the window's queue lengths with the earlier ones."""
         queues = {queue_name(queue): queue for queue in _queues(window, self._rule.of)}
         kept = self._lengths if window.rows_missing else {}
         self._lengths = {
@@ -148,7 +148,7 @@ class GrowthWatcher:
 
 
 class SilentWatcher:
-    """Brokers that reported once and do not any more."""
+    """Watches for brokers that reported once but no longer do."""
 
     def __init__(self, rule: SilentRule) -> None:
         self._rule = rule
@@ -158,11 +158,11 @@ class SilentWatcher:
 
     @property
     def known(self) -> frozenset[str]:
-        """Return the brokers that are taken to belong to the overlay."""
+        """Return the brokers that are expected to report."""
         return frozenset(self._seen_ms)
 
     def watch(self, window: SeenWindow, raised: RaisedAlerts) -> list[Finding]:
-        """Name the brokers that the window lacks."""
+        """Judge which brokers the window lacks."""
         for broker in sorted(window.broker_names):
             if broker in self._seen_ms or len(self._seen_ms) < BROKERS_MAX:
                 self._seen_ms[broker] = window.end_ms
@@ -200,7 +200,7 @@ QUEUE_FIGURES: Mapping[str, Callable[[QueueState], float]] = {
 
 
 def queue_name(queue: QueueState) -> str:
-    """Return the name of a queue as a subject: the broker, or the broker and the peer that its link leads to."""
+    """Return a queue's name as a subject: the broker, or for a link the broker and its peer."""
     return f"{queue.broker}{LINK_SIGN}{queue.peer}" if queue.peer else queue.broker
 
 

@@ -1,7 +1,7 @@
-"""Weigh how much of the overlay is affected at once, so that a large fault is reported once and not a hundred times.
+"""Determine how much of the overlay is affected at once, so that a large fault is reported once, not a hundred times.
 
-In: a window, the alerts that stand, the brokers in maintenance. Out: findings of the one rule about it. Keeping the
-single alerts back belongs to :mod:`alerts.notify_targets`.
+In: the affected brokers of a window and the number of all brokers. Out: findings of the one rule about it. Silencing
+single alerts belongs to :mod:`alerts.notify_targets`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from regraft.alerts.rule_kinds import BlastRule
 from regraft.schemas.alert import AlertStatus
 
 OVERLAY = "overlay"  # The subject of the alert.
-SINGLE_SOURCES = ("queue.", "broker.")  # Alerts about these are about one broker each.
+SINGLE_SOURCES = ("queue.", "broker.")  # Each alert on these concerns one broker.
 
 
 def is_single(on: str) -> bool:
-    """Return True if a rule on this source speaks of one broker, or of one link of it."""
+    """Return True if a rule on this source is about one broker, or one link of it."""
     return on.startswith(SINGLE_SOURCES)
 
 
 class BlastWeigher:
-    """For how many windows in a row the blast radius has been small: ``calm_windows``, no more than matter."""
+    """Counts in ``calm_windows`` the windows in a row with a small blast radius, up to what matters."""
 
     def __init__(self, rule: BlastRule, calm_windows: int = 0) -> None:
         self.rule = rule
@@ -31,7 +31,7 @@ class BlastWeigher:
     def weigh(
         self, end_ms: int, concerned: Collection[str], broker_count: int, *, is_raised: bool
     ) -> list[Finding]:  # fmt: skip
-        """Take a window with this many brokers, some of them affected, into account."""
+        """Process a window with ``broker_count`` brokers, of which ``concerned`` are affected; return the findings."""
         limit, value = self.rule.brokers_limit(broker_count), len(concerned)
         is_calm = value < self.rule.clear_below * limit
         self.calm_windows = min(self.calm_windows + 1, self.rule.clear_for_windows) if is_calm else 0
