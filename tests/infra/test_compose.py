@@ -88,6 +88,19 @@ def test_all_that_is_built_here_can_do_little(compose: dict[str, Any]) -> None:
         assert service["security_opt"] == ["no-new-privileges:true"]
 
 
+def test_servers_of_others_can_do_little_too(compose: dict[str, Any]) -> None:
+    """None has capabilities, may gain privileges or runs as root; only Kafka writes into its image's directories."""
+    nodes = yaml.safe_load((ROOT / "infra" / "compose_nodes.yml").read_text())
+    servers = {name: service for name, service in compose["services"].items() if "image" in service}
+    servers["mosquitto"] = nodes["x-mosquitto"]
+    assert set(servers) == {"kafka", "valkey", "mosquitto"}
+    for name, service in servers.items():
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        # The image of Kafka names a user itself.
+        assert name == "kafka" or (service["user"] == name and service["read_only"] is True)
+
+
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_stages_can_do_little_and_are_asked_how_they_are(compose: dict[str, Any], name: str) -> None:
     """Each writes only to its volume and /tmp, has no capabilities, and is probed at its configured port."""

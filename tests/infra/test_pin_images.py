@@ -1,17 +1,19 @@
 """Third-party images are pinned by digest, in every file that names one, or nothing is changed."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from regraft.infra import pin_images
-from regraft.infra.pin_images import ROOT, NoDigestError, ask_docker, files_with_images, pinned
+from regraft.infra.pin_images import IMAGE, ROOT, NoDigestError, ask_docker, files_with_images, pinned
 
+PINNED = re.compile(r"@sha256:[0-9a-f]{64}")
 DIGEST = f"sha256:{'0a' * 32}"
 
 
 def test_every_image_of_others_is_found_and_pinned_once() -> None:
-    """Base image, servers in the compose file and in the manifests; pinning again changes nothing."""
+    """Base image, servers of the compose file and of the manifests; pinning again changes nothing."""
     asked: list[str] = []
 
     def digest_of(image: str) -> str:
@@ -21,9 +23,20 @@ def test_every_image_of_others_is_found_and_pinned_once() -> None:
     for file in files_with_images(ROOT):
         once = pinned(file.read_text(), digest_of)
         assert pinned(once, digest_of) == once
-        assert once.replace(f"@{DIGEST}", "") == file.read_text()
+        assert once.replace(f"@{DIGEST}", "") == PINNED.sub("", file.read_text())
     servers = {"apache/kafka", "valkey/valkey", "nats", "eclipse-mosquitto"}
     assert {image.split(":")[0] for image in asked} == {"python", *servers}
+
+
+def test_all_images_of_others_are_pinned_and_equal_ones_alike() -> None:
+    """What is committed names a digest next to each tag, one for each tag."""
+    digests: dict[str, set[str]] = {}
+    for file in files_with_images(ROOT):
+        for found in IMAGE.finditer(file.read_text()):
+            digest = PINNED.search(found[0])
+            digests.setdefault(found["name"], set()).add(digest[0] if digest else "none")
+    assert len(digests) == 5
+    assert all(len(found) == 1 and "none" not in found for found in digests.values()), digests
 
 
 @pytest.mark.parametrize(
