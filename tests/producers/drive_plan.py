@@ -1,4 +1,4 @@
-"""The shortest controller that can be: drives one plan through its phases on a virtual overlay, without failures."""
+"""A minimal controller: executes one plan phase by phase on a virtual overlay, without failures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def drive_plan(
     step_ms: float = STEP_MS,
     emptied: tuple[HomeMove, ...] = (),
 ) -> None:
-    """Bring all brokers to ``target``, whose epoch is the next; raise AssertionError when a phase does not end."""
+    """Bring all brokers to ``target``, whose epoch is the next; raise AssertionError if a phase does not end."""
     for phase, outcome in PHASES:
         send_phase(virtual, target, phase, moves, emptied)
         deadline_ms = virtual.now_ms + wait_ms_max
@@ -55,13 +55,13 @@ def send_phase(
 
 
 def answered(virtual: VirtualOverlay, target: Configuration, outcome: Outcome) -> set[str]:
-    """Return the brokers that have given this answer for the plan to ``target``."""
+    """Return the brokers that have answered with this outcome for the plan to ``target``."""
     plan = f"plan-{target.epoch}"
     return {result.broker for result in virtual.results.results if (result.plan, result.outcome) == (plan, outcome)}
 
 
 def random_swaps(present: Configuration, count: int, degree_max: int, rng: random.Random) -> Configuration:
-    """Return the tree of the next epoch with this many random links exchanged under the degree cap."""
+    """Return the tree of the next epoch with ``count`` random links exchanged under the degree cap."""
     links = set(present.links)
     for _ in range(count):
         tree = Configuration.of(present.epoch + 1, present.brokers, links)

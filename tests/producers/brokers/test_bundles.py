@@ -1,4 +1,4 @@
-"""What one step sends over one link goes as one message, and nothing overtakes anything on its link."""
+"""All that one step sends over one link goes as one message, and no message overtakes another on its link."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def notification(sequence: int) -> Notification:
 
 
 def unpacked(effects: list[Effect], peer: str) -> list[object]:
-    """Return what a neighbour gets, message by message."""
+    """Return what a neighbour receives, message by message."""
     found: list[object] = []
     for effect in effects:
         if isinstance(effect, Send) and effect.peer == peer:

@@ -1,4 +1,4 @@
-"""One broker of a ring: what it sends and says for each message, in small steps."""
+"""One broker of a ring: what it sends and answers for each message, in small steps."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_broker_leaves_only_when_all_that_was_published_before_has_come() -> N
 
 
 def test_a_broker_that_stays_asks_for_a_flush_for_what_has_ended() -> None:
-    """One at a time; what ends meanwhile has the next one."""
+    """One flush at a time; subscriptions that end meanwhile wait for the next one."""
     broker = core("n5")
     for name in ("s", "t", "u"):
         broker.handle(None, SubscribeRequest(name, name, topic_filter(TOPIC)), 1)
@@ -124,7 +124,7 @@ def test_a_prepare_that_means_another_ring_is_refused() -> None:
 
 
 def test_a_user_that_is_not_there_is_not_waited_for() -> None:
-    """The home that a plan is wrong about tells the other; the user stays where it is."""
+    """The home that the plan wrongly assumes notifies the other one; the user stays where it is."""
     target = RING.replaced(1, ())
     effects = core("n4").handle(None, prepare(target, "n4", ClientMove("u", "n4", "n6")), 1)
     assert Send("n6", NotComing(1, "n6", "u")) in effects
@@ -154,7 +154,7 @@ def test_a_notification_of_an_unknown_epoch_is_dropped_and_reported() -> None:
 
 
 def test_what_has_ended_and_is_never_flushed_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the rendezvous has died no flush comes back: the oldest go, the newest are still owed what they were."""
+    """If the rendezvous has died, no flush arrives: the oldest are dropped, the newest are still owed notifications."""
     monkeypatch.setattr(chord_trees, "ENDED_KEPT_MAX", 3)
     broker = core("n5")
     for number in range(6):

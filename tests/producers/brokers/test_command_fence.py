@@ -1,4 +1,4 @@
-"""Brokers obey the highest term that they have seen, and in each epoch one plan alone."""
+"""Brokers obey only the highest term that they have seen, and only one plan in each epoch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BOTH = pytest.mark.parametrize("overlay", [TREE, RING], ids=["tree", "ring"])
 
 
 class FencedBroker:
-    """Broker a of two, which are to stay as they are in every plan."""
+    """Broker a of two; no plan changes either."""
 
     def __init__(self, overlay: OverlayConfiguration) -> None:
         self.overlay = overlay
@@ -66,7 +66,7 @@ class FencedBroker:
 def test_another_plan_of_the_same_epoch_is_refused_in_every_phase(
     overlay: OverlayConfiguration, way: str, phase: CommandPhase, foreign: str
 ) -> None:
-    """Whatever it asks for, and wherever the first plan is: it is told whose the epoch is, and nothing changes."""
+    """For any command and phase of the first plan the answer names the epoch's plan, and nothing changes."""
     broker = FencedBroker(overlay)
     broker.go(WAYS[way])
     before = frozen(broker.core)
@@ -104,7 +104,7 @@ def test_a_plan_that_is_long_over_is_still_told_from_another(overlay: OverlayCon
 
 @BOTH
 def test_what_brokers_remember_of_plans_is_bounded(overlay: OverlayConfiguration) -> None:
-    """The plan in force is never forgotten; one that is forgotten is refused, not answered as done."""
+    """The plan in force is never forgotten; a forgotten plan is refused, not answered as done."""
     broker = FencedBroker(overlay)
     broker.go((PREPARE, ACTIVATE, RETIRE), 1)
     broker.go((PREPARE, ACTIVATE, RETIRE), 2, 1)
@@ -122,7 +122,7 @@ def test_what_brokers_remember_of_plans_is_bounded(overlay: OverlayConfiguration
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("phase", CommandPhase)
 def test_a_lower_term_is_refused_with_both_terms(overlay: OverlayConfiguration, way: str, phase: CommandPhase) -> None:
-    """A leader that has been deposed changes nothing any more, not even its own plan; the answer says who leads."""
+    """A deposed leader changes nothing, not even its own plan; the answer names the leader's term."""
     broker = FencedBroker(overlay)
     broker.go(WAYS[way])
     before = frozen(broker.core)
@@ -134,7 +134,7 @@ def test_a_lower_term_is_refused_with_both_terms(overlay: OverlayConfiguration, 
 
 @BOTH
 def test_a_higher_term_carries_the_same_plan_on(overlay: OverlayConfiguration) -> None:
-    """The successor takes over in any phase, and all answers are of its term from then on, also those that follow."""
+    """The successor takes over in any phase, and all answers have its term from then on."""
     for way, next_phase, outcome in (
         ("prepared", ACTIVATE, Outcome.ACTIVATED),
         ("active", RETIRE, Outcome.RETIRED),
@@ -150,7 +150,7 @@ def test_a_higher_term_carries_the_same_plan_on(overlay: OverlayConfiguration) -
 
 
 def test_an_answer_that_comes_later_is_of_the_term_seen_by_then() -> None:
-    """DRAINED follows without a command: a successor that has said something meanwhile can take it as its own."""
+    """DRAINED follows without a command, so a successor that has commanded meanwhile can accept it."""
     core = core_of("a", TREE, 0)
     broker = FencedBroker(TREE)
     for phase in (PREPARE, ACTIVATE):
@@ -166,7 +166,7 @@ def test_an_answer_that_comes_later_is_of_the_term_seen_by_then() -> None:
 
 @BOTH
 def test_an_aborted_plan_is_never_answered_as_carried_out(overlay: OverlayConfiguration) -> None:
-    """Also when a later plan is in force: what comes of it late is refused, but for the abort itself."""
+    """Even if a later plan is in force, late commands of the aborted one are refused, except the abort itself."""
     broker = FencedBroker(overlay)
     broker.go(WAYS["aborted"])
     broker.go((PREPARE, ACTIVATE, RETIRE), 2)
@@ -178,7 +178,7 @@ def test_an_aborted_plan_is_never_answered_as_carried_out(overlay: OverlayConfig
 
 @BOTH
 def test_an_epoch_before_one_that_was_aborted_is_prepared_no_more(overlay: OverlayConfiguration) -> None:
-    """Also of a plan that was never heard of here: what came early for it has been thrown away with the later one."""
+    """This includes plans unknown here: early messages for that epoch were dropped with those of the later one."""
     broker = FencedBroker(overlay)
     broker.go((ABORT,), 2)
     (answer,) = broker.obey(broker.command(PREPARE))
@@ -187,7 +187,7 @@ def test_an_epoch_before_one_that_was_aborted_is_prepared_no_more(overlay: Overl
 
 @BOTH
 def test_a_plan_of_a_later_epoch_is_refused_while_one_is_under_way(overlay: OverlayConfiguration) -> None:
-    """The controller learns that the broker belongs to another plan; from another epoch, that it is elsewhere."""
+    """The answer says that the broker executes another plan, or that it is in another epoch."""
     broker = FencedBroker(overlay)
     broker.go((PREPARE,))
     (answer,) = broker.obey(broker.command(PREPARE, 2))
@@ -198,7 +198,7 @@ def test_a_plan_of_a_later_epoch_is_refused_while_one_is_under_way(overlay: Over
 
 @BOTH
 def test_a_report_says_what_is_held_whatever_led_there(overlay: OverlayConfiguration) -> None:
-    """Before any plan and after one: the epoch, its plan and digest, the phase; the term is heard like any other."""
+    """Before and after a plan: epoch, plan, digest and phase; its term counts like that of any command."""
     broker = FencedBroker(overlay)
     (answer,) = broker.obey(broker.command(REPORT, 0))
     assert (answer.outcome, answer.epoch_to, answer.reason) == (Outcome.REPORTED, 0, "steady")

@@ -1,4 +1,4 @@
-"""Matching, intersection and covering against every content of a small world, and the index against naive matching."""
+"""Matching, intersection and covering over every content of a small world; the index compared with naive matching."""
 
 import itertools
 
@@ -21,7 +21,7 @@ from regraft.producers.brokers.match_content import (
 ATTRIBUTES = ("x", "y")
 NUMBERS = (0.0, 1.0, 2.0)
 TEXTS = ("", "a", "ab", "b")
-# Every number class that predicates over NUMBERS can tell apart, and texts on all sides of those over TEXTS.
+# Every class of numbers that predicates over NUMBERS distinguish, and texts on all sides of those over TEXTS.
 WORLD_VALUES: tuple[float | str, ...] = (
     *(-1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0),
     *("", "\0", "a", "a\0", "aa", "ab", "ab\0", "abc", "ac", "b", "b\0", "ba", "c", "\0\0", "a\0\0", "b\0\0"),
@@ -72,12 +72,12 @@ WORLD = every_content()
     ],
 )
 def test_operators(operator: str, value: float | str | None, found: float | str, expected: bool) -> None:
-    """Each operator compares values of its own type only."""
+    """A value of another type never matches."""
     assert matches((Predicate("x", Operator(operator), value),), {"x": found}) is expected
 
 
 def test_absent_attribute_never_matches() -> None:
-    """No operator, not even `!=`, matches an attribute that is not there."""
+    """No operator, not even `!=`, matches an attribute that is absent."""
     assert not matches((Predicate("x", Operator.NE, 1.0),), {"y": 2.0})
     assert not matches((Predicate("x", Operator.PRESENT),), {})
 
@@ -87,34 +87,34 @@ def test_absent_attribute_never_matches() -> None:
     [("eq", None), ("present", 1.0), ("prefix", 1.0), ("<", float("nan")), (">", float("inf"))],
 )
 def test_senseless_predicates_are_refused(operator: str, value: float | None) -> None:
-    """A predicate that nobody can mean is refused when it is made."""
+    """They are refused when they are created."""
     with pytest.raises(PredicateError):
         Predicate("x", Operator(operator), value)
 
 
 @given(filters, filters)
 def test_intersection_is_exact(advertisement: Filter, subscription: Filter) -> None:
-    """Two filters intersect exactly when some content of the world matches both."""
+    """Two filters intersect exactly if some content of the world matches both."""
     expected = any(matches(advertisement, content) and matches(subscription, content) for content in WORLD)
     assert intersects(advertisement, subscription) is expected
 
 
 @given(filters, filters)
 def test_covering_is_exact(wide: Filter, narrow: Filter) -> None:
-    """A filter covers another exactly when no content of the world matches only the other."""
+    """A filter covers another exactly if no content of the world matches only the other."""
     expected = all(matches(wide, content) for content in WORLD if matches(narrow, content))
     assert covers(wide, narrow) is expected
 
 
 def test_unnamed_attribute_intersects() -> None:
-    """An advertisement says nothing about attributes it does not name."""
+    """An advertisement does not restrict attributes that it does not name."""
     advertisement = (Predicate("class", Operator.EQ, "STOCK"), Predicate("symbol", Operator.EQ, "A"))
     assert intersects(advertisement, (Predicate("price", Operator.LT, 3.0),))
     assert not intersects(advertisement, (Predicate("symbol", Operator.EQ, "B"),))
 
 
 def test_prefix_at_the_last_code_point_is_covered_exactly() -> None:
-    """A prefix that ends in the last code point has texts above it only when an earlier character can be raised."""
+    """A prefix that ends in the last code point has texts above it only if an earlier character can be raised."""
     last = chr(0x10FFFF)
     assert covers((Predicate("x", Operator.PREFIX, last),), (Predicate("x", Operator.GE, last),))
     assert not covers((Predicate("x", Operator.PREFIX, "a" + last),), (Predicate("x", Operator.GE, "a" + last),))
@@ -122,7 +122,7 @@ def test_prefix_at_the_last_code_point_is_covered_exactly() -> None:
 
 @given(st.lists(st.tuples(filters, st.sampled_from("ABC"), st.booleans()), max_size=12), contents)
 def test_index_agrees_with_naive_matching(rows: list[tuple[Filter, str, bool]], content: Content) -> None:
-    """The index names the destinations and keys that matching one filter after the other names."""
+    """The index names the same destinations and keys as matching one filter after the other."""
     index = MatchIndex()
     for number, (filter_, destination, _) in enumerate(rows):
         index.add(f"k{number}", filter_, destination)
@@ -139,7 +139,7 @@ def test_index_agrees_with_naive_matching(rows: list[tuple[Filter, str, bool]], 
 
 
 def test_emptied_index_holds_nothing() -> None:
-    """What is removed leaves no trace, so that churn does not grow the index."""
+    """Removed filters leave no entries, so churn does not grow the index."""
     index = MatchIndex()
     filter_ = (Predicate("x", Operator.EQ, 1.0), Predicate("y", Operator.LT, 2.0))
     index.add("k", filter_, "A")

@@ -1,4 +1,4 @@
-"""A broker outside the overlay holds its epoch without neighbours and clients, and is brought there from anywhere."""
+"""A broker outside the overlay holds its epoch without neighbours and clients, and is put there from any state."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ RING = ChordConfiguration.of(3, 8, {"a": 10, "b": 70, "c": 130})
 
 @pytest.mark.parametrize("overlay", [TREE, RING], ids=["tree", "ring"])
 def test_a_broker_that_the_overlay_lacks_has_no_neighbours(overlay: OverlayConfiguration) -> None:
-    """It holds the epoch all the same."""
+    """It holds the epoch nevertheless."""
     core = core_of("new", overlay, 0)
     assert (core.epoch, core.live_neighbours) == (3, ())
 
 
 @pytest.mark.parametrize("overlay", [TREE, RING], ids=["tree", "ring"])
 def test_a_broker_may_begin_outside_an_overlay_that_has_it(overlay: OverlayConfiguration) -> None:
-    """The overlay means its earlier life."""
+    """The overlay contains its earlier life."""
     assert core_of("b", overlay, 0).live_neighbours == ("a", "c")
     assert core_of("b", overlay, 0, is_outside=True).live_neighbours == ()
 
 
 def test_no_way_over_a_lost_broker_is_kept_on_a_tree() -> None:
-    """Its links are new, also where they join the same two."""
+    """Its links are new, even those between the same two brokers."""
     later = TREE.at_epoch(4)
     kept, cut = (RoutingTables("a", later, TREE, lost=lost) for lost in (frozenset(), frozenset("b")))
     assert (kept.same_way, kept.shared) == ({"a", "b", "c"}, {"b"})
@@ -57,7 +57,7 @@ def test_no_way_over_a_lost_broker_is_kept_on_a_tree() -> None:
 
 
 def test_no_way_over_a_lost_broker_is_kept_on_a_ring() -> None:
-    """Nor one to a broker that one of the rings lacks."""
+    """Nor is a path to a broker that one of the rings lacks."""
     older, later = ChordTables("a", RING), RING.at_epoch(4)
     kept, cut = (ChordTables("a", later, lost=lost) for lost in (frozenset(), frozenset("b")))
     assert [kept.same_route(older, "a", broker) for broker in "abcd"] == [True, True, True, False]
@@ -72,7 +72,7 @@ OVERLAYS = pytest.mark.parametrize("overlay", [TREE, RING], ids=["tree", "ring"]
 
 
 def install(overlay: OverlayConfiguration, broker: str, *, term: int = 1, epoch: int = 7) -> Command:
-    """What a controller tells a broker outside the overlay that is in force."""
+    """Return the command that installs a broker outside the overlay in force."""
     held = overlay.at_epoch(epoch)
     ids = tuple(IdMove(name, OFF_RING, number) for name, number in getattr(held, "id_of", {}).items())
     links = held.links if isinstance(held, Configuration) else ()
@@ -83,14 +83,14 @@ def install(overlay: OverlayConfiguration, broker: str, *, term: int = 1, epoch:
 
 
 def outcome_of(core: Any, command: Command) -> tuple[Outcome, Refusal]:
-    """Let a broker obey, and return its one answer."""
+    """Let a broker obey, and return its only answer."""
     answers = [effect.result for effect in core.handle(None, command, 5) if isinstance(effect, Answer)]
     assert len(answers) == 1
     return answers[0].outcome, answers[0].refusal
 
 
 def prepare_same(overlay: OverlayConfiguration, broker: str, *joined: str) -> Command:
-    """A plan that changes nothing, or takes in brokers that the overlay has by an earlier life."""
+    """Return the prepare of a plan that changes nothing, or admits brokers that the overlay has by an earlier life."""
     target = overlay.at_epoch(overlay.epoch + 1)
     return Command(
         "next", CommandPhase.PREPARE, broker, overlay.epoch, target.epoch, digest=target.digest + DIGEST, term=1,
@@ -102,7 +102,7 @@ def prepare_same(overlay: OverlayConfiguration, broker: str, *joined: str) -> Co
 @OVERLAYS
 @pytest.mark.parametrize("phase", list(BrokerPhase))
 def test_an_install_brings_a_broker_outside_from_every_phase(overlay: OverlayConfiguration, phase: BrokerPhase) -> None:
-    """Its clients are to come again, its term and its word to the plan of the epoch stay."""
+    """Its clients must connect again; its term and its commitment to the plan of the epoch stay."""
     core: Any = core_of("a", overlay, 0)
     core.handle(None, SubscribeRequest("s", "user", FILTER, 4), 1)
     core.handle(None, AdvertiseRequest("p", FILTER, 2), 1)
@@ -125,7 +125,7 @@ def test_an_install_brings_a_broker_outside_from_every_phase(overlay: OverlayCon
 @OVERLAYS
 @pytest.mark.parametrize("is_prepared", [False, True])
 def test_a_plan_that_an_install_has_overtaken_is_aborted(overlay: OverlayConfiguration, is_prepared: bool) -> None:
-    """Its controller, which knows nothing of what is in force, can abort it, and hears of no phase that it is done."""
+    """Its controller, which does not know the overlay in force, gets no other phase answered as done."""
     core: Any = core_of("a", overlay, 0)
     command = prepare_same(overlay, "a")
     core.handle(None, command, 2)
@@ -138,7 +138,7 @@ def test_a_plan_that_an_install_has_overtaken_is_aborted(overlay: OverlayConfigu
 
 @OVERLAYS
 def test_an_install_lets_a_broker_take_nobody_for_dead(overlay: OverlayConfiguration) -> None:
-    """Who died beside it before it left may have come back without it."""
+    """A neighbour that died before the broker left may have returned meanwhile."""
     core: Any = core_of("a", overlay, 0)
     core.lose_peer("b", 1)
     (answer,) = core.handle(None, install(overlay, "a"), 5)
@@ -147,7 +147,7 @@ def test_an_install_lets_a_broker_take_nobody_for_dead(overlay: OverlayConfigura
 
 @OVERLAYS
 def test_an_install_that_comes_again_changes_nothing(overlay: OverlayConfiguration) -> None:
-    """Nor when the broker has begun to join since, or is in by a later epoch."""
+    """This holds even if the broker has begun to join since, or is inside by a later epoch."""
     core: Any = core_of("b", overlay, 0)
     assert outcome_of(core, install(overlay, "b")) == (Outcome.INSTALLED, Refusal.NONE)
     held = core.tables[7]
@@ -179,7 +179,7 @@ def test_an_install_is_refused_of_a_lower_term_or_another_overlay_than_its_diges
 
 @OVERLAYS
 def test_one_outside_takes_no_client_and_nothing_of_its_earlier_life(overlay: OverlayConfiguration) -> None:
-    """Clients are told so; what was on the way to its earlier life is dropped."""
+    """Clients are refused; messages on the way to its earlier life are dropped."""
     core: Any = core_of("b", overlay, 0)
     core.handle(None, install(overlay, "b", epoch=3), 1)
     assert core.handle(None, SubscribeRequest("s", "user", FILTER, 4), 1) == [ClientDropped("user", 4)]
@@ -194,7 +194,7 @@ def test_one_outside_takes_no_client_and_nothing_of_its_earlier_life(overlay: Ov
 
 
 def test_what_came_early_for_the_next_epoch_is_there_when_an_outsider_joins() -> None:
-    """Neighbours that prepare first may speak to a broker before it is installed; of older epochs nothing is kept."""
+    """Neighbours that prepare first may send to a broker before it is installed; nothing of older epochs is kept."""
     core: Any = core_of("b", TREE, 0)
     for epoch in (5, 8):
         core.handle("a", Advertise(epoch, f"p{epoch}", 0, "a", FILTER), 1)
@@ -206,7 +206,7 @@ def test_what_came_early_for_the_next_epoch_is_there_when_an_outsider_joins() ->
 
 @OVERLAYS
 def test_one_outside_prepares_only_what_takes_it_in(overlay: OverlayConfiguration) -> None:
-    """Whoever thinks it is inside does not know that it has restarted."""
+    """A controller that believes it is inside does not know that it has restarted."""
     core: Any = core_of("b", overlay, 0)
     core.handle(None, install(overlay, "b"), 1)
     assert outcome_of(core, prepare_same(overlay.at_epoch(7), "b")) == (Outcome.REFUSED, Refusal.OUTSIDE)
@@ -216,7 +216,7 @@ def test_one_outside_prepares_only_what_takes_it_in(overlay: OverlayConfiguratio
 
 @OVERLAYS
 def test_one_outside_holds_a_plan_until_it_hears_that_this_is_aborted(overlay: OverlayConfiguration) -> None:
-    """A later plan may come of a controller that knows nothing of the first, which another one executes."""
+    """A later plan may be from a controller that does not know the first, which another controller executes."""
     core: Any = core_of("b", overlay, 0)
     core.handle(None, install(overlay, "b"), 1)
     first = prepare_same(overlay.at_epoch(7), "b", "b")
@@ -248,7 +248,7 @@ def test_a_lost_neighbour_that_joins_a_tree_by_a_plain_plan_is_lost_no_longer() 
 
 @OVERLAYS
 def test_a_broker_that_is_to_leave_names_the_client_that_it_would_leave_behind(overlay: OverlayConfiguration) -> None:
-    """A client that the plan moves is none."""
+    """Clients that the plan moves are not among them."""
     core: Any = core_of("c", overlay, 0)
     core.handle(None, AdvertiseRequest("p", FILTER, 2), 1)
     change = BrokerChange(left=frozenset("c"))

@@ -1,4 +1,4 @@
-"""One broker's core, message by message: the worked cases behind the any-order tests."""
+"""One broker's core, message by message: the worked cases behind the tests of rare orders."""
 
 from regraft.overlay.configuration import Configuration
 from regraft.producers.brokers.broker_messages import (
@@ -49,12 +49,12 @@ def command(phase: CommandPhase, broker: str) -> Command:
 
 
 def outcomes(effects: list[object]) -> list[Outcome]:
-    """Return what a broker answered."""
+    """Return the outcomes that a broker answered."""
     return [effect.result.outcome for effect in effects if isinstance(effect, Answer)]
 
 
 def subscribed_middle() -> TreeBroker:
-    """Return b of a-b-c: a publisher at c, a subscription at a that has passed b."""
+    """Return b of a-b-c: a publisher is at c, and a subscription from a has passed b."""
     core = tree_broker("b", CHAIN, 0)
     core.handle("c", Advertise(0, "IBM", 0, "c", IBM), 1)
     core.handle("a", AdvertiseAck(0, "IBM", 0), 1)
@@ -64,7 +64,7 @@ def subscribed_middle() -> TreeBroker:
 
 
 def test_a_subscription_travels_to_the_advertisement_and_is_confirmed_when_it_is_there() -> None:
-    """The home waits for the acknowledgement of the last broker on the way."""
+    """The home waits for the acknowledgement of the last broker on the path."""
     core = tree_broker("a", CHAIN, 0)
     core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
     sent = core.handle(None, SubscribeRequest("s", "client", IBM), 2)
@@ -73,13 +73,13 @@ def test_a_subscription_travels_to_the_advertisement_and_is_confirmed_when_it_is
 
 
 def test_a_subscription_that_meets_no_publisher_is_confirmed_at_once() -> None:
-    """Nobody publishes it, so nothing can be missed."""
+    """No publisher matches it, so it can miss nothing."""
     core = tree_broker("a", CHAIN, 0)
     assert core.handle(None, SubscribeRequest("s", "client", IBM), 2) == [Confirmed("s")]
 
 
 def test_a_middle_broker_acknowledges_only_after_the_next_one() -> None:
-    """An acknowledgement means that the whole rest of the way is installed."""
+    """An acknowledgement means that the entire rest of the path is installed."""
     core = tree_broker("b", CHAIN, 0)
     core.handle("c", Advertise(0, "IBM", 0, "c", IBM), 1)
     assert core.handle("a", Subscribe(0, "s", "a", IBM, 0), 2) == [Send("c", Subscribe(0, "s", "a", IBM, 0))]
@@ -87,7 +87,7 @@ def test_a_middle_broker_acknowledges_only_after_the_next_one() -> None:
 
 
 def test_a_publisher_is_confirmed_when_all_brokers_know_it() -> None:
-    """The advertisement floods the tree and its acknowledgements come back."""
+    """The advertisement floods the tree, and its acknowledgements return."""
     core = tree_broker("b", CHAIN, 0)
     sent = core.handle(None, AdvertiseRequest("IBM", IBM), 1)
     assert sent == [Send("a", Advertise(0, "IBM", 0, "b", IBM)), Send("c", Advertise(0, "IBM", 0, "b", IBM))]
@@ -96,7 +96,7 @@ def test_a_publisher_is_confirmed_when_all_brokers_know_it() -> None:
 
 
 def test_home_says_which_epoch_a_notification_has() -> None:
-    """Whatever it was before, or nothing, as one that waited here has that of its beginning."""
+    """It replaces any earlier stamp; a notification that waited here has the one of its beginning."""
     core = tree_broker("b", CHAIN, 0)
     core.handle(None, AdvertiseRequest("IBM", IBM), 1)
     core.handle("a", Subscribe(0, "s", "a", IBM, 0), 2)
@@ -107,7 +107,7 @@ def test_home_says_which_epoch_a_notification_has() -> None:
 
 
 def test_the_end_of_a_publisher_goes_to_all_brokers() -> None:
-    """The end is flooded on, away from where it came from, also of a stay that is not known: others may know it."""
+    """The end is flooded onwards even if its stay is unknown here: other brokers may know it."""
     core = subscribed_middle()
     assert core.handle("c", Unadvertise(0, "IBM", 7), 5) == [Send("a", Unadvertise(0, "IBM", 7))]
     assert core.handle("c", Unadvertise(0, "IBM", 0), 5) == [Send("a", Unadvertise(0, "IBM", 0))]
@@ -118,7 +118,7 @@ def test_the_end_of_a_publisher_goes_to_all_brokers() -> None:
 
 
 def test_the_next_stay_of_a_publisher_waits_for_the_end_of_the_one_before() -> None:
-    """Behind that end nothing of the earlier stay can come, so the order of its notifications holds across stays."""
+    """After that end nothing of the earlier stay can arrive, so notifications keep their order across stays."""
     core = subscribed_middle()
     again = Advertise(0, "IBM", 1, "a", IBM)
     assert core.handle("a", again, 5) == []
@@ -129,7 +129,7 @@ def test_the_next_stay_of_a_publisher_waits_for_the_end_of_the_one_before() -> N
 
 
 def test_of_two_stays_that_wait_the_newer_is_the_next_one() -> None:
-    """Its client has come again since, so nothing follows from the older of the two."""
+    """The client has reconnected since, so the older stay publishes nothing."""
     core = subscribed_middle()
     core.handle("a", Advertise(0, "IBM", 2, "a", IBM), 5)
     core.handle("a", Advertise(0, "IBM", 1, "a", IBM), 6)
@@ -138,7 +138,7 @@ def test_of_two_stays_that_wait_the_newer_is_the_next_one() -> None:
 
 
 def test_a_stay_that_ends_while_it_waits_never_begins() -> None:
-    """Its end comes before that of the stay that it waits for."""
+    """Its end arrives before that of the stay it waits for."""
     core = subscribed_middle()
     core.handle("a", Advertise(0, "IBM", 1, "a", IBM), 5)
     core.handle("a", Unadvertise(0, "IBM", 1), 6)
@@ -148,7 +148,7 @@ def test_a_stay_that_ends_while_it_waits_never_begins() -> None:
 
 
 def test_notifications_follow_subscriptions_only() -> None:
-    """A notification goes towards the homes that want it and not back where it came from."""
+    """A notification goes towards the homes that want it, and not back to where it came from."""
     core = subscribed_middle()
     assert core.handle("c", quote(0, epoch=0), 5) == [Send("a", quote(0, epoch=0))]
     other = Notification("DEC", 0, 5.0, "c", 0, {"symbol": "DEC"}, 100)
@@ -156,7 +156,7 @@ def test_notifications_follow_subscriptions_only() -> None:
 
 
 def test_a_notification_in_flight_is_owed_to_a_subscription_that_is_ending() -> None:
-    """All that comes until its publishers' side has let go of it is handed over, whatever a clock says of it."""
+    """Everything that arrives until the publishers' side has released it is delivered, whatever the clocks say."""
     core = tree_broker("a", CHAIN, 0)
     core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
     core.handle(None, SubscribeRequest("s", "client", IBM), 2)
@@ -170,7 +170,7 @@ def test_a_notification_in_flight_is_owed_to_a_subscription_that_is_ending() -> 
 
 
 def test_a_middle_broker_keeps_forwarding_until_the_end_is_acknowledged() -> None:
-    """What the publisher's side sent before it heard of the end still passes."""
+    """Notifications that the publisher's side sent before it knew of the end still pass."""
     core = subscribed_middle()
     assert core.handle("a", Unsubscribe(0, "s"), 5) == [Send("c", Unsubscribe(0, "s"))]
     assert core.handle("c", quote(0, epoch=0), 6) == [Send("a", quote(0, epoch=0))]
@@ -179,7 +179,7 @@ def test_a_middle_broker_keeps_forwarding_until_the_end_is_acknowledged() -> Non
 
 
 def test_a_broker_off_the_changed_way_prepares_without_a_message() -> None:
-    """Where the way to the home is the same in both trees the table is derived, not sent again."""
+    """If the path to the home is the same in both trees, the table is derived and not sent again."""
     chain = Configuration.of(0, ("a", "b", "c", "d"), [("a", "b"), ("b", "c"), ("c", "d")])
     turned = Configuration.of(1, chain.brokers, [("a", "b"), ("b", "c"), ("b", "d")])
     core = tree_broker("a", chain, 0)
@@ -194,7 +194,7 @@ def test_a_broker_off_the_changed_way_prepares_without_a_message() -> None:
 
 
 def test_a_broker_on_the_changed_way_is_prepared_when_its_subscriptions_have_travelled() -> None:
-    """The new way is installed and acknowledged before the broker says that it is prepared."""
+    """The new path is installed and acknowledged before the broker answers that it is prepared."""
     core = tree_broker("a", CHAIN, 0)
     core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
     core.handle(None, SubscribeRequest("s", "client", IBM), 2)
@@ -207,7 +207,7 @@ def test_a_broker_on_the_changed_way_is_prepared_when_its_subscriptions_have_tra
 
 
 def test_commands_are_idempotent() -> None:
-    """A repeated command is answered like the first and changes nothing."""
+    """A repeated command gets the same answer and changes nothing."""
     core = tree_broker("a", CHAIN, 0)
     for phase, expected in [
         (CommandPhase.PREPARE, [Outcome.PREPARED]),
@@ -223,7 +223,7 @@ def test_commands_are_idempotent() -> None:
 
 
 def test_a_prepare_from_another_epoch_is_refused_with_the_reason() -> None:
-    """A broker that holds another epoch, or means another target, refuses instead of guessing."""
+    """A broker that holds another epoch, or computes another target, refuses."""
     core = tree_broker("a", CHAIN, 0)
     wrong_epoch = Command("plan-9", CommandPhase.PREPARE, "a", 8, 9, (("a", "b"),), (("a", "c"),), "")
     wrong_digest = Command("plan-9", CommandPhase.PREPARE, "a", 0, 1, (("a", "b"),), (("a", "c"),), "0000")
@@ -246,7 +246,7 @@ def test_an_abort_leaves_no_trace_and_bars_a_late_prepare() -> None:
 
 
 def test_nobody_activates_unprepared_and_nobody_aborts_what_is_active() -> None:
-    """The two commands that would lose notifications are refused."""
+    """These two commands would lose notifications."""
     core = tree_broker("a", CHAIN, 0)
     assert outcomes(core.handle(None, command(CommandPhase.ACTIVATE, "a"), 1)) == [Outcome.REFUSED]
     core.handle(None, command(CommandPhase.PREPARE, "a"), 2)
@@ -256,7 +256,7 @@ def test_nobody_activates_unprepared_and_nobody_aborts_what_is_active() -> None:
 
 
 def test_end_goes_on_when_all_other_old_links_have_ended() -> None:
-    """The marker sweeps the old tree: 2(n-1) in all, one each way over each link."""
+    """The marker sweeps the old tree: 2(n-1) messages, one each way over each link."""
     core = tree_broker("b", CHAIN, 0)
     core.handle(None, command(CommandPhase.PREPARE, "b"), 1)
     assert [
@@ -286,7 +286,7 @@ def test_new_epoch_notifications_wait_for_the_end_of_the_old_way() -> None:
 
 
 def test_publications_are_stamped_with_the_epoch_of_their_home() -> None:
-    """The stamp decides which tables route a notification to its end."""
+    """The stamp determines the tables that route a notification to its end."""
     core = tree_broker("c", CHAIN, 0)
     core.handle(None, AdvertiseRequest("IBM", IBM), 0)
     core.handle("b", AdvertiseAck(0, "IBM", 0), 0)
@@ -298,13 +298,13 @@ def test_publications_are_stamped_with_the_epoch_of_their_home() -> None:
 
 
 def test_a_notification_of_an_unknown_epoch_is_dropped_and_reported() -> None:
-    """A broker that came back without its tables continues; what it cannot route is accounted for."""
+    """A broker that returned without its tables keeps running; what it cannot route is counted."""
     stray = quote(0, epoch=7)
     assert tree_broker("a", CHAIN, 0).handle("b", stray, 1) == [Dropped(stray, "epoch_unknown")]
 
 
 def test_a_publisher_that_comes_during_a_transition_is_advertised_after_it() -> None:
-    """Its advertisement waits at its home, so that no broker learns of it with half of the tables."""
+    """Its advertisement waits at its home, so no broker enters it into only one of its tables."""
     core = tree_broker("a", CHAIN, 0)
     core.handle(None, command(CommandPhase.PREPARE, "a"), 1)
     assert core.handle(None, AdvertiseRequest("IBM", IBM), 2) == []
@@ -313,7 +313,7 @@ def test_a_publisher_that_comes_during_a_transition_is_advertised_after_it() -> 
 
 
 def test_forwards_that_covering_would_save_are_counted_and_sent_all_the_same() -> None:
-    """A narrower subscription to the same symbol follows a wider one: counted as covered, not suppressed."""
+    """A narrower subscription to the same symbol follows a wider one: it is counted as covered, not suppressed."""
     core = tree_broker("a", CHAIN, 0)
     core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
     narrow = (*IBM, Predicate("open", Operator("<"), 5.0))

@@ -1,4 +1,4 @@
-"""Cells carry each notification once, by second of publish time and block of 64, cumulative and signed."""
+"""Cells hold each notification once, by second of publish time and block of 64, cumulative and signed."""
 
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.emulator.delivery_cells import CellRule, DeliveryCells
@@ -11,7 +11,7 @@ def notification(sequence: int, publish_ms: float) -> Notification:
 
 
 def test_cell_is_cumulative_and_sent_only_when_changed() -> None:
-    """A cell that grows is sent again with all it holds; one that does not, is not."""
+    """A cell that grows is sent again in full; an unchanged one is not."""
     cells = DeliveryCells(60)
     cells.note_delivered(notification(0, 5_100.0), 2)
     cells.note_published(notification(1, 5_200.0))
@@ -35,7 +35,7 @@ def test_second_and_block_cut_cells() -> None:
 
 
 def test_old_cells_are_forgotten() -> None:
-    """What a run keeps is bounded by the time that cells are kept."""
+    """The memory of a run is bounded by the time that cells are kept."""
     cells = DeliveryCells(10)
     for second in range(100):
         cells.note_delivered(notification(second, second * 1_000.0), 1)
@@ -45,7 +45,7 @@ def test_old_cells_are_forgotten() -> None:
 
 
 def test_share_changes_in_the_middle_and_hand_overs_stay_exact() -> None:
-    """Each notification is a bit or is counted, and counts that waited for the end of their span come."""
+    """Each notification is a bit or is counted, and counts that waited for the end of their span are sent."""
     rule = CellRule(60)
     cells, sampling = rule.new_cells(), Sampling(2, 5, run=4)
     found: list[Delivery] = []

@@ -1,4 +1,4 @@
-"""Telemetry says what happened: gapless batches, cells that add up to the truth, counters that fit together."""
+"""Telemetry is true: batches without gaps, cells that add up to the ledger, and consistent counters."""
 
 import random
 from collections import Counter, defaultdict
@@ -34,7 +34,7 @@ def batches_by_broker(virtual: VirtualOverlay) -> dict[str, list[TelemetryBatch]
 
 
 def test_batches_are_gapless_and_staggered(virtual: VirtualOverlay) -> None:
-    """Each broker counts its batches from 0, each 250 ms, and no two start together."""
+    """Each broker counts its batches from 0, one every 250 ms, and no two brokers start together."""
     found = batches_by_broker(virtual)
     assert len(found) == 10
     for batches in found.values():
@@ -46,7 +46,7 @@ def test_batches_are_gapless_and_staggered(virtual: VirtualOverlay) -> None:
 
 
 def test_cells_add_up_to_the_account(virtual: VirtualOverlay) -> None:
-    """All cells together say just what was published, each notification at one broker, and what was delivered."""
+    """All cells together hold exactly what was published, each notification at one broker, and what was delivered."""
     published: dict[tuple[str, str, int, int], int] = defaultdict(int)
     masks: dict[tuple[str, str, int, int], int] = defaultdict(int)
     deliveries: dict[tuple[str, str, int, int], int] = defaultdict(int)
@@ -69,7 +69,7 @@ def test_cells_add_up_to_the_account(virtual: VirtualOverlay) -> None:
 
 
 def test_counters_never_fall_and_fit_together(virtual: VirtualOverlay) -> None:
-    """In less out is what waits, and the sum of what links delivered is what brokers took from links."""
+    """Entered minus left is what waits, and the sum over links of deliveries is what brokers took from links."""
     last: dict[tuple[str, str], tuple[int, int, int]] = {}
     for batch in virtual.telemetry.batches:
         for sample in batch.queues:
@@ -80,7 +80,7 @@ def test_counters_never_fall_and_fit_together(virtual: VirtualOverlay) -> None:
             assert all(earlier <= later for earlier, later in zip(before, counters, strict=True))
     assert {peer for _, peer in last} == {"", *virtual.overlay.brokers}
     for (broker, peer), (_, messages_out, wait_ms) in last.items():
-        # Messages wait in front of brokers that are busy; links without a bandwidth make nothing wait.
+        # Messages wait at busy brokers; links without a bandwidth let nothing wait.
         assert (wait_ms > 0) == (not peer), (broker, peer, messages_out)
 
 
@@ -95,7 +95,7 @@ def test_probes_cover_live_links_near_their_rtt(virtual: VirtualOverlay) -> None
 
 
 def test_client_changes_are_reported_once_and_the_register_is_current(virtual: VirtualOverlay) -> None:
-    """Every client came once and left at most once; the register holds those that are connected."""
+    """Every client connected once and left at most once; the register holds the connected ones."""
     changes = [change for batch in virtual.telemetry.batches for change in batch.clients]
     counts = Counter((change.client, change.sequence) for change in changes)
     assert set(counts.values()) == {1}
@@ -108,16 +108,16 @@ def test_client_changes_are_reported_once_and_the_register_is_current(virtual: V
 
 
 def test_empty_batch_is_the_heartbeat() -> None:
-    """A broker without traffic still says that it lives."""
+    """A broker without traffic still reports that it is alive."""
     idle = VirtualOverlay(place_overlay(3, 2, random.Random(1)))
     idle.run_for(1_000)
     batches = idle.telemetry.batches
-    assert len(batches) == 3 * 3 + 2  # The last broker's fourth falls on the end itself.
+    assert len(batches) == 3 * 3 + 2  # The last broker's fourth batch is due at the end itself.
     assert all(not batch.deliveries and not batch.clients for batch in batches)
 
 
 def test_every_batch_survives_its_encoding(virtual: VirtualOverlay) -> None:
-    """What goes to Kafka is what comes out."""
+    """Decoding returns what was sent to Kafka."""
     for batch in list(virtual.telemetry.batches)[:50]:
         assert decode(encode(batch), TelemetryBatch) == batch
     for client in virtual.clients.connected.values():

@@ -1,4 +1,4 @@
-"""Times, queues and links of the model, on overlays small enough to reckon by hand."""
+"""Times, queues and links of the model, on overlays small enough to compute by hand."""
 
 import random
 
@@ -22,7 +22,7 @@ CONTENT = {"symbol": "A"}
 
 
 class Listener:
-    """Keeps what the overlay tells."""
+    """Records what the overlay reports."""
 
     def __init__(self) -> None:
         self.may_publish: list[str] = []
@@ -47,7 +47,7 @@ def chain() -> Inventory:
 
 
 def chain_overlay(timing: OverlayTiming | None = None, queue_length_max: int = 100) -> tuple[EmulatedOverlay, Listener]:
-    """Publisher p at a may publish, subscriptions s at c is confirmed; nothing is under way."""
+    """Publisher p at a may publish, subscription s at c is confirmed, and nothing is on its way."""
     overlay = EmulatedOverlay(
         simpy.Environment(),
         chain(),
@@ -67,7 +67,7 @@ def chain_overlay(timing: OverlayTiming | None = None, queue_length_max: int = 1
 
 
 def test_delivery_takes_service_and_delay_of_its_path() -> None:
-    """From a to c: 1 + 10 + 2 + 20 + 4 ms, five hops' worth of queues and links."""
+    """From a to c: 1 + 10 + 2 + 20 + 4 ms over three brokers and two links."""
     overlay, _ = chain_overlay()
     overlay.publish("p", CONTENT, 100)
     assert not overlay.is_quiet
@@ -80,7 +80,7 @@ def test_delivery_takes_service_and_delay_of_its_path() -> None:
 
 
 def test_broker_serves_one_message_at_a_time() -> None:
-    """Three at once wait for each other: the last leaves the slowest broker two of its services later."""
+    """Three simultaneous messages wait for each other: the last is two services of the slowest broker late."""
     overlay, _ = chain_overlay()
     for _ in range(3):
         overlay.publish("p", CONTENT, 100)
@@ -93,7 +93,7 @@ def test_broker_serves_one_message_at_a_time() -> None:
 
 
 def test_waits_are_those_of_the_messages_that_went_on() -> None:
-    """Three at once wait 0, 1 and 2 services of a; then they come each 1 ms to b's 2, and each 2 ms to c's 4."""
+    """Three at once wait 0, 1 and 2 services at a; they reach b 1 ms apart for 2 ms, c 2 ms apart for 4 ms."""
     overlay, _ = chain_overlay()
     before_ms = {name: broker.counters.wait_ms for name, broker in overlay.brokers.items()}
     for _ in range(3):
@@ -110,14 +110,14 @@ def test_waits_are_those_of_the_messages_that_went_on() -> None:
 
 
 def test_a_link_makes_messages_wait_until_they_are_sent() -> None:
-    """At 10 bytes per ms the first waits its own 10 ms, the second what is left of them too; delay is not a wait."""
+    """At 10 bytes per ms the first waits its own 10 ms, the second also what is left of those; delay is not a wait."""
     slow = inventory_timing(chain(), 0.0, bytes_per_ms_max=10.0)
     overlay, _ = chain_overlay(slow)
     first, second = (overlay.link_ends[link].counters for link in (("a", "b"), ("b", "c")))
     before_ms = first.wait_ms, second.wait_ms
     overlay.publish("p", CONTENT, 100)
     overlay.publish("p", CONTENT, 100)
-    overlay.env.run(until=1_020.5)  # The first has left a's link at 11 ms, and is not at b before 21.
+    overlay.env.run(until=1_020.5)  # The first has left a's link at 11 ms, and reaches b at 21.
     assert first.wait_ms == before_ms[0]
     overlay.env.run(until=1_025)
     assert first.wait_ms - before_ms[0] == pytest.approx(10.0)
@@ -153,7 +153,7 @@ def test_links_keep_order_whatever_their_delays() -> None:
 
 
 def test_full_queue_drops_notifications_but_nothing_else() -> None:
-    """Beyond the bound notifications are lost with the reason; requests and commands still get in."""
+    """Notifications beyond the bound are lost with the reason; requests and commands are still queued."""
     overlay, listener = chain_overlay(queue_length_max=5)
     for _ in range(8):
         overlay.publish("p", CONTENT, 10)
@@ -180,7 +180,7 @@ def test_commands_wait_their_turn() -> None:
 
 
 def test_publishing_needs_a_confirmed_advertisement() -> None:
-    """Nobody publishes what not all brokers know, before or after."""
+    """A publisher can publish only while all brokers know it."""
     overlay, _ = chain_overlay()
     overlay.advertise("q", "b", ALL)
     with pytest.raises(ClientError, match="not confirmed"):
@@ -197,7 +197,7 @@ def test_publishing_needs_a_confirmed_advertisement() -> None:
 
 
 def test_cancelled_subscription_is_owed_what_came_before() -> None:
-    """What is on its way when a subscription ends is still delivered, what is published later is not."""
+    """Notifications on their way when a subscription ends are still delivered, later ones are not."""
     overlay, listener = chain_overlay()
     overlay.publish("p", CONTENT, 10)
     overlay.cancel("s")
@@ -216,7 +216,7 @@ def test_cancelled_subscription_is_owed_what_came_before() -> None:
 
 
 def test_ledger_sees_what_a_broken_broker_swallows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that forgets to forward is found out, although its own tables and counters agree with each other."""
+    """A broker that fails to forward is detected, although its own tables and counters are consistent."""
     overlay, _ = chain_overlay()
     core = overlay.brokers["b"].core
     handle = core.handle
@@ -231,7 +231,7 @@ def test_ledger_sees_what_a_broken_broker_swallows(monkeypatch: pytest.MonkeyPat
 
 
 def test_link_counters_tell_sent_from_received() -> None:
-    """While a notification crosses a link it has been handed over but not received."""
+    """A notification that is crossing a link has been sent but not received."""
     overlay, _ = chain_overlay()
     before = overlay.link_ends["a", "b"].counters.messages_in
     overlay.publish("p", CONTENT, 100)

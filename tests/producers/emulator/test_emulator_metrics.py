@@ -1,4 +1,4 @@
-"""The emulator's metrics say what its status says; its health turns with its clock."""
+"""The emulator's metrics match its status; its health depends on its clock."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ from tests.wait_until import wait_until
 
 
 def test_a_run_can_be_scraped_while_it_goes_on(tmp_path: Path) -> None:
-    """Ready once traffic runs, with the ledger's counts; not ready and not ill when it is over."""
+    """It is ready once traffic runs, with the ledger's counts; afterwards it is not ready but healthy."""
     metrics, health, stop = EmulatorMetrics(), EmulatorHealth(30.0), threading.Event()
     ports = MemoryEmulatorPorts()
     ports.waiting.append(Command("plan", CommandPhase.ABORT, INVENTORY.brokers[0], 0, 1))
@@ -42,7 +42,7 @@ def test_a_run_can_be_scraped_while_it_goes_on(tmp_path: Path) -> None:
 
 
 def test_epochs_that_are_over_leave_no_series_behind() -> None:
-    """Else there would be one more series with every plan."""
+    """Otherwise every plan would add a series."""
     metrics = EmulatorMetrics()
     counts = dict.fromkeys(("published", "expected", "delivered", "lost", "excused", "repeated"), 0)
     counts |= dict.fromkeys(("out_of_order", "out_of_order_on_detours", "unexpected", "outstanding", "concurrent"), 0)
@@ -58,7 +58,7 @@ def test_epochs_that_are_over_leave_no_series_behind() -> None:
 
 
 def test_a_model_that_hangs_is_ill_only_while_it_runs() -> None:
-    """Before and after, Kafka is waited for, and nothing turns."""
+    """Before and after it the emulator waits for Kafka, and the model does not advance."""
     health = EmulatorHealth(-1.0)
     assert health().faults == ()
     health.is_running = True
@@ -67,7 +67,7 @@ def test_a_model_that_hangs_is_ill_only_while_it_runs() -> None:
 
 
 def test_a_fast_clock_lets_more_time_pass_and_stays_clean(tmp_path: Path) -> None:
-    """At 20 times the speed a second of wall time is up to 20 of the run's, and all is still delivered once."""
+    """At 20 times the speed a second is up to 20 of the run's, and everything is still delivered once."""
     origin_ms = time.time_ns() // 1_000_000
     clock = RunClock(origin_ms, 20.0)
     told = replace(settings(tmp_path), clock=clock, flush_ms=1_000.0, drain_s_max=600.0)

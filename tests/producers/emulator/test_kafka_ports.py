@@ -1,4 +1,4 @@
-"""The Kafka ports against librdkafka's mock cluster: everything arrives, bad commands are buried, old ones ignored."""
+"""The Kafka ports against librdkafka's mock cluster: nothing is lost, bad commands become dead letters."""
 
 import threading
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ WAIT_S_MAX = 30.0
 
 
 def plan_of(epoch: int, phase: PlanPhase) -> Plan:
-    """A plan of which only the phase matters."""
+    """Return a plan of which only epoch and phase matter."""
     return Plan(f"plan-{epoch}", epoch - 1, epoch, 0, (), (), (), (), 1.0, 1.0, phase, ())
 
 
@@ -49,7 +49,7 @@ COMMAND = Command("plan-1", CommandPhase.ACTIVATE, "b1", 0, 1)
 
 @pytest.fixture
 def cluster() -> Iterator[tuple[Producer, str]]:
-    """A mock cluster that lives in a producer, and its address; all topics exist."""
+    """Yield a mock cluster that lives in a producer, and its address; all topics exist."""
     owner = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "log_level": 0})
     broker = next(iter(owner.list_topics(timeout=10).brokers.values()))
     for topic in TOPICS:
@@ -60,7 +60,7 @@ def cluster() -> Iterator[tuple[Producer, str]]:
 
 @pytest.fixture
 def ports(cluster: tuple[Producer, str]) -> Iterator[KafkaPorts]:
-    """Connected ports."""
+    """Yield connected ports."""
     connected = KafkaPorts(KafkaAccess(cluster[1]), BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=1_000)
     connected.connect(WAIT_S_MAX)
     yield connected
@@ -86,7 +86,7 @@ def read_all(bootstrap: str, topic: str, count: int) -> list[tuple[str, bytes | 
 
 
 def test_clients_of_an_earlier_run_leave_the_register(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
-    """Those at the brokers that start here, wherever they were before; not those of others, nor what has left."""
+    """Clients at the brokers that start here leave; those at other brokers, and those that left, do not."""
     moved = (("s3", "b2"), ("s3", "b9"), ("s4", "b9"), ("s4", "b1"))
     for name, home in (("s1", "b1"), ("s2", "b9"), *moved, ("s5", "b1")):
         ports.put_client(Client(name, Role.SUBSCRIBER, home, (), 0.0, 1_000))
@@ -101,13 +101,13 @@ def test_clients_of_an_earlier_run_leave_the_register(cluster: tuple[Producer, s
 
 
 def test_a_plan_that_may_still_be_committed_is_waited_for(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
-    """Answers of brokers that are no more may commit it; whoever decides it, the plans are then those of after."""
+    """Answers of brokers that no longer exist may commit it; the plans are read once that is decided."""
     plans = topic_name(PLANS, NAMESPACE)
     cluster[0].produce(plans, key="plan-1", value=encode(plan_of(1, PlanPhase.COMPLETED)))
     cluster[0].produce(plans, key="plan-2", value=encode(plan_of(2, PlanPhase.PREPARING)))
     assert cluster[0].flush(WAIT_S_MAX) == 0
     phases = {plan.phase for plan in ports.read_plans(WAIT_S_MAX, 0.0 - WAIT_S_MAX)}
-    assert phases == {PlanPhase.COMPLETED, PlanPhase.PREPARING}  # Nobody has decided it in time.
+    assert phases == {PlanPhase.COMPLETED, PlanPhase.PREPARING}  # It was not decided in time.
 
     def commit() -> None:
         cluster[0].produce(plans, key="plan-2", value=encode(plan_of(2, PlanPhase.ACTIVATING)))
@@ -119,7 +119,7 @@ def test_a_plan_that_may_still_be_committed_is_waited_for(cluster: tuple[Produce
 
 
 def test_plans_that_cannot_be_read_stop_the_start(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
-    """With the place of the record: brokers could else begin at an overlay that is no longer in force."""
+    """The error names the record: otherwise brokers could begin at an overlay that is no longer in force."""
     cluster[0].produce(topic_name(PLANS, NAMESPACE), key="plan-1", value=b"no plan")
     assert cluster[0].flush(WAIT_S_MAX) == 0
     with pytest.raises(UnreadableRecordError, match=r"offset 0, key 'plan-1'"):
@@ -127,7 +127,7 @@ def test_plans_that_cannot_be_read_stop_the_start(cluster: tuple[Producer, str],
 
 
 def test_plans_of_a_kafka_that_is_away_are_waited_for_within_bounds() -> None:
-    """The sentence names topic, address and time."""
+    """The message names topic, address and time."""
     ports = KafkaPorts(NOBODY, BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=1_000)
     with pytest.raises(KafkaUnreachableError, match=r"test\.plans at 127\.0\.0\.1:1 could not be read within 0\.5 s"):
         ports.read_plans(0.5, 60.0)
@@ -135,7 +135,7 @@ def test_plans_of_a_kafka_that_is_away_are_waited_for_within_bounds() -> None:
 
 
 def test_more_earlier_clients_than_the_buffer_holds_all_leave(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
-    """The buffer holds 1,000 records; nobody stays for lack of room."""
+    """The buffer holds 1,000 records; every withdrawal is sent."""
     count = 2_300
     for number in range(count):
         ports.put_client(Client(f"s{number}", Role.SUBSCRIBER, "b1", (), 0.0, 1_000))
@@ -147,7 +147,7 @@ def test_more_earlier_clients_than_the_buffer_holds_all_leave(cluster: tuple[Pro
 
 
 def test_a_register_that_cannot_be_read_stops_the_start() -> None:
-    """Clients that nobody has would else be counted and placed forever."""
+    """Otherwise clients that no broker has would be counted and placed forever."""
     ports = KafkaPorts(NOBODY, BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=1_000)
     with pytest.raises(KafkaUnreachableError, match="withdraw earlier clients"):
         ports.withdraw_clients({"b1"}, 0.5)
@@ -155,7 +155,7 @@ def test_a_register_that_cannot_be_read_stops_the_start() -> None:
 
 
 def test_records_go_to_their_topics_by_key(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
-    """Batches and results are keyed by broker, clients by name, and a client that left is a tombstone."""
+    """Batches and results are keyed by broker, clients by name, and a client that has left is a tombstone."""
     batch = TelemetryBatch("b1", 7, 0, 1_000, 0)
     result = CommandResult("plan-1", CommandPhase.ACTIVATE, "b1", 1, Outcome.ACTIVATED, "", 3, 1_000)
     client = Client("s1", Role.SUBSCRIBER, "b1", (), 0.0, 1_000)
@@ -178,7 +178,7 @@ def test_records_go_to_their_topics_by_key(cluster: tuple[Producer, str], ports:
 
 
 def test_commands_are_obeyed_from_the_start_on(cluster: tuple[Producer, str]) -> None:
-    """What stood in the topic before the emulator started is for another run; bad records are buried, with reason."""
+    """Records already in the topic are of another run; bad records become dead letters with the reason."""
     owner, bootstrap = cluster
     topic = topic_name(COMMANDS, NAMESPACE)
     owner.produce(topic, value=encode(COMMAND), key=b"b1")
@@ -201,7 +201,7 @@ def test_commands_are_obeyed_from_the_start_on(cluster: tuple[Producer, str]) ->
 
 
 def test_an_agent_obeys_for_its_own_brokers_alone(cluster: tuple[Producer, str]) -> None:
-    """It answers in its own topic, and a command for another agent's broker there is buried."""
+    """It answers in its own topic; a command there for another agent's broker becomes a dead letter."""
     owner, bootstrap = cluster
     ours = BrokerTopics(NAMESPACE, {"b1": "west", "b2": "east"}).of_agents(["west"])
     for topic in (COMMANDS, RESULTS, TELEMETRY):
@@ -230,7 +230,7 @@ def test_an_agent_obeys_for_its_own_brokers_alone(cluster: tuple[Producer, str])
 
 
 def test_a_broker_announces_itself_until_it_reads_that_it_is_a_member(cluster: tuple[Producer, str]) -> None:
-    """In its agent's topic, and only an agent's own brokers; who has left is not a member any more."""
+    """An agent announces only its own brokers, in its own topic; a broker that has left is not a member."""
     topics = BrokerTopics(NAMESPACE, {"b1": "", "x1": "north"})
     ports = KafkaPorts(KafkaAccess(cluster[1]), topics, outage_s_max=60, buffer_records_max=1_000)
     announcement = Announcement("x1", BrokerFacts(agent="north"), 5)
@@ -254,7 +254,7 @@ def test_a_broker_announces_itself_until_it_reads_that_it_is_a_member(cluster: t
 
 
 def test_missing_kafka_is_one_clear_sentence() -> None:
-    """Without Kafka the start ends in time and says what to do."""
+    """Without Kafka the start ends in time and the message says what to do."""
     letters = RecordWriter(NOBODY, outage_s_max=10, buffer_records_max=10, linger_ms=0)
     reader = CommandReader(NOBODY, BrokerTopics(NAMESPACE), letters)
     with pytest.raises(KafkaUnreachableError, match=r"test\.commands at 127\.0\.0\.1:1 did not answer within 0\.1 s"):
@@ -263,7 +263,7 @@ def test_missing_kafka_is_one_clear_sentence() -> None:
 
 
 def test_records_written_before_kafka_answers_arrive_once_and_in_order(cluster: tuple[Producer, str]) -> None:
-    """What is written while only a dead server is known waits, and comes in order when another one answers."""
+    """Records written while no server answers wait, and arrive in order once one does."""
     bootstrap = cluster[1]
     writer = RecordWriter(KafkaAccess(f"127.0.0.1:1,{bootstrap}"), outage_s_max=60, buffer_records_max=100, linger_ms=0)
     batches = [TelemetryBatch("b1", 7, number, 1_000, 0) for number in range(20)]

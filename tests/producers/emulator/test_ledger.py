@@ -1,4 +1,4 @@
-"""The ledger catches planted loss, repeat and disorder, and owes exactly what was confirmed and not cancelled."""
+"""The ledger detects planted losses, repeats and disorder, and owes exactly what was confirmed and not cancelled."""
 
 import random
 from dataclasses import replace
@@ -27,7 +27,7 @@ def ledger_with(*subscriptions: str) -> Ledger:
 
 
 def test_complete_delivery_is_clean() -> None:
-    """Everything owed came once and in order."""
+    """Everything owed was delivered once and in order."""
     ledger = ledger_with("s1", "s2")
     for sequence in range(3):
         message = notification(sequence, 1.0 + sequence)
@@ -40,7 +40,7 @@ def test_complete_delivery_is_clean() -> None:
 
 
 def test_planted_loss_is_found_when_it_is_old_enough() -> None:
-    """A missing hand-over is outstanding while young, lost when old, with the reason if one is known."""
+    """A missing delivery is outstanding while recent, then lost, with the reason if it is known."""
     ledger = ledger_with("s1", "s2")
     explained, unexplained = notification(0, 1.0), notification(1, 2.0)
     for message in (explained, unexplained):
@@ -58,7 +58,7 @@ def test_planted_loss_is_found_when_it_is_old_enough() -> None:
 
 
 def test_late_delivery_takes_its_loss_back() -> None:
-    """What comes after the settle time is delivered after all, and only once."""
+    """A delivery after the settle time counts as delivered, and only once."""
     ledger = ledger_with("s1")
     message = notification(0, 1.0)
     ledger.publish(message)
@@ -72,7 +72,7 @@ def test_late_delivery_takes_its_loss_back() -> None:
 
 
 def test_planted_repeat_is_found_however_late() -> None:
-    """A second hand-over is a repeat, also after the account of the notification was closed."""
+    """A second delivery is a repeat even after the account of the notification was closed."""
     ledger = ledger_with("s1")
     message = notification(0, 1.0)
     ledger.publish(message)
@@ -85,7 +85,7 @@ def test_planted_repeat_is_found_however_late() -> None:
 
 
 def test_planted_disorder_is_found() -> None:
-    """Sequence numbers of one publisher must grow at each subscription; a gap is not disorder."""
+    """Sequence numbers of one publisher must grow at each subscription; gaps are allowed."""
     ledger = ledger_with("s1")
     messages = [notification(sequence, 1.0) for sequence in range(4)]
     for message in messages:
@@ -99,9 +99,9 @@ def test_planted_disorder_is_found() -> None:
 def test_only_what_took_a_detour_or_was_overtaken_by_one_may_be_out_of_order(
     by_detour: tuple[int, ...], excused: int
 ) -> None:
-    """1 comes first, then 0 behind it, then 3, and 2 behind that; at another subscription only 2 behind 3.
+    """At one subscription 1 comes first, then 0, then 3, and then 2; at another one only 2 after 3.
 
-    What else of the publisher took a detour excuses nothing.
+    A detour excuses the notification that took it and those it overtook, no others of the publisher.
     """
     ledger = ledger_with("s1", "s2")
     for number in range(4):
@@ -115,7 +115,7 @@ def test_only_what_took_a_detour_or_was_overtaken_by_one_may_be_out_of_order(
 
 
 def test_what_was_never_owed_is_unexpected() -> None:
-    """Deliveries of unpublished or unmatched notifications are counted apart."""
+    """Deliveries of unpublished or unmatched notifications are counted separately."""
     ledger = ledger_with("s1")
     other = notification(0, 1.0, symbol="B")
     assert ledger.publish(other) == 0
@@ -126,7 +126,7 @@ def test_what_was_never_owed_is_unexpected() -> None:
 
 
 def test_confirmation_and_cancellation_bound_what_is_owed() -> None:
-    """Owed is what is published after the confirmation and not after the cancellation, to the very moment."""
+    """Owed is what is published after the confirmation and not after the cancellation, at exact times."""
     ledger = Ledger(SETTLE_MS)
     ledger.confirm("s1", WANTS_A, 10.0)
     assert ledger.publish(notification(0, 10.0)) == 0
@@ -140,7 +140,7 @@ def test_confirmation_and_cancellation_bound_what_is_owed() -> None:
 
 @pytest.mark.parametrize("are_released", [True, False])
 def test_long_run_keeps_memory_bounded(*, are_released: bool) -> None:
-    """Finished accounts and ended subscriptions are forgotten, and open and lingering ones up to a limit."""
+    """Finished accounts and ended subscriptions are dropped; open and lingering ones are kept up to a limit."""
     ledger = Ledger(SETTLE_MS, overdue_count_max=5, lingering_count_max=10)
     for number in range(2_000):
         now_ms = 10.0 * number
@@ -162,7 +162,7 @@ def test_long_run_keeps_memory_bounded(*, are_released: bool) -> None:
 
 @given(st.integers(0, 10**6))
 def test_any_mix_of_faults_is_counted_exactly(seed: int) -> None:
-    """Of random hand-overs, lost and repeated are just those that were left out and doubled."""
+    """Of random deliveries, exactly those that were left out are lost, and those that were doubled are repeats."""
     rng = random.Random(seed)
     names = [f"s{number}" for number in range(rng.randint(1, 4))]
     ledger = ledger_with(*names)
@@ -184,7 +184,7 @@ def test_any_mix_of_faults_is_counted_exactly(seed: int) -> None:
 
 
 def test_what_was_published_while_the_confirmation_was_on_its_way_is_no_fault() -> None:
-    """It counts once; what comes twice, out of order or to a subscription that does not match it still shows."""
+    """It is counted once; repeats, disorder and deliveries that do not match are still detected."""
     ledger = Ledger(SETTLE_MS)
     early, later, other = notification(0, 1.0), notification(1, 3.0), notification(2, 1.5, symbol="B")
     ledger.publish(early)
@@ -203,7 +203,7 @@ def test_what_was_published_while_the_confirmation_was_on_its_way_is_no_fault() 
 
 
 def test_what_was_published_while_the_end_was_on_its_way_is_no_fault() -> None:
-    """It may be handed over, once and in order; nobody is owed it."""
+    """It may be delivered once and in order, but is not owed."""
     ledger = ledger_with("s")
     before, after = notification(0, 1.0), notification(1, 3.0)
     ledger.publish(before)
@@ -216,7 +216,7 @@ def test_what_was_published_while_the_end_was_on_its_way_is_no_fault() -> None:
 
 
 def test_a_subscription_that_its_client_ended_before_it_was_confirmed_is_owed_nothing() -> None:
-    """Its home did not know that yet and may have handed over what came meanwhile."""
+    """Its home did not know of the end yet and may have delivered notifications meanwhile."""
     ledger = Ledger(SETTLE_MS)
     message = notification(0, 1.0)
     ledger.publish(message)
@@ -228,7 +228,7 @@ def test_a_subscription_that_its_client_ended_before_it_was_confirmed_is_owed_no
 
 
 def test_a_subscription_that_one_of_two_homes_has_confirmed_is_owed_nothing_but_may_get_something() -> None:
-    """What it gets until the other one has confirmed it, too, comes once and in order; nothing else is for it."""
+    """Deliveries until the other home confirms it may come once and in order; anything else is unexpected."""
     ledger = Ledger(SETTLE_MS)
     ledger.confirm_partly("s", WANTS_A)
     early, foreign, later = notification(0, 1.0), notification(1, 2.0, "B"), notification(2, 4.0)
@@ -257,7 +257,7 @@ def test_a_subscription_that_ends_partly_confirmed_is_forgotten_when_all_is_sett
 
 
 def test_what_comes_to_an_ended_subscription_is_no_fault_however_late_its_home_lets_go_of_it() -> None:
-    """What comes long after that is: nobody remembers the subscription."""
+    """Deliveries long after the release are unexpected: the subscription is unknown by then."""
     ledger = ledger_with("s", "other")
     ledger.cancel("s", 2.0)
     for sequence, publish_ms in enumerate((3.0, 3.0 + 5 * SETTLE_MS)):

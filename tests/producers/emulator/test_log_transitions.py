@@ -1,4 +1,4 @@
-"""What brokers are told and answer is in the log once for all of them, with plan and epoch."""
+"""Commands and answers of all brokers give one log line per transition, with plan and epoch."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +28,7 @@ def result(broker: str, outcome: Outcome, epoch: int = 4) -> CommandResult:
 
 
 def test_a_transition_begins_and_ends_once(lines: list[Any]) -> None:
-    """However many brokers there are and however often they are asked; lines in between carry the plan."""
+    """This holds for any number of brokers and repeated commands; lines in between have the plan."""
     transitions = TransitionLog(2)
     for broker in ("a", "b", "a"):
         transitions.on_command(command(broker))
@@ -46,7 +46,7 @@ def test_a_transition_begins_and_ends_once(lines: list[Any]) -> None:
 
 
 def test_a_newer_plan_takes_the_place_of_one_that_never_ended(lines: list[Any]) -> None:
-    """A broker that died never answers; the next plan's lines are its own."""
+    """A dead broker never answers; lines of the next plan carry that plan."""
     transitions = TransitionLog(2)
     transitions.on_command(command("a"))
     transitions.on_result(result("a", Outcome.ABORTED))
@@ -57,7 +57,7 @@ def test_a_newer_plan_takes_the_place_of_one_that_never_ended(lines: list[Any]) 
 
 
 def test_every_refusal_is_reported_with_its_own_plan(lines: list[Any]) -> None:
-    """Also that of a plan which is not the one under way."""
+    """Its plan need not be the one under way."""
     TransitionLog(2).on_result(result("a", Outcome.REFUSED, 7))
     (line,) = lines
     assert (line["event"], line["log_level"]) == ("command_refused", "warning")

@@ -1,4 +1,4 @@
-"""Bursts with and without detours are measured apart."""
+"""Bursts with and without detours are measured separately."""
 
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.emulator.measure_bursts import BurstMeter
@@ -9,7 +9,7 @@ def published(publish_ms: float) -> Notification:
 
 
 def test_delays_and_drains_are_those_of_each_routing() -> None:
-    """What was published before, between and after bursts does not count."""
+    """Notifications published before, between and after bursts do not count."""
     meter = BurstMeter()
     assert set(meter.figures().values()) == {None}
     meter.take(published(5.0), 9.0)

@@ -1,4 +1,4 @@
-"""What a text says of a broker that is to come, and what the inventory has of it."""
+"""How a text describes a broker that will join, and what the inventory has of it."""
 
 import pytest
 
@@ -41,14 +41,14 @@ def test_a_text_says_who_comes_when_and_what_is_known_of_it(text: str, newcomer:
     ],
 )
 def test_a_text_that_says_less_is_answered_with_what_is_wanted(text: str) -> None:
-    """With the text itself."""
+    """The message quotes the text."""
     with pytest.raises(ValueError, match=r"write NAME at SECONDS by PEER=COST") as caught:
         newcomer_of(text)
     assert repr(text) in str(caught.value)
 
 
 def test_newcomers_are_in_the_inventory_and_not_in_its_first_overlay() -> None:
-    """With the costs they name; what a notification costs there is the median. A name that is taken is refused."""
+    """Their link costs are the given ones, their processing cost is the median; a name in use is refused."""
     inventory = inventory_of(line_of(3), {}, processing=3.0)
     found = with_newcomers(inventory, [newcomer_of("x01 at 30 by b00=2.5")])
     assert found.brokers == (*inventory.brokers, "x01")

@@ -1,4 +1,4 @@
-"""Outages as settings say them and as they are drawn, and what the player makes of them."""
+"""Outages as settings give them and as they are drawn, and how they are played."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_text_says_what_happens_to_whom_when_and_for_how_long(text: str, outag
     "text", ["fire b1 at 2 for 3", "death b1 at 2", "cut b1 at 2 for 3", "cut b1,b1 at 2 for 3", ""]
 )
 def test_nonsense_is_refused_with_what_to_write(text: str, tmp_path: object) -> None:
-    """Settings list it among their faults."""
+    """Settings list them among their faults."""
     with pytest.raises(ValueError, match=r"WHAT WHOM at SECONDS|two ends"):
         outage_of(text)
     told: EmulatorSettings = settings(tmp_path)  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ def test_nonsense_is_refused_with_what_to_write(text: str, tmp_path: object) -> 
 
 
 def test_a_site_is_the_brokers_nearest_to_one_another() -> None:
-    """No other broker with its nearest ones is closer together."""
+    """No other broker is closer, in total, to its nearest ones."""
     inventory = place_overlay(30, 8, random.Random(2))
     site = site_of(inventory, 4)
     sums = np.sort(inventory.link_cost, axis=1)[:, :4].sum(axis=1)
@@ -60,7 +60,7 @@ def test_an_outage_of_an_unknown_broker_is_refused() -> None:
 
 
 def test_equal_seeds_draw_equal_chaos() -> None:
-    """Of each kind, in the order of time, at the pace that was asked for."""
+    """Outages of each kind, in order of time, at the configured rate."""
     names, links = ("a", "b", "c"), (("a", "b"), ("b", "c"))
     first, second = (
         list(takewhile(lambda one: one.at_s < 600, drawn(CHAOS, names, links, random.Random(4)))) for _ in range(2)
@@ -72,7 +72,7 @@ def test_equal_seeds_draw_equal_chaos() -> None:
 
 
 def test_chaos_that_has_an_end_draws_the_same_until_then() -> None:
-    """None begins at its end or later."""
+    """No outage begins at the end or later."""
     names, links = ("a", "b", "c"), (("a", "b"), ("b", "c"))
     endless = takewhile(lambda one: one.at_s < 60, drawn(CHAOS, names, links, random.Random(4)))
     assert list(drawn(replace(CHAOS, until_s=60.0), names, links, random.Random(4))) == list(endless)
@@ -80,7 +80,7 @@ def test_chaos_that_has_an_end_draws_the_same_until_then() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_chaos_on_a_tree_costs_only_what_deaths_excuse(seed: int) -> None:
-    """Nobody repairs: what crosses the dead is lost with a reason, the rest comes once and in order."""
+    """Nothing is repaired: what crosses dead brokers is lost with a reason, the rest is delivered once and in order."""
     inventory = place_overlay(16, 4, random.Random(seed))
     virtual = VirtualOverlay(
         inventory, WorkloadSettings(publisher_count=10), VirtualSettings(seed=seed, chaos=CHAOS, notice_ms=500.0)
@@ -95,7 +95,7 @@ def test_chaos_on_a_tree_costs_only_what_deaths_excuse(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_chaos_on_a_ring_costs_only_what_deaths_excuse(seed: int) -> None:
-    """The same with users that come and go."""
+    """Users come and go meanwhile."""
     inventory = place_ring(16, random.Random(seed))
     virtual = VirtualOverlay(
         inventory, CheckinSettings(user_count=100), VirtualSettings(seed=seed, chaos=CHAOS, notice_ms=500.0)

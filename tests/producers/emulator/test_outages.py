@@ -1,4 +1,4 @@
-"""Brokers that die, hang and come back, links that are slow or cut, and what the ledger says of it."""
+"""Brokers that die, hang and return, links that are slow or cut, and the resulting account of the ledger."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PUBLISH_EVERY_MS = 5.0
 
 
 def line(flush_ms: float | None = None) -> VirtualOverlay:
-    """a - b - c - d, links of 10 ms; p publishes at a each 5 ms for two seconds, from 1 s on; s-NAME everywhere."""
+    """Return a - b - c - d with links of 10 ms; p publishes at a every 5 ms from 1 s to 3 s; s-NAME everywhere."""
     tree = Configuration.of(0, NAMES, [("a", "b"), ("b", "c"), ("c", "d")])
     cost = HOP_MS * (1.0 - np.eye(4))
     inventory = Inventory(NAMES, np.full(4, 0.1), cost, 3, tree)
@@ -44,7 +44,7 @@ def line(flush_ms: float | None = None) -> VirtualOverlay:
 def repair(
     virtual: VirtualOverlay, target: Configuration, change: BrokerChange, moves: Iterable[ClientMove] = ()
 ) -> None:
-    """Bring those who live to ``target``."""
+    """Bring the living brokers to ``target``."""
     present = next(
         core.tables[target.epoch - 1].configuration for core in virtual.cores.values() if core.epoch == target.epoch - 1
     )
@@ -72,7 +72,7 @@ def repair(
 
 
 def test_a_suspended_broker_loses_nothing_and_says_nothing() -> None:
-    """What comes meanwhile waits in its queue; its telemetry is silent."""
+    """Messages wait in its queue meanwhile; it sends no telemetry."""
     virtual = line(flush_ms=250.0)
     virtual.run_until(1_500.0)
     virtual.overlay.suspend("b")
@@ -89,7 +89,7 @@ def test_a_suspended_broker_loses_nothing_and_says_nothing() -> None:
 
 
 def test_a_broker_that_is_suspended_and_resumed_within_a_message_serves_it_once() -> None:
-    """The service that was under way when it stood still is not begun twice."""
+    """The service that was under way at the suspension is not begun twice."""
     virtual = line()
     for number in range(1_000):
         act = virtual.overlay.suspend if number % 2 == 0 else virtual.overlay.resume
@@ -101,7 +101,7 @@ def test_a_broker_that_is_suspended_and_resumed_within_a_message_serves_it_once(
 
 
 def test_a_slow_link_and_a_cut_one_lose_nothing() -> None:
-    """What is sent over a cut link comes when it is there again, in its order."""
+    """Messages sent over a cut link arrive in order once it is restored."""
     virtual = line(flush_ms=250.0)
     virtual.run_until(1_500.0)
     virtual.overlay.link_faults.slow("b", "c", 20.0, 500.0)
@@ -119,7 +119,7 @@ def test_a_slow_link_and_a_cut_one_lose_nothing() -> None:
 
 
 def test_a_subscription_that_ends_behind_a_broker_that_stands_still_may_get_more_until_that_has_heard_of_it() -> None:
-    """d waits for c before it lets go of it, twice as long as a notification may be under way; that is not a fault."""
+    """d waits for c before it releases the subscription, for twice the settle time; that is not a fault."""
     virtual = line()
     virtual.overlay.advertise("q", "d", ALL)
     virtual.run_until(3_500.0)
@@ -149,13 +149,13 @@ def test_a_death_excuses_what_was_in_the_broker_or_had_to_cross_it_and_nothing_e
     on_the_way = round(2 * HOP_MS / PUBLISH_EVERY_MS)
     assert (
         account.lost_by_reason[BROKER_WAS_DEAD] == 201
-    )  # s-d alone, as s-c is cancelled; one was published just then.
+    )  # Only for s-d, as s-c is cancelled; one was published at that moment.
     assert 2 * on_the_way - 2 <= account.lost_by_reason[LOST_WITH_BROKER] <= 2 * on_the_way + 2
     assert account.lost == account.excused == sum(account.lost_by_reason.values())
 
 
 def test_what_a_broker_drops_before_another_one_dies_is_no_ones_excuse() -> None:
-    """c loses what should go to d while that lives; that d dies later excuses only what was under way to it."""
+    """c drops notifications for d while d is alive; the later death of d excuses only those on their way to it."""
     virtual = line()
     virtual.run_until(1_200.0)
     del virtual.cores["c"].tables[0].entries["s-d"]
@@ -169,7 +169,7 @@ def test_what_a_broker_drops_before_another_one_dies_is_no_ones_excuse() -> None
 
 
 def test_clients_of_a_dead_broker_come_again_when_a_plan_has_taken_it_in_again() -> None:
-    """The publisher of a dead home keeps what it would publish; nothing of that is lost."""
+    """A publisher whose home is dead keeps what it would publish; none of it is lost."""
     virtual = line()
     virtual.run_until(1_500.0)
     virtual.overlay.kill("a", notice_ms=20.0)
@@ -194,7 +194,7 @@ def test_clients_of_a_dead_broker_come_again_when_a_plan_has_taken_it_in_again()
 
 
 def test_publishers_that_come_home_after_a_minute_do_not_flood_brokers_with_what_they_have_kept() -> None:
-    """Ten of them publish 20 a second each; no queue holds more than 500, and the slowest broker bears 330 a second."""
+    """Ten of them publish 20 a second each; no queue exceeds 500, and the slowest broker serves 330 a second."""
     tree = Configuration.of(0, NAMES, [("a", "b"), ("b", "c"), ("c", "d")])
     inventory = Inventory(NAMES, np.array([1.0, 2.0, 3.0, 1.0]), HOP_MS * (1.0 - np.eye(4)), 3, tree)
     virtual = VirtualOverlay(inventory, settings=VirtualSettings(start_ms=0.0, flush_ms=None, queue_length_max=500))
@@ -225,7 +225,7 @@ def test_publishers_that_come_home_after_a_minute_do_not_flood_brokers_with_what
 
 
 def test_a_publisher_whose_stay_is_ended_goes_on_in_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not hear that it is to leave for c, and is waited for no longer; what it publishes then is not lost."""
+    """It misses the command to leave for c, and the wait for it ends; what it publishes then is not lost."""
     monkeypatch.setattr("regraft.producers.brokers.two_epochs.CLIENT_WAIT_MS_MAX", 500.0)
     virtual = line()
     virtual.run_until(1_500.0)
@@ -263,7 +263,7 @@ def test_a_publisher_that_a_broker_outside_turns_away_comes_when_a_plan_takes_th
 
 
 def test_a_publisher_of_a_dead_broker_goes_on_where_the_repair_puts_it() -> None:
-    """It comes in a new stay, when the repair is active there."""
+    """It connects in a new stay once the repair is active there."""
     virtual = line()
     virtual.run_until(1_500.0)
     virtual.overlay.kill("a", notice_ms=20.0)
@@ -280,7 +280,7 @@ def test_a_publisher_of_a_dead_broker_goes_on_where_the_repair_puts_it() -> None
 
 
 def test_a_repair_makes_subscriptions_whole_again_without_any_client() -> None:
-    """b dies in the middle: what is published after the repair comes to both sides."""
+    """b dies in the middle: what is published after the repair reaches both sides."""
     virtual = line()
     virtual.run_until(1_500.0)
     virtual.overlay.kill("b", notice_ms=20.0)
@@ -298,7 +298,7 @@ def test_a_repair_makes_subscriptions_whole_again_without_any_client() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_users_of_a_ring_wait_for_their_home_and_nothing_unexcused_is_lost(seed: int) -> None:
-    """Whatever way crosses the dead broker, up to the rendezvous or down from it, is excused; the others are whole."""
+    """Whatever crosses the dead broker, up to the rendezvous or down from it, is excused; all else is delivered."""
     run = RingRun(12, 8, 40, seed)
     run.live(6_000.0, every_ms=4.0)
     run.virtual.run_for(2_000.0)
@@ -311,7 +311,7 @@ def test_users_of_a_ring_wait_for_their_home_and_nothing_unexcused_is_lost(seed:
 
 
 def install(virtual: VirtualOverlay, broker: str, present: Configuration) -> None:
-    """Let a broker that has come back hold the epoch in force, from outside."""
+    """Let a returned broker hold the epoch in force from outside the overlay."""
     digest = virtual.cores["b"].fence.digest_of(present.epoch)
     virtual.send_command(
         Command(

@@ -1,4 +1,4 @@
-"""Brokers stand on measured hosts; more of them than hosts stand on a plane of like size."""
+"""Brokers are placed on measured hosts; if there are more brokers than hosts, on a plane with similar delays."""
 
 import random
 
@@ -11,7 +11,7 @@ from regraft.producers.emulator.place_overlay import host_count, place_overlay, 
 
 @pytest.mark.parametrize("broker_count", [3, 40, 490])
 def test_measured_placement(broker_count: int) -> None:
-    """Half of a measured RTT is the cost of a link; the first tree keeps the degree."""
+    """The first tree keeps the degree cap."""
     inventory = place_overlay(broker_count, 8, random.Random(1))
     off_diagonal = inventory.link_cost[~np.eye(broker_count, dtype=bool)]
     assert len(inventory.brokers) == broker_count
@@ -31,7 +31,7 @@ def test_same_seed_same_place() -> None:
 
 
 def test_more_brokers_than_hosts_are_synthetic_and_alike() -> None:
-    """Beyond the measured hosts RTTs are made up, about as long as the measured ones."""
+    """They are about as long as the measured ones."""
     assert host_count() == 490
     measured = place_overlay(490, 8, random.Random(1))
     synthetic = place_overlay(1_000, 8, random.Random(1))
@@ -40,7 +40,7 @@ def test_more_brokers_than_hosts_are_synthetic_and_alike() -> None:
 
 
 def test_regions_hold_each_broker_once_and_brokers_near_each_other() -> None:
-    """A region is its first broker and the nearest of those that no earlier region has."""
+    """A region is its first broker and the nearest ones that no earlier region has."""
     inventory = place_scot(12, 3, random.Random(5))
     scot = inventory.bootstrap
     assert isinstance(scot, ScotConfiguration)

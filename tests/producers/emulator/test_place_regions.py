@@ -1,4 +1,4 @@
-"""Brokers in cloud regions: dealt out in turn, with measured delays and list prices that are shipped."""
+"""Brokers in cloud regions: dealt out in turn, with the measured delays and list prices that are shipped."""
 
 import random
 
@@ -10,7 +10,7 @@ from regraft.producers.emulator.place_regions import broker_count_max, place_reg
 
 
 def test_each_region_gets_a_broker_before_any_gets_the_next() -> None:
-    """Of 40 brokers in 19 regions two have three, and the others two; names say where they are."""
+    """Of 19 regions with 40 brokers two have three and the others two; the names contain the region."""
     inventory = place_regions(40, 8, random.Random(1))
     regions = [broker[:-1] for broker in inventory.brokers]
     counts = {region: regions.count(region) for region in shipped_regions().names}
@@ -19,7 +19,7 @@ def test_each_region_gets_a_broker_before_any_gets_the_next() -> None:
 
 
 def test_links_cost_money_by_list_prices_and_tell_measured_delays() -> None:
-    """A GB between Cape Town and Ireland costs 0.147 one way and 0.02 back; access is what a region charges."""
+    """A GB from Cape Town to Ireland costs 0.147 and back 0.02; access costs what the region charges."""
     inventory = place_regions(38, 8, random.Random(1))
     prices, index = inventory.prices, inventory.index
     assert prices is not None
@@ -33,6 +33,6 @@ def test_links_cost_money_by_list_prices_and_tell_measured_delays() -> None:
 
 
 def test_as_many_can_be_placed_as_there_are_letters() -> None:
-    """More have no name."""
+    """Further brokers would have no name."""
     with pytest.raises(ValueError, match=f"{broker_count_max()} can be placed"):
         place_regions(broker_count_max() + 1, 8, random.Random(1))

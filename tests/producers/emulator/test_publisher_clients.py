@@ -1,4 +1,4 @@
-"""Publishers: what they hand to which home, before, during and after a move, and from one stay to the next."""
+"""Publishers: what they hand to which home before, during and after a move, and from one stay to the next."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from regraft.producers.emulator.user_clients import topic_filter
 
 
 class Homes:
-    """Keeps what is asked of each home."""
+    """Records the requests to each home."""
 
     def __init__(self) -> None:
         self.published = 0
@@ -39,24 +39,24 @@ class Homes:
         )
 
     def connect(self, home: str, connection: int) -> None:
-        """Let the publisher come and be confirmed."""
+        """Let the publisher connect and be confirmed."""
         self.publishers.connect("p", home, topic_filter("a"))
         assert self.publishers.allow("p", connection)
         self.asked.clear()
 
     def publish(self) -> None:
-        """Let it publish."""
+        """Let it publish once."""
         self.publishers.publish("p", {"topic": "a", "number": self.published}, 10)
         self.published += 1
 
     def publish_in_time(self, count: int, pause_ms: float) -> None:
-        """Let it publish so often, with a pause before each."""
+        """Let it publish ``count`` times, with a pause before each."""
         for _ in range(count):
             self.env.run(self.env.now + pause_ms)
             self.publish()
 
     def take_asked(self) -> list[tuple[str, ClientRequest | int]]:
-        """Return what was asked since the last time; of notifications their numbers, in the order of publishing."""
+        """Return the requests since the last call, with sequence numbers for notifications, in order of publishing."""
         asked, self.asked = self.asked, []
         numbered = [one for _, one in asked if isinstance(one, Notification)]
         assert [one.content["number"] for one in numbered] == [one.sequence for one in numbered]
@@ -102,7 +102,7 @@ def test_a_publisher_that_ends_between_two_homes_hands_over_what_waited_and_ends
 
 
 def test_a_stay_that_ends_when_the_next_home_has_taken_it_already_ends_at_both() -> None:
-    """What the old home tells the next one may be lost with a broker between the two."""
+    """What the old home sends to the next one may be lost with a broker between the two."""
     homes = connected()
     homes.publishers.take("p", 0, "b2")
     homes.publishers.disconnect("p")
@@ -111,20 +111,20 @@ def test_a_stay_that_ends_when_the_next_home_has_taken_it_already_ends_at_both()
     homes.publishers.connect("p", "b1", topic_filter("a"))
     homes.publishers.take("p", 1, "b2")
     homes.take_asked()
-    assert homes.publishers.drop("p", 1, may_return=True)  # Its home has ended the stay, and knows.
+    assert homes.publishers.drop("p", 1, may_return=True)  # Its home ended the stay itself.
     assert homes.take_asked() == [
         ("b2", UnadvertiseRequest("p", 1)), ("b1", AdvertiseRequest("p", topic_filter("a"), 2))
     ]  # fmt: skip
     homes.publishers.take("p", 2, "b2")
     homes.publishers.leave("p", 2, "b2")
-    homes.publishers.take("p", 2, "b2")  # Said again at the end of the plan.
+    homes.publishers.take("p", 2, "b2")  # Repeated at the end of the plan.
     homes.take_asked()
     homes.publishers.disconnect("p")
     assert homes.take_asked() == [("b2", UnadvertiseRequest("p", 2))]
 
 
 def test_what_brokers_say_of_an_earlier_stay_changes_nothing() -> None:
-    """It may still be on its way when the publisher has come again; its numbers continue."""
+    """They may still be on their way when the publisher has reconnected; its sequence numbers continue."""
     homes = connected()
     homes.publish()
     homes.publishers.disconnect("p")
@@ -136,7 +136,7 @@ def test_what_brokers_say_of_an_earlier_stay_changes_nothing() -> None:
     homes.publishers.leave("p", 0, "b3")
     assert not homes.publishers.drop("p", 0, may_return=True)
     homes.publish()
-    over = UnadvertiseRequest("p", 0)  # Who takes a stay that is over is notified, and has it no longer.
+    over = UnadvertiseRequest("p", 0)  # A home that takes a past stay is notified of its end, and drops it.
     assert homes.take_asked() == [("b3", over), ("b1", 1)]
     homes.publishers.leave("p", 1, "b2")
     homes.publishers.take("p", 0, "b2")
@@ -177,12 +177,12 @@ def test_a_publisher_that_is_asked_to_leave_for_a_dead_home_waits_for_one() -> N
 
 
 def test_a_publisher_whose_stay_its_home_has_ended_comes_again_there_in_a_new_one() -> None:
-    """Whoever lets it publish need not know: what it publishes meanwhile waits."""
+    """Its source need not know: what it publishes meanwhile waits."""
     homes = connected()
     assert homes.publishers.drop("p", 0, may_return=True)
     homes.publish()
     assert homes.take_asked() == [("b1", AdvertiseRequest("p", topic_filter("a"), 1))]
-    assert not homes.publishers.allow("p", 1)  # It has begun to publish before.
+    assert not homes.publishers.allow("p", 1)  # It has published before.
     assert homes.take_asked() == [("b1", 0)]
 
 
@@ -208,7 +208,7 @@ def test_a_publisher_whose_stay_is_ended_between_two_homes_when_it_was_about_to_
 
 
 def test_a_publisher_that_comes_home_with_much_hands_over_little_at_once_and_the_rest_half_as_fast_again() -> None:
-    """What it publishes meanwhile comes behind that; from when nothing waits it is handed over at once."""
+    """The backlog drains at one and a half times its rate, behind it comes what it publishes meanwhile."""
     homes = connected()
     homes.publishers.lose_home("b1")
     homes.publish_in_time(200, pause_ms=3.0)
@@ -281,7 +281,7 @@ def test_what_is_kept_at_the_end_of_all_traffic_is_never_published() -> None:
 def test_a_home_that_is_not_overloaded_as_a_rule_bears_all_its_publishers_after_any_outages(
     pauses_ms: list[float], outages: list[tuple[float, float]]
 ) -> None:
-    """It is busy for 0.6 of the time in peace. Its queue stays short, and all comes to it once and in order."""
+    """It is busy for 0.6 of the time otherwise; its queue stays short, and everything arrives once and in order."""
     env, queue, served = simpy.Environment(), deque[Notification](), dict[str, int]()
     queue_length_max = 0
 

@@ -1,4 +1,4 @@
-"""Brokers that start again begin where the last committed plan leads, and go on from there as if nothing had been."""
+"""Restarting brokers begin at the overlay of the last committed plan, and continue as if nothing had happened."""
 
 import random
 from dataclasses import replace
@@ -30,7 +30,7 @@ COMMITTED = [phase for phase, facts in LIFE.items() if facts.is_committed]
 
 
 def next_overlay(present: OverlayConfiguration, rng: random.Random) -> OverlayConfiguration:
-    """Another overlay of the next epoch: two links exchanged, or two brokers' IDs."""
+    """Return another overlay of the next epoch: two links, or two brokers' IDs, are exchanged."""
     if isinstance(present, Configuration):
         return random_swaps(present, 2, 4, rng)
     assert isinstance(present, ChordConfiguration)
@@ -43,7 +43,7 @@ def next_overlay(present: OverlayConfiguration, rng: random.Random) -> OverlayCo
 def plan_to(
     target: Any, present: Any, phase: PlanPhase = PlanPhase.COMPLETED, moves: tuple[ClientMove, ...] = (), term: int = 1
 ) -> Plan:
-    """A plan that leads from one overlay to the next."""
+    """Return a plan from one overlay to the next."""
     name = f"plan-{target.epoch}"
     plan = Plan(name, present.epoch, target.epoch, 0, (), (), (), (), 1.0, 1.0, phase, (), moves=moves, term=term)
     removed = tuple(sorted(set(present.links) - set(target.links)))
@@ -54,7 +54,7 @@ def plan_to(
 
 
 def command_of(plan: Plan, digest: str, phase: CommandPhase, broker: str, term: int) -> Command:
-    """What a leader tells a broker of a plan."""
+    """Return a leader's command of one phase to a broker."""
     return Command(
         plan.plan, phase, broker, plan.epoch_from, plan.epoch_to, plan.links_removed, plan.links_added, digest,
         id_moves=plan.id_moves, term=term,
@@ -62,7 +62,7 @@ def command_of(plan: Plan, digest: str, phase: CommandPhase, broker: str, term: 
 
 
 def ask(virtual: VirtualOverlay, plan: Plan, digest: str, phase: CommandPhase, term: int = 9) -> list[Outcome]:
-    """Tell all brokers one phase and return the last answer of each."""
+    """Command all brokers one phase and return the last answer of each."""
     before = len(virtual.results.results)
     for broker in virtual.overlay.brokers:
         virtual.send_command(command_of(plan, digest, phase, broker, term))
@@ -73,7 +73,7 @@ def ask(virtual: VirtualOverlay, plan: Plan, digest: str, phase: CommandPhase, t
 
 @pytest.mark.parametrize("phase", list(PlanPhase))
 def test_a_committed_plan_is_where_brokers_begin(phase: PlanPhase) -> None:
-    """Whatever its phase from ACTIVATING on; any other leaves them at the overlay before it."""
+    """Its phase may be any from ACTIVATING on; a plan in any other leaves them at the overlay before it."""
     rng = random.Random(2)
     first = next_overlay(TREE.bootstrap, rng)
     second = next_overlay(first, rng)
@@ -88,7 +88,7 @@ def test_a_committed_plan_is_where_brokers_begin(phase: PlanPhase) -> None:
 
 
 def test_without_plans_brokers_begin_at_the_bootstrap_overlay() -> None:
-    """As ever; the clients come where their workload draws them."""
+    """Clients connect where their workload draws them."""
     found = starting_point(TREE, [])
     assert (found.configuration, found.plan, found.term) == (TREE.bootstrap, "", 0)
     assert found.first_home("p", "b5") == "b5"
@@ -106,7 +106,7 @@ def test_plans_of_another_kind_of_overlay_are_refused() -> None:
 def test_brokers_that_start_again_carry_on(
     inventory: Inventory, workload: WorkloadSettings | CheckinSettings, phase: PlanPhase
 ) -> None:
-    """They answer for the plan under way, refuse another and older terms, and execute the next; nothing is lost."""
+    """They answer for the plan under way, refuse other plans and older terms, and execute the next; nothing is lost."""
     rng = random.Random(4)
     present = next_overlay(inventory.bootstrap, rng)
     plan = plan_to(present, inventory.bootstrap, phase, term=5)
@@ -135,7 +135,7 @@ def test_brokers_that_start_again_carry_on(
 
 
 def test_a_term_is_known_from_the_start() -> None:
-    """Before any command has come, a leader of a lower term than the plan's is refused."""
+    """Even before the first command, a leader with a lower term than the plan's is refused."""
     present = next_overlay(TREE.bootstrap, random.Random(4))
     plan = plan_to(present, TREE.bootstrap, PlanPhase.DRAINING, term=5)
     start = starting_point(TREE, [plan])
@@ -145,7 +145,7 @@ def test_a_term_is_known_from_the_start() -> None:
 
 
 def test_clients_come_to_where_plans_have_put_them() -> None:
-    """A publisher, and on a ring a user, at its first coming; the others as drawn."""
+    """This holds for a publisher's and, on a ring, a user's first connection; other clients are drawn."""
     for inventory, workload in ((TREE, STOCKS), (RING, replace(CHECKINS, user_count=40))):
         usual = VirtualOverlay(inventory, workload)
         usual.run_for(2_000)

@@ -1,4 +1,4 @@
-"""Users: what they ask of which home, before, during and after a move."""
+"""Users: what they request from which home before, during and after a move."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from regraft.producers.emulator.user_clients import BrokerTopics, UserClients, t
 
 
 class Homes:
-    """Keeps what is asked of each home, and what listeners get."""
+    """Records the requests to each home, and what listeners get."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, ClientRequest]] = []
@@ -38,17 +38,17 @@ class Homes:
         )
 
     def take_asked(self) -> list[tuple[str, ClientRequest]]:
-        """Return what was asked since the last time."""
+        """Return the requests since the last call."""
         asked, self.asked = self.asked, []
         return asked
 
     def owed(self, topic: str) -> int:
-        """Publish something after now; return how many subscriptions are owed it."""
+        """Publish once, later than now; return how many subscriptions are owed it."""
         self.published += 1
         return self.ledger.publish(Notification("p", self.published, self.env.now + 0.5, "b1", 0, {"topic": topic}, 10))
 
     def names(self) -> dict[str, str]:
-        """Return the subscription to each topic that was asked for last."""
+        """Return the newest subscription to each topic."""
         return {
             str(request.filter_[0].value): request.subscription
             for _, request in self.asked
@@ -94,7 +94,7 @@ def test_a_user_that_moves_attaches_with_all_it_has_and_asks_and_ends_at_both_ho
     assert homes.take_asked() == [("b2", MoveAckRequest("u", 0))]
     assert homes.users.home_of("u") == "b2"
     assert homes.told[-1] == ("u", "b2", ("b", "c"))
-    homes.users.change_topics("u", "c")  # The old home still serves what moved, until it has handed over all.
+    homes.users.change_topics("u", "c")  # The old home serves what moved until it has handed over everything.
     assert [home for home, _ in homes.take_asked()] == ["b2", "b1"]
 
 
@@ -116,7 +116,7 @@ def test_what_is_asked_for_between_two_homes_is_owed_when_both_have_confirmed_it
 
 
 def test_what_was_asked_for_before_the_move_is_confirmed_by_the_old_home_alone() -> None:
-    """The next home waits for it before anybody may publish in the new epoch."""
+    """The next home waits for it before any client may publish in the new epoch."""
     homes, _ = connected("a")
     homes.users.change_topics("u", "ab")
     name = homes.names()["b"]
@@ -130,7 +130,7 @@ def test_what_was_asked_for_before_the_move_is_confirmed_by_the_old_home_alone()
 
 
 def test_a_home_that_has_died_confirms_nothing_any_more() -> None:
-    """A user that has gone on from there asks again for what it was still to confirm."""
+    """A user that has left it requests the unconfirmed subscriptions again."""
     homes, names = connected("a")
     homes.users.move("u", 0, "b2", 7)
     homes.users.change_topics("u", "ab")
@@ -166,11 +166,11 @@ def test_a_move_that_is_called_off_leaves_the_user_where_it_was() -> None:
     assert homes.owed("b") == 0
     homes.users.stay("u", 0)
     assert homes.take_asked() == []
-    assert homes.owed("b") == 1  # The next home need not confirm it any more.
+    assert homes.owed("b") == 1  # The next home no longer needs to confirm it.
     assert homes.owed("c") == 0
     homes.users.confirm(names["c"], "b1")
     assert homes.owed("c") == 1
-    homes.users.take("u", "b2")  # Too late: nothing comes of it.
+    homes.users.take("u", "b2")  # It is too late and has no effect.
     assert homes.users.home_of("u") == "b1"
 
 
@@ -190,7 +190,7 @@ def test_a_user_that_has_left_is_not_waited_for() -> None:
 
 
 def test_an_order_to_move_that_was_meant_for_an_earlier_stay_is_not_followed() -> None:
-    """A user that left and came back to the same home is asked to move because of its first stay."""
+    """A user that left and returned to the same home is asked to move because of its first stay."""
     homes, _ = connected("a")
     homes.users.disconnect("u")
     homes.users.connect("u", "b1", "a")
@@ -209,7 +209,7 @@ def test_a_user_is_connected_once() -> None:
 
 
 def test_a_broker_subscribes_as_long_as_one_of_its_users_does() -> None:
-    """Zhao13, section 3: only the first user that comes and the last that goes change anything."""
+    """Zhao13, section 3: only the first user that arrives and the last that leaves cause changes."""
     topics = BrokerTopics()
     topics.add("b1", "ab")
     topics.add("b1", "b")
