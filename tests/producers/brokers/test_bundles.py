@@ -51,7 +51,7 @@ def test_every_neighbour_gets_the_same_messages_in_the_same_order(effects: list[
 
 
 @given(steps)
-def test_control_messages_of_one_neighbour_are_apart_only_where_a_notification_stands_between(
+def test_control_messages_to_one_neighbour_are_bundled_between_notifications(
     effects: list[Effect],
 ) -> None:
     for peer in "abc":
@@ -60,7 +60,7 @@ def test_control_messages_of_one_neighbour_are_apart_only_where_a_notification_s
         assert not any(first and second for first, second in itertools.pairwise(is_control))
 
 
-def test_a_bundle_counts_as_what_is_in_it() -> None:
+def test_a_bundle_counts_as_its_contents() -> None:
     (sent,) = bundled([Send("a", End(0)), Send("a", End(1))])
     assert isinstance(sent, Send)
     assert control_messages_in(sent.message) == 2

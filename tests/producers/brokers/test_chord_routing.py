@@ -62,7 +62,7 @@ def test_a_notification_goes_to_the_rendezvous_and_down_the_tree() -> None:
     assert relay.handle("n1", note(0, 0, down=True), 13) == [Send("n7", note(0, 0, down=True))]
 
 
-def test_a_relay_joins_for_others_and_confirms_when_the_way_stands() -> None:
+def test_a_relay_joins_for_others_and_confirms_once_the_path_is_established() -> None:
     relay = core("n5")
     assert relay.handle("n7", Join(0, TOPIC, 0), 1) == [Send("n1", Join(0, TOPIC, 0))]
     assert relay.handle("n1", JoinAck(0, TOPIC), 2) == [Send("n7", JoinAck(0, TOPIC))]
@@ -70,7 +70,7 @@ def test_a_relay_joins_for_others_and_confirms_when_the_way_stands() -> None:
     assert not relay.tables[0].topics
 
 
-def test_a_broker_leaves_only_when_all_that_was_published_before_has_come() -> None:
+def test_a_broker_leaves_only_after_everything_published_before_has_arrived() -> None:
     broker = core("n5")
     broker.handle(None, SubscribeRequest("s", "u", topic_filter(TOPIC)), 1)
     assert broker.handle("n1", JoinAck(0, TOPIC), 2) == [Confirmed("s")]
@@ -85,7 +85,7 @@ def test_a_broker_leaves_only_when_all_that_was_published_before_has_come() -> N
     assert not broker.routing.trees.locals
 
 
-def test_a_broker_that_stays_asks_for_a_flush_for_what_has_ended() -> None:
+def test_a_broker_that_stays_requests_a_flush_for_ended_subscriptions() -> None:
     """One flush at a time; subscriptions that end meanwhile wait for the next one."""
     broker = core("n5")
     for name in ("s", "t", "u"):
@@ -107,12 +107,12 @@ def test_a_publisher_registers_at_its_rendezvous() -> None:
     ]
 
 
-def test_a_filter_without_a_topic_is_refused_in_words() -> None:
+def test_a_filter_without_a_topic_is_refused_with_a_reason() -> None:
     with pytest.raises(ProtocolError, match="a ring routes by topic"):
         core("n4").handle(None, SubscribeRequest("s", "u", (Predicate("price", Operator.LT, 3.0),)), 1)
 
 
-def test_a_prepare_that_means_another_ring_is_refused() -> None:
+def test_a_prepare_for_another_ring_is_refused() -> None:
     target = RING.replaced(1, (IdMove("n2", 2, 3), IdMove("n3", 3, 2)))
     (answer,) = core("n5").handle(None, prepare(target, "n5", ids=(IdMove("n2", 2, 4), IdMove("n4", 4, 2))), 1)
     assert isinstance(answer, Answer)
@@ -123,7 +123,7 @@ def test_a_prepare_that_means_another_ring_is_refused() -> None:
     assert "is to give up ring ID 7" in answer.result.reason
 
 
-def test_a_user_that_is_not_there_is_not_waited_for() -> None:
+def test_a_user_that_is_not_at_home_is_not_waited_for() -> None:
     """The home that the plan wrongly assumes notifies the other one; the user stays where it is."""
     target = RING.replaced(1, ())
     effects = core("n4").handle(None, prepare(target, "n4", ClientMove("u", "n4", "n6")), 1)
@@ -135,7 +135,7 @@ def test_a_user_that_is_not_there_is_not_waited_for() -> None:
     assert answer.result.outcome is Outcome.PREPARED
 
 
-def test_a_user_that_is_there_is_asked_to_move_and_is_no_longer_served_in_the_next_epoch() -> None:
+def test_a_user_at_home_is_asked_to_move_and_not_served_in_the_next_epoch() -> None:
     home = core("n1")
     home.handle(None, SubscribeRequest("s", "u", topic_filter(TOPIC), 3), 1)
     effects = home.handle(None, prepare(RING.replaced(1, ()), "n1", ClientMove("u", "n1", "n6")), 2)
@@ -144,7 +144,7 @@ def test_a_user_that_is_there_is_asked_to_move_and_is_no_longer_served_in_the_ne
     assert TOPIC not in home.tables[1].topics
 
 
-def test_what_was_published_on_a_topic_this_broker_has_left_is_passed_over() -> None:
+def test_a_notification_on_a_topic_that_the_broker_has_left_is_ignored() -> None:
     assert core("n5").handle("n1", note(0, 0, down=True), 1) == []
 
 
@@ -153,7 +153,7 @@ def test_a_notification_of_an_unknown_epoch_is_dropped_and_reported() -> None:
     assert core("n5").handle("n1", stray, 1) == [Dropped(stray, "epoch_unknown")]
 
 
-def test_what_has_ended_and_is_never_flushed_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ended_subscriptions_that_are_never_flushed_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the rendezvous has died, no flush arrives: the oldest are dropped, the newest are still owed notifications."""
     monkeypatch.setattr(chord_trees, "ENDED_KEPT_MAX", 3)
     broker = core("n5")

@@ -41,8 +41,8 @@ class FencedBroker:
 
     def command(self, phase: CommandPhase, epoch: int = 1, epoch_from: int = 0, **changes: Any) -> Command:
         digest = self.overlay.at_epoch(epoch).digest + "-mine"
-        told = Command(f"plan-{epoch}", phase, "a", epoch_from, epoch, digest=digest, term=TERM)
-        return msgspec.structs.replace(told, **changes)
+        command = Command(f"plan-{epoch}", phase, "a", epoch_from, epoch, digest=digest, term=TERM)
+        return msgspec.structs.replace(command, **changes)
 
     def obey(self, command: Command) -> list[CommandResult]:
         """Return the answers; the neighbour ends its flows at once."""
@@ -77,17 +77,17 @@ def test_another_plan_of_the_same_epoch_is_refused_in_every_phase(
         "overlay": {"digest": "another-mine"},
         "no digest": {"digest": ""},
     }
-    told = broker.command(phase, **changes[foreign])
-    (answer,) = broker.obey(told)
+    command = broker.command(phase, **changes[foreign])
+    (answer,) = broker.obey(command)
     assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, Refusal.PLAN)
-    assert (answer.plan, answer.digest, answer.term) == (told.plan, told.digest, TERM)
+    assert (answer.plan, answer.digest, answer.term) == (command.plan, command.digest, TERM)
     assert f"belongs to plan-1 (digest {mine.digest})" in answer.reason
     assert "another controller" in answer.reason
     assert frozen(broker.core) == before
 
 
 @BOTH
-def test_a_plan_that_is_long_over_is_still_told_from_another(overlay: OverlayConfiguration) -> None:
+def test_a_plan_that_ended_long_ago_is_still_distinguished_from_another(overlay: OverlayConfiguration) -> None:
     """Its own commands are answered as done; those of another plan of that epoch are not."""
     broker = FencedBroker(overlay)
     for epoch in range(1, 6):
@@ -103,7 +103,7 @@ def test_a_plan_that_is_long_over_is_still_told_from_another(overlay: OverlayCon
 
 
 @BOTH
-def test_what_brokers_remember_of_plans_is_bounded(overlay: OverlayConfiguration) -> None:
+def test_the_plans_that_brokers_remember_are_bounded(overlay: OverlayConfiguration) -> None:
     """The plan in force is never forgotten; a forgotten plan is refused, not answered as done."""
     broker = FencedBroker(overlay)
     broker.go((PREPARE, ACTIVATE, RETIRE), 1)
@@ -133,7 +133,7 @@ def test_a_lower_term_is_refused_with_both_terms(overlay: OverlayConfiguration, 
 
 
 @BOTH
-def test_a_higher_term_carries_the_same_plan_on(overlay: OverlayConfiguration) -> None:
+def test_a_higher_term_continues_the_same_plan(overlay: OverlayConfiguration) -> None:
     """The successor takes over in any phase, and all answers have its term from then on."""
     for way, next_phase, outcome in (
         ("prepared", ACTIVATE, Outcome.ACTIVATED),
@@ -149,7 +149,7 @@ def test_a_higher_term_carries_the_same_plan_on(overlay: OverlayConfiguration) -
         assert late.refusal is Refusal.TERM
 
 
-def test_an_answer_that_comes_later_is_of_the_term_seen_by_then() -> None:
+def test_a_later_answer_has_the_highest_term_seen_by_then() -> None:
     """DRAINED follows without a command, so a successor that has commanded meanwhile can accept it."""
     core = core_of("a", TREE, 0)
     broker = FencedBroker(TREE)
@@ -165,7 +165,7 @@ def test_an_answer_that_comes_later_is_of_the_term_seen_by_then() -> None:
 
 
 @BOTH
-def test_an_aborted_plan_is_never_answered_as_carried_out(overlay: OverlayConfiguration) -> None:
+def test_an_aborted_plan_is_never_answered_as_executed(overlay: OverlayConfiguration) -> None:
     """Even if a later plan is in force, late commands of the aborted one are refused, except the abort itself."""
     broker = FencedBroker(overlay)
     broker.go(WAYS["aborted"])
@@ -177,7 +177,7 @@ def test_an_aborted_plan_is_never_answered_as_carried_out(overlay: OverlayConfig
 
 
 @BOTH
-def test_an_epoch_before_one_that_was_aborted_is_prepared_no_more(overlay: OverlayConfiguration) -> None:
+def test_an_epoch_before_an_aborted_one_cannot_be_prepared(overlay: OverlayConfiguration) -> None:
     """This includes plans unknown here: early messages for that epoch were dropped with those of the later one."""
     broker = FencedBroker(overlay)
     broker.go((ABORT,), 2)
@@ -197,7 +197,7 @@ def test_a_plan_of_a_later_epoch_is_refused_while_one_is_under_way(overlay: Over
 
 
 @BOTH
-def test_a_report_says_what_is_held_whatever_led_there(overlay: OverlayConfiguration) -> None:
+def test_a_report_gives_the_state_that_the_broker_holds(overlay: OverlayConfiguration) -> None:
     """Before and after a plan: epoch, plan, digest and phase; its term counts like that of any command."""
     broker = FencedBroker(overlay)
     (answer,) = broker.obey(broker.command(REPORT, 0))
@@ -206,6 +206,6 @@ def test_a_report_says_what_is_held_whatever_led_there(overlay: OverlayConfigura
     assert bool(answer.ring_held) is isinstance(overlay, ChordConfiguration)
     broker.go((PREPARE, ACTIVATE, RETIRE), 1)
     (answer,) = broker.obey(broker.command(REPORT, 0, term=TERM + 1))
-    told = broker.command(PREPARE, 1)
-    assert (answer.epoch_to, answer.plan_held, answer.digest) == (1, told.plan, told.digest)
+    prepare = broker.command(PREPARE, 1)
+    assert (answer.epoch_to, answer.plan_held, answer.digest) == (1, prepare.plan, prepare.digest)
     assert answer.term == broker.core.fence.term == TERM + 1

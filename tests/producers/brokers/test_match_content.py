@@ -71,12 +71,14 @@ WORLD = every_content()
         ("<", "b", "abc", True),
     ],
 )
-def test_operators(operator: str, value: float | str | None, found: float | str, expected: bool) -> None:
+def test_operators_compare_values_of_their_own_type_only(
+    operator: str, value: float | str | None, found: float | str, expected: bool
+) -> None:
     """A value of another type never matches."""
     assert matches((Predicate("x", Operator(operator), value),), {"x": found}) is expected
 
 
-def test_absent_attribute_never_matches() -> None:
+def test_an_absent_attribute_never_matches() -> None:
     """No operator, not even `!=`, matches an attribute that is absent."""
     assert not matches((Predicate("x", Operator.NE, 1.0),), {"y": 2.0})
     assert not matches((Predicate("x", Operator.PRESENT),), {})
@@ -86,7 +88,7 @@ def test_absent_attribute_never_matches() -> None:
     ("operator", "value"),
     [("eq", None), ("present", 1.0), ("prefix", 1.0), ("<", float("nan")), (">", float("inf"))],
 )
-def test_senseless_predicates_are_refused(operator: str, value: float | None) -> None:
+def test_invalid_predicates_are_refused(operator: str, value: float | None) -> None:
     """They are refused when they are created."""
     with pytest.raises(PredicateError):
         Predicate("x", Operator(operator), value)
@@ -106,14 +108,14 @@ def test_covering_is_exact(wide: Filter, narrow: Filter) -> None:
     assert covers(wide, narrow) is expected
 
 
-def test_unnamed_attribute_intersects() -> None:
+def test_an_unnamed_attribute_intersects() -> None:
     """An advertisement does not restrict attributes that it does not name."""
     advertisement = (Predicate("class", Operator.EQ, "STOCK"), Predicate("symbol", Operator.EQ, "A"))
     assert intersects(advertisement, (Predicate("price", Operator.LT, 3.0),))
     assert not intersects(advertisement, (Predicate("symbol", Operator.EQ, "B"),))
 
 
-def test_prefix_at_the_last_code_point_is_covered_exactly() -> None:
+def test_a_prefix_at_the_last_code_point_is_covered_exactly() -> None:
     """A prefix that ends in the last code point has texts above it only if an earlier character can be raised."""
     last = chr(0x10FFFF)
     assert covers((Predicate("x", Operator.PREFIX, last),), (Predicate("x", Operator.GE, last),))
@@ -121,7 +123,7 @@ def test_prefix_at_the_last_code_point_is_covered_exactly() -> None:
 
 
 @given(st.lists(st.tuples(filters, st.sampled_from("ABC"), st.booleans()), max_size=12), contents)
-def test_index_agrees_with_naive_matching(rows: list[tuple[Filter, str, bool]], content: Content) -> None:
+def test_the_index_agrees_with_naive_matching(rows: list[tuple[Filter, str, bool]], content: Content) -> None:
     """The index names the same destinations and keys as matching one filter after the other."""
     index = MatchIndex()
     for number, (filter_, destination, _) in enumerate(rows):
@@ -138,7 +140,7 @@ def test_index_agrees_with_naive_matching(rows: list[tuple[Filter, str, bool]], 
         assert sorted(index.keys_for(content, destination)) == sorted(k for k, d in hits.items() if d == destination)
 
 
-def test_emptied_index_holds_nothing() -> None:
+def test_an_emptied_index_is_empty() -> None:
     """Removed filters leave no entries, so churn does not grow the index."""
     index = MatchIndex()
     filter_ = (Predicate("x", Operator.EQ, 1.0), Predicate("y", Operator.LT, 2.0))

@@ -48,7 +48,7 @@ def test_a_broker_may_begin_outside_an_overlay_that_has_it(overlay: OverlayConfi
     assert core_of("b", overlay, 0, is_outside=True).live_neighbours == ()
 
 
-def test_no_way_over_a_lost_broker_is_kept_on_a_tree() -> None:
+def test_no_path_over_a_lost_broker_is_kept_on_a_tree() -> None:
     """Its links are new, even those between the same two brokers."""
     later = TREE.at_epoch(4)
     kept, cut = (RoutingTables("a", later, TREE, lost=lost) for lost in (frozenset(), frozenset("b")))
@@ -56,7 +56,7 @@ def test_no_way_over_a_lost_broker_is_kept_on_a_tree() -> None:
     assert (cut.same_way, cut.shared) == ({"a"}, frozenset())
 
 
-def test_no_way_over_a_lost_broker_is_kept_on_a_ring() -> None:
+def test_no_path_over_a_lost_broker_is_kept_on_a_ring() -> None:
     """Nor is a path to a broker that one of the rings lacks."""
     older, later = ChordTables("a", RING), RING.at_epoch(4)
     kept, cut = (ChordTables("a", later, lost=lost) for lost in (frozenset(), frozenset("b")))
@@ -101,7 +101,7 @@ def prepare_same(overlay: OverlayConfiguration, broker: str, *joined: str) -> Co
 
 @OVERLAYS
 @pytest.mark.parametrize("phase", list(BrokerPhase))
-def test_an_install_brings_a_broker_outside_from_every_phase(overlay: OverlayConfiguration, phase: BrokerPhase) -> None:
+def test_an_install_puts_a_broker_outside_from_every_phase(overlay: OverlayConfiguration, phase: BrokerPhase) -> None:
     """Its clients must connect again; its term and its commitment to the plan of the epoch stay."""
     core: Any = core_of("a", overlay, 0)
     core.handle(None, SubscribeRequest("s", "user", FILTER, 4), 1)
@@ -124,7 +124,7 @@ def test_an_install_brings_a_broker_outside_from_every_phase(overlay: OverlayCon
 
 @OVERLAYS
 @pytest.mark.parametrize("is_prepared", [False, True])
-def test_a_plan_that_an_install_has_overtaken_is_aborted(overlay: OverlayConfiguration, is_prepared: bool) -> None:
+def test_a_plan_overtaken_by_an_install_can_only_be_aborted(overlay: OverlayConfiguration, is_prepared: bool) -> None:
     """Its controller, which does not know the overlay in force, gets no other phase answered as done."""
     core: Any = core_of("a", overlay, 0)
     command = prepare_same(overlay, "a")
@@ -137,7 +137,7 @@ def test_a_plan_that_an_install_has_overtaken_is_aborted(overlay: OverlayConfigu
 
 
 @OVERLAYS
-def test_an_install_lets_a_broker_take_nobody_for_dead(overlay: OverlayConfiguration) -> None:
+def test_an_install_clears_lost_peers(overlay: OverlayConfiguration) -> None:
     """A neighbour that died before the broker left may have returned meanwhile."""
     core: Any = core_of("a", overlay, 0)
     core.lose_peer("b", 1)
@@ -146,7 +146,7 @@ def test_an_install_lets_a_broker_take_nobody_for_dead(overlay: OverlayConfigura
 
 
 @OVERLAYS
-def test_an_install_that_comes_again_changes_nothing(overlay: OverlayConfiguration) -> None:
+def test_a_repeated_install_changes_nothing(overlay: OverlayConfiguration) -> None:
     """This holds even if the broker has begun to join since, or is inside by a later epoch."""
     core: Any = core_of("b", overlay, 0)
     assert outcome_of(core, install(overlay, "b")) == (Outcome.INSTALLED, Refusal.NONE)
@@ -165,7 +165,7 @@ def test_an_install_that_comes_again_changes_nothing(overlay: OverlayConfigurati
 
 
 @OVERLAYS
-def test_an_install_is_refused_of_a_lower_term_or_another_overlay_than_its_digest_says(
+def test_an_install_with_a_lower_term_or_a_wrong_digest_is_refused(
     overlay: OverlayConfiguration,
 ) -> None:
     """It changes nothing then."""
@@ -178,7 +178,7 @@ def test_an_install_is_refused_of_a_lower_term_or_another_overlay_than_its_diges
 
 
 @OVERLAYS
-def test_one_outside_takes_no_client_and_nothing_of_its_earlier_life(overlay: OverlayConfiguration) -> None:
+def test_a_broker_outside_accepts_no_clients_and_no_earlier_messages(overlay: OverlayConfiguration) -> None:
     """Clients are refused; messages on the way to its earlier life are dropped."""
     core: Any = core_of("b", overlay, 0)
     core.handle(None, install(overlay, "b", epoch=3), 1)
@@ -193,7 +193,7 @@ def test_one_outside_takes_no_client_and_nothing_of_its_earlier_life(overlay: Ov
     assert core.routing.clients_here() == {}
 
 
-def test_what_came_early_for_the_next_epoch_is_there_when_an_outsider_joins() -> None:
+def test_early_messages_for_the_next_epoch_are_kept_for_a_joining_broker() -> None:
     """Neighbours that prepare first may send to a broker before it is installed; nothing of older epochs is kept."""
     core: Any = core_of("b", TREE, 0)
     for epoch in (5, 8):
@@ -205,7 +205,7 @@ def test_what_came_early_for_the_next_epoch_is_there_when_an_outsider_joins() ->
 
 
 @OVERLAYS
-def test_one_outside_prepares_only_what_takes_it_in(overlay: OverlayConfiguration) -> None:
+def test_a_broker_outside_prepares_only_plans_that_admit_it(overlay: OverlayConfiguration) -> None:
     """A controller that believes it is inside does not know that it has restarted."""
     core: Any = core_of("b", overlay, 0)
     core.handle(None, install(overlay, "b"), 1)
@@ -215,7 +215,7 @@ def test_one_outside_prepares_only_what_takes_it_in(overlay: OverlayConfiguratio
 
 
 @OVERLAYS
-def test_one_outside_holds_a_plan_until_it_hears_that_this_is_aborted(overlay: OverlayConfiguration) -> None:
+def test_a_broker_outside_holds_a_plan_until_it_is_aborted(overlay: OverlayConfiguration) -> None:
     """A later plan may be from a controller that does not know the first, which another controller executes."""
     core: Any = core_of("b", overlay, 0)
     core.handle(None, install(overlay, "b"), 1)
@@ -232,7 +232,7 @@ def test_one_outside_holds_a_plan_until_it_hears_that_this_is_aborted(overlay: O
     assert outcome_of(core, first)[0] is Outcome.REFUSED
 
 
-def test_a_lost_neighbour_that_joins_a_tree_by_a_plain_plan_is_lost_no_longer() -> None:
+def test_a_lost_neighbour_that_joins_a_tree_by_an_ordinary_plan_is_no_longer_lost() -> None:
     """The repair around it is over; the tables of the new epoch do not consider its new life dead."""
     older = Configuration.of(3, "ab", [("a", "b")])
     core: Any = core_of("a", older, 0)
@@ -247,7 +247,7 @@ def test_a_lost_neighbour_that_joins_a_tree_by_a_plain_plan_is_lost_no_longer() 
 
 
 @OVERLAYS
-def test_a_broker_that_is_to_leave_names_the_client_that_it_would_leave_behind(overlay: OverlayConfiguration) -> None:
+def test_a_leaving_broker_names_the_clients_that_it_would_leave_behind(overlay: OverlayConfiguration) -> None:
     """Clients that the plan moves are not among them."""
     core: Any = core_of("c", overlay, 0)
     core.handle(None, AdvertiseRequest("p", FILTER, 2), 1)

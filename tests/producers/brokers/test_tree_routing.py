@@ -63,7 +63,7 @@ def subscribed_middle() -> TreeBroker:
     return core
 
 
-def test_a_subscription_travels_to_the_advertisement_and_is_confirmed_when_it_is_there() -> None:
+def test_a_subscription_travels_to_the_advertisement_and_is_then_confirmed() -> None:
     """The home waits for the acknowledgement of the last broker on the path."""
     core = tree_broker("a", CHAIN, 0)
     core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
@@ -72,7 +72,7 @@ def test_a_subscription_travels_to_the_advertisement_and_is_confirmed_when_it_is
     assert core.handle("b", SubscribeAck(0, "s"), 5) == [Confirmed("s")]
 
 
-def test_a_subscription_that_meets_no_publisher_is_confirmed_at_once() -> None:
+def test_a_subscription_without_a_publisher_is_confirmed_at_once() -> None:
     """No publisher matches it, so it can miss nothing."""
     core = tree_broker("a", CHAIN, 0)
     assert core.handle(None, SubscribeRequest("s", "client", IBM), 2) == [Confirmed("s")]
@@ -86,7 +86,7 @@ def test_a_middle_broker_acknowledges_only_after_the_next_one() -> None:
     assert core.handle("c", SubscribeAck(0, "s"), 3) == [Send("a", SubscribeAck(0, "s"))]
 
 
-def test_a_publisher_is_confirmed_when_all_brokers_know_it() -> None:
+def test_a_publisher_is_confirmed_once_all_brokers_know_it() -> None:
     """The advertisement floods the tree, and its acknowledgements return."""
     core = tree_broker("b", CHAIN, 0)
     sent = core.handle(None, AdvertiseRequest("IBM", IBM), 1)
@@ -95,7 +95,7 @@ def test_a_publisher_is_confirmed_when_all_brokers_know_it() -> None:
     assert core.handle("c", AdvertiseAck(0, "IBM", 0), 3) == [AdvertiseConfirmed("IBM", 0)]
 
 
-def test_home_says_which_epoch_a_notification_has() -> None:
+def test_the_home_stamps_the_epoch_of_a_notification() -> None:
     """It replaces any earlier stamp; a notification that waited here has the one of its beginning."""
     core = tree_broker("b", CHAIN, 0)
     core.handle(None, AdvertiseRequest("IBM", IBM), 1)
@@ -128,7 +128,7 @@ def test_the_next_stay_of_a_publisher_waits_for_the_end_of_the_one_before() -> N
     assert core.routing.interests.advertisements["IBM"].connection == 1
 
 
-def test_of_two_stays_that_wait_the_newer_is_the_next_one() -> None:
+def test_the_newer_of_two_waiting_stays_comes_next() -> None:
     """The client has reconnected since, so the older stay publishes nothing."""
     core = subscribed_middle()
     core.handle("a", Advertise(0, "IBM", 2, "a", IBM), 5)
@@ -178,7 +178,7 @@ def test_a_middle_broker_keeps_forwarding_until_the_end_is_acknowledged() -> Non
     assert core.tables[0].entries == {}
 
 
-def test_a_broker_off_the_changed_way_prepares_without_a_message() -> None:
+def test_a_broker_off_the_changed_path_prepares_without_a_message() -> None:
     """If the path to the home is the same in both trees, the table is derived and not sent again."""
     chain = Configuration.of(0, ("a", "b", "c", "d"), [("a", "b"), ("b", "c"), ("c", "d")])
     turned = Configuration.of(1, chain.brokers, [("a", "b"), ("b", "c"), ("b", "d")])
@@ -193,7 +193,7 @@ def test_a_broker_off_the_changed_way_prepares_without_a_message() -> None:
     assert core.tables[1].entries["s"].forwarded == {"b"}
 
 
-def test_a_broker_on_the_changed_way_is_prepared_when_its_subscriptions_have_travelled() -> None:
+def test_a_broker_on_the_changed_path_is_prepared_once_its_subscriptions_have_travelled() -> None:
     """The new path is installed and acknowledged before the broker answers that it is prepared."""
     core = tree_broker("a", CHAIN, 0)
     core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
@@ -235,7 +235,7 @@ def test_a_prepare_from_another_epoch_is_refused_with_the_reason() -> None:
         assert reason in effect.result.reason
 
 
-def test_an_abort_leaves_no_trace_and_bars_a_late_prepare() -> None:
+def test_an_abort_undoes_a_plan_and_bars_a_late_prepare() -> None:
     """After an abort the broker is as before, and a prepare that arrives late is refused."""
     core = tree_broker("a", CHAIN, 0)
     core.handle(None, command(CommandPhase.PREPARE, "a"), 1)
@@ -245,7 +245,7 @@ def test_an_abort_leaves_no_trace_and_bars_a_late_prepare() -> None:
     assert outcomes(core.handle(None, command(CommandPhase.PREPARE, "a"), 3)) == [Outcome.REFUSED]
 
 
-def test_nobody_activates_unprepared_and_nobody_aborts_what_is_active() -> None:
+def test_an_unprepared_broker_cannot_activate_and_an_active_one_cannot_abort() -> None:
     """These two commands would lose notifications."""
     core = tree_broker("a", CHAIN, 0)
     assert outcomes(core.handle(None, command(CommandPhase.ACTIVATE, "a"), 1)) == [Outcome.REFUSED]
@@ -255,7 +255,7 @@ def test_nobody_activates_unprepared_and_nobody_aborts_what_is_active() -> None:
     assert outcomes(core.handle(None, command(CommandPhase.RETIRE, "a"), 5)) == [Outcome.REFUSED]
 
 
-def test_end_goes_on_when_all_other_old_links_have_ended() -> None:
+def test_an_end_is_forwarded_once_all_other_old_links_have_ended() -> None:
     """The marker sweeps the old tree: 2(n-1) messages, one each way over each link."""
     core = tree_broker("b", CHAIN, 0)
     core.handle(None, command(CommandPhase.PREPARE, "b"), 1)
@@ -268,7 +268,7 @@ def test_end_goes_on_when_all_other_old_links_have_ended() -> None:
     assert outcomes(effects) == [Outcome.DRAINED]
 
 
-def test_new_epoch_notifications_wait_for_the_end_of_the_old_way() -> None:
+def test_notifications_of_the_new_epoch_wait_for_the_end_of_the_old_path() -> None:
     """A notification that overtook older ones on a new link is delivered after them."""
     core = tree_broker("a", CHAIN, 0)
     core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
@@ -303,7 +303,7 @@ def test_a_notification_of_an_unknown_epoch_is_dropped_and_reported() -> None:
     assert tree_broker("a", CHAIN, 0).handle("b", stray, 1) == [Dropped(stray, "epoch_unknown")]
 
 
-def test_a_publisher_that_comes_during_a_transition_is_advertised_after_it() -> None:
+def test_a_publisher_that_connects_during_a_transition_is_advertised_after_it() -> None:
     """Its advertisement waits at its home, so no broker enters it into only one of its tables."""
     core = tree_broker("a", CHAIN, 0)
     core.handle(None, command(CommandPhase.PREPARE, "a"), 1)
@@ -312,7 +312,7 @@ def test_a_publisher_that_comes_during_a_transition_is_advertised_after_it() -> 
     assert Send("b", Advertise(0, "IBM", 0, "a", IBM)) in effects
 
 
-def test_forwards_that_covering_would_save_are_counted_and_sent_all_the_same() -> None:
+def test_forwards_that_covering_would_save_are_counted_but_sent() -> None:
     """A narrower subscription to the same symbol follows a wider one: it is counted as covered, not suppressed."""
     core = tree_broker("a", CHAIN, 0)
     core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
@@ -323,7 +323,7 @@ def test_forwards_that_covering_would_save_are_counted_and_sent_all_the_same() -
     assert core.covered_forwards == 1
 
 
-def test_a_publisher_on_its_way_keeps_its_home_from_being_prepared() -> None:
+def test_an_unconfirmed_publisher_delays_the_preparation_of_its_home() -> None:
     """All brokers must know it while they still hold the tables from which the next ones are derived."""
     core = tree_broker("a", CHAIN, 0)
     core.handle(None, AdvertiseRequest("IBM", IBM), 1)

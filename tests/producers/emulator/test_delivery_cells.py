@@ -10,7 +10,7 @@ def notification(sequence: int, publish_ms: float) -> Notification:
     return Notification("p", sequence, publish_ms, "home", 0, {}, 10)
 
 
-def test_cell_is_cumulative_and_sent_only_when_changed() -> None:
+def test_a_cell_is_cumulative_and_sent_only_if_changed() -> None:
     """A cell that grows is sent again in full; an unchanged one is not."""
     cells = DeliveryCells(60)
     cells.note_delivered(notification(0, 5_100.0), 2)
@@ -23,7 +23,7 @@ def test_cell_is_cumulative_and_sent_only_when_changed() -> None:
     assert cells.take_changed(6_100.0) == (Delivery("p", 0, 5, 0b101, 3, 30, 0b110),)
 
 
-def test_second_and_block_cut_cells() -> None:
+def test_cells_end_at_seconds_and_blocks() -> None:
     """No cell spans two seconds of publish time or two blocks."""
     cells = DeliveryCells(60)
     for sequence, publish_ms in ((62, 5_999.9), (63, 6_000.0), (64, 6_000.1)):
@@ -34,7 +34,7 @@ def test_second_and_block_cut_cells() -> None:
     assert [cell.published for cell in taken] == [cell.mask for cell in taken]
 
 
-def test_old_cells_are_forgotten() -> None:
+def test_old_cells_are_dropped() -> None:
     """The memory of a run is bounded by the time that cells are kept."""
     cells = DeliveryCells(10)
     for second in range(100):
@@ -44,7 +44,7 @@ def test_old_cells_are_forgotten() -> None:
     assert len(cells._cells) == 11
 
 
-def test_share_changes_in_the_middle_and_hand_overs_stay_exact() -> None:
+def test_the_share_may_change_mid_run_and_deliveries_stay_exact() -> None:
     """Each notification is a bit or is counted, and counts that waited for the end of their span are sent."""
     rule = CellRule(60)
     cells, sampling = rule.new_cells(), Sampling(2, 5, run=4)

@@ -68,7 +68,7 @@ def test_cells_add_up_to_the_account(virtual: VirtualOverlay) -> None:
     assert 0 < sum(mask.bit_count() for mask in masks.values()) <= account.delivered + account.concurrent
 
 
-def test_counters_never_fall_and_fit_together(virtual: VirtualOverlay) -> None:
+def test_counters_never_fall_and_are_consistent(virtual: VirtualOverlay) -> None:
     """Entered minus left is what waits, and the sum over links of deliveries is what brokers took from links."""
     last: dict[tuple[str, str], tuple[int, int, int]] = {}
     for batch in virtual.telemetry.batches:
@@ -107,7 +107,7 @@ def test_client_changes_are_reported_once_and_the_register_is_current(virtual: V
     assert roles == {Role.PUBLISHER: 8, Role.SUBSCRIBER: 32}
 
 
-def test_empty_batch_is_the_heartbeat() -> None:
+def test_an_empty_batch_is_the_heartbeat() -> None:
     """A broker without traffic still reports that it is alive."""
     idle = VirtualOverlay(place_overlay(3, 2, random.Random(1)))
     idle.run_for(1_000)

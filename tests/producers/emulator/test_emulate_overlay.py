@@ -66,7 +66,7 @@ def chain_overlay(timing: OverlayTiming | None = None, queue_length_max: int = 1
     return overlay, listener
 
 
-def test_delivery_takes_service_and_delay_of_its_path() -> None:
+def test_delivery_takes_the_service_and_delay_of_its_path() -> None:
     """From a to c: 1 + 10 + 2 + 20 + 4 ms over three brokers and two links."""
     overlay, _ = chain_overlay()
     overlay.publish("p", CONTENT, 100)
@@ -79,7 +79,7 @@ def test_delivery_takes_service_and_delay_of_its_path() -> None:
     assert overlay.hop_count == 3
 
 
-def test_broker_serves_one_message_at_a_time() -> None:
+def test_a_broker_serves_one_message_at_a_time() -> None:
     """Three simultaneous messages wait for each other: the last is two services of the slowest broker late."""
     overlay, _ = chain_overlay()
     for _ in range(3):
@@ -92,7 +92,7 @@ def test_broker_serves_one_message_at_a_time() -> None:
     assert overlay.brokers["c"].counters.busy_ms == 12.0
 
 
-def test_waits_are_those_of_the_messages_that_went_on() -> None:
+def test_wait_counters_include_served_messages_only() -> None:
     """Three at once wait 0, 1 and 2 services at a; they reach b 1 ms apart for 2 ms, c 2 ms apart for 4 ms."""
     overlay, _ = chain_overlay()
     before_ms = {name: broker.counters.wait_ms for name, broker in overlay.brokers.items()}
@@ -109,7 +109,7 @@ def test_waits_are_those_of_the_messages_that_went_on() -> None:
     assert all(end.counters.wait_ms == 0.0 for end in overlay.link_ends.values())
 
 
-def test_a_link_makes_messages_wait_until_they_are_sent() -> None:
+def test_messages_wait_at_a_link_until_they_are_sent() -> None:
     """At 10 bytes per ms the first waits its own 10 ms, the second also what is left of those; delay is not a wait."""
     slow = inventory_timing(chain(), 0.0, bytes_per_ms_max=10.0)
     overlay, _ = chain_overlay(slow)
@@ -139,7 +139,7 @@ def test_bandwidth_spaces_messages() -> None:
     assert account.delivery_ms_max == 37.0 + 2 * 10.0 + 10.0
 
 
-def test_links_keep_order_whatever_their_delays() -> None:
+def test_links_keep_order_under_any_delays() -> None:
     """A later message never overtakes an earlier one on the same link."""
     rng = random.Random(1)
     overlay, _ = chain_overlay(OverlayTiming(lambda *_: 0.01, lambda *_: rng.uniform(0, 100)))
@@ -152,7 +152,7 @@ def test_links_keep_order_whatever_their_delays() -> None:
     assert account.delivered == 200
 
 
-def test_full_queue_drops_notifications_but_nothing_else() -> None:
+def test_a_full_queue_drops_only_notifications() -> None:
     """Notifications beyond the bound are lost with the reason; requests and commands are still queued."""
     overlay, listener = chain_overlay(queue_length_max=5)
     for _ in range(8):
@@ -169,7 +169,7 @@ def test_full_queue_drops_notifications_but_nothing_else() -> None:
     assert overlay.ledger.close().delivered == 5 + 2
 
 
-def test_commands_wait_their_turn() -> None:
+def test_commands_are_queued_like_messages() -> None:
     """A command is served after the notifications that came before it."""
     overlay, listener = chain_overlay()
     for _ in range(10):
@@ -196,7 +196,7 @@ def test_publishing_needs_a_confirmed_advertisement() -> None:
     assert overlay.ledger.close().is_clean
 
 
-def test_cancelled_subscription_is_owed_what_came_before() -> None:
+def test_a_cancelled_subscription_is_owed_earlier_notifications() -> None:
     """Notifications on their way when a subscription ends are still delivered, later ones are not."""
     overlay, listener = chain_overlay()
     overlay.publish("p", CONTENT, 10)
@@ -215,7 +215,7 @@ def test_cancelled_subscription_is_owed_what_came_before() -> None:
     ]
 
 
-def test_ledger_sees_what_a_broken_broker_swallows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ledger_detects_what_a_faulty_broker_drops(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that fails to forward is detected, although its own tables and counters are consistent."""
     overlay, _ = chain_overlay()
     core = overlay.brokers["b"].core
@@ -230,7 +230,7 @@ def test_ledger_sees_what_a_broken_broker_swallows(monkeypatch: pytest.MonkeyPat
     assert overlay.ledger.close().lost_by_reason == {"unexplained": 1}
 
 
-def test_link_counters_tell_sent_from_received() -> None:
+def test_link_counters_distinguish_sent_from_received() -> None:
     """A notification that is crossing a link has been sent but not received."""
     overlay, _ = chain_overlay()
     before = overlay.link_ends["a", "b"].counters.messages_in

@@ -16,7 +16,7 @@ from tests.producers.test_run_emulator import INVENTORY, MemoryEmulatorPorts, se
 from tests.wait_until import wait_until
 
 
-def test_a_run_can_be_scraped_while_it_goes_on(tmp_path: Path) -> None:
+def test_a_run_can_be_scraped_while_it_lasts(tmp_path: Path) -> None:
     """It is ready once traffic runs, with the ledger's counts; afterwards it is not ready but healthy."""
     metrics, health, stop = EmulatorMetrics(), EmulatorHealth(30.0), threading.Event()
     ports = MemoryEmulatorPorts()
@@ -41,7 +41,7 @@ def test_a_run_can_be_scraped_while_it_goes_on(tmp_path: Path) -> None:
     assert value("regraft_emulator_commands_total", {"phase": "abort"}) == 1
 
 
-def test_epochs_that_are_over_leave_no_series_behind() -> None:
+def test_past_epochs_leave_no_series_behind() -> None:
     """Otherwise every plan would add a series."""
     metrics = EmulatorMetrics()
     counts = dict.fromkeys(("published", "expected", "delivered", "lost", "excused", "repeated"), 0)
@@ -57,7 +57,7 @@ def test_epochs_that_are_over_leave_no_series_behind() -> None:
     assert value("regraft_emulator_brokers", {"epoch": "3"}) is None
 
 
-def test_a_model_that_hangs_is_ill_only_while_it_runs() -> None:
+def test_a_hung_model_is_unhealthy_only_during_the_run() -> None:
     """Before and after it the emulator waits for Kafka, and the model does not advance."""
     health = EmulatorHealth(-1.0)
     assert health().faults == ()
@@ -66,13 +66,13 @@ def test_a_model_that_hangs_is_ill_only_while_it_runs() -> None:
     assert fault.startswith("the emulator has not run for")
 
 
-def test_a_fast_clock_lets_more_time_pass_and_stays_clean(tmp_path: Path) -> None:
+def test_a_fast_clock_runs_more_time_and_stays_clean(tmp_path: Path) -> None:
     """At 20 times the speed a second is up to 20 of the run's, and everything is still delivered once."""
     origin_ms = time.time_ns() // 1_000_000
     clock = RunClock(origin_ms, 20.0)
-    told = replace(settings(tmp_path), clock=clock, flush_ms=1_000.0, drain_s_max=600.0)
+    chosen = replace(settings(tmp_path), clock=clock, flush_ms=1_000.0, drain_s_max=600.0)
     ports, stop = MemoryEmulatorPorts(), threading.Event()
-    emulator = WallClockEmulator(told, INVENTORY, ports)
+    emulator = WallClockEmulator(chosen, INVENTORY, ports)
     threading.Timer(1.5, stop.set).start()
     emulator.run(stop)
     account = emulator.finish({})

@@ -118,7 +118,7 @@ def test_a_plan_that_may_still_be_committed_is_waited_for(cluster: tuple[Produce
     assert phases == {PlanPhase.COMPLETED, PlanPhase.ACTIVATING}
 
 
-def test_plans_that_cannot_be_read_stop_the_start(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
+def test_unreadable_plans_stop_the_start(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
     """The error names the record: otherwise brokers could begin at an overlay that is no longer in force."""
     cluster[0].produce(topic_name(PLANS, NAMESPACE), key="plan-1", value=b"no plan")
     assert cluster[0].flush(WAIT_S_MAX) == 0
@@ -126,7 +126,7 @@ def test_plans_that_cannot_be_read_stop_the_start(cluster: tuple[Producer, str],
         ports.read_plans(WAIT_S_MAX, WAIT_S_MAX)
 
 
-def test_plans_of_a_kafka_that_is_away_are_waited_for_within_bounds() -> None:
+def test_the_wait_for_plans_is_bounded_if_kafka_is_down() -> None:
     """The message names topic, address and time."""
     ports = KafkaPorts(NOBODY, BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=1_000)
     with pytest.raises(KafkaUnreachableError, match=r"test\.plans at 127\.0\.0\.1:1 could not be read within 0\.5 s"):
@@ -134,7 +134,9 @@ def test_plans_of_a_kafka_that_is_away_are_waited_for_within_bounds() -> None:
     ports.close()
 
 
-def test_more_earlier_clients_than_the_buffer_holds_all_leave(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
+def test_all_earlier_clients_leave_even_if_they_exceed_the_buffer(
+    cluster: tuple[Producer, str], ports: KafkaPorts
+) -> None:
     """The buffer holds 1,000 records; every withdrawal is sent."""
     count = 2_300
     for number in range(count):
@@ -146,7 +148,7 @@ def test_more_earlier_clients_than_the_buffer_holds_all_leave(cluster: tuple[Pro
     assert ports.withdraw_clients({"b1"}, WAIT_S_MAX) == 0
 
 
-def test_a_register_that_cannot_be_read_stops_the_start() -> None:
+def test_an_unreadable_register_stops_the_start() -> None:
     """Otherwise clients that no broker has would be counted and placed forever."""
     ports = KafkaPorts(NOBODY, BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=1_000)
     with pytest.raises(KafkaUnreachableError, match="withdraw earlier clients"):
@@ -177,7 +179,7 @@ def test_records_go_to_their_topics_by_key(cluster: tuple[Producer, str], ports:
     assert ports.answers.written.total() == 3
 
 
-def test_commands_are_obeyed_from_the_start_on(cluster: tuple[Producer, str]) -> None:
+def test_only_commands_after_the_start_are_obeyed(cluster: tuple[Producer, str]) -> None:
     """Records already in the topic are of another run; bad records become dead letters with the reason."""
     owner, bootstrap = cluster
     topic = topic_name(COMMANDS, NAMESPACE)
@@ -200,7 +202,7 @@ def test_commands_are_obeyed_from_the_start_on(cluster: tuple[Producer, str]) ->
     ports.close()
 
 
-def test_an_agent_obeys_for_its_own_brokers_alone(cluster: tuple[Producer, str]) -> None:
+def test_an_agent_obeys_only_for_its_own_brokers(cluster: tuple[Producer, str]) -> None:
     """It answers in its own topic; a command there for another agent's broker becomes a dead letter."""
     owner, bootstrap = cluster
     ours = BrokerTopics(NAMESPACE, {"b1": "west", "b2": "east"}).of_agents(["west"])
@@ -229,7 +231,7 @@ def test_an_agent_obeys_for_its_own_brokers_alone(cluster: tuple[Producer, str])
     ports.close()
 
 
-def test_a_broker_announces_itself_until_it_reads_that_it_is_a_member(cluster: tuple[Producer, str]) -> None:
+def test_a_broker_announces_itself_until_it_is_a_member(cluster: tuple[Producer, str]) -> None:
     """An agent announces only its own brokers, in its own topic; a broker that has left is not a member."""
     topics = BrokerTopics(NAMESPACE, {"b1": "", "x1": "north"})
     ports = KafkaPorts(KafkaAccess(cluster[1]), topics, outage_s_max=60, buffer_records_max=1_000)
@@ -253,7 +255,7 @@ def test_a_broker_announces_itself_until_it_reads_that_it_is_a_member(cluster: t
     ports.close()
 
 
-def test_missing_kafka_is_one_clear_sentence() -> None:
+def test_a_missing_kafka_is_reported_in_one_sentence() -> None:
     """Without Kafka the start ends in time and the message says what to do."""
     letters = RecordWriter(NOBODY, outage_s_max=10, buffer_records_max=10, linger_ms=0)
     reader = CommandReader(NOBODY, BrokerTopics(NAMESPACE), letters)

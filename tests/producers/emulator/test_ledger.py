@@ -26,7 +26,7 @@ def ledger_with(*subscriptions: str) -> Ledger:
     return ledger
 
 
-def test_complete_delivery_is_clean() -> None:
+def test_a_complete_delivery_is_clean() -> None:
     """Everything owed was delivered once and in order."""
     ledger = ledger_with("s1", "s2")
     for sequence in range(3):
@@ -39,7 +39,7 @@ def test_complete_delivery_is_clean() -> None:
     assert account == LedgerSnapshot(3, 6, 6, delivery_ms_mean=4.0, delivery_ms_max=4.0, final=True)
 
 
-def test_planted_loss_is_found_when_it_is_old_enough() -> None:
+def test_a_planted_loss_is_found_once_it_is_old_enough() -> None:
     """A missing delivery is outstanding while recent, then lost, with the reason if it is known."""
     ledger = ledger_with("s1", "s2")
     explained, unexplained = notification(0, 1.0), notification(1, 2.0)
@@ -57,7 +57,7 @@ def test_planted_loss_is_found_when_it_is_old_enough() -> None:
     assert not old.is_clean
 
 
-def test_late_delivery_takes_its_loss_back() -> None:
+def test_a_late_delivery_revokes_its_loss() -> None:
     """A delivery after the settle time counts as delivered, and only once."""
     ledger = ledger_with("s1")
     message = notification(0, 1.0)
@@ -71,7 +71,7 @@ def test_late_delivery_takes_its_loss_back() -> None:
     assert ledger.close().repeated == 1
 
 
-def test_planted_repeat_is_found_however_late() -> None:
+def test_a_planted_repeat_is_found_however_late() -> None:
     """A second delivery is a repeat even after the account of the notification was closed."""
     ledger = ledger_with("s1")
     message = notification(0, 1.0)
@@ -96,9 +96,7 @@ def test_planted_disorder_is_found() -> None:
 
 
 @pytest.mark.parametrize(("by_detour", "excused"), [((), 0), ((0,), 1), ((1,), 1), ((3,), 2), ((0, 1, 2, 3), 3)])
-def test_only_what_took_a_detour_or_was_overtaken_by_one_may_be_out_of_order(
-    by_detour: tuple[int, ...], excused: int
-) -> None:
+def test_only_detours_excuse_disorder(by_detour: tuple[int, ...], excused: int) -> None:
     """At one subscription 1 comes first, then 0, then 3, and then 2; at another one only 2 after 3.
 
     A detour excuses the notification that took it and those it overtook, no others of the publisher.
@@ -114,7 +112,7 @@ def test_only_what_took_a_detour_or_was_overtaken_by_one_may_be_out_of_order(
     assert account.is_clean is (excused == 3)
 
 
-def test_what_was_never_owed_is_unexpected() -> None:
+def test_deliveries_that_were_never_owed_are_unexpected() -> None:
     """Deliveries of unpublished or unmatched notifications are counted separately."""
     ledger = ledger_with("s1")
     other = notification(0, 1.0, symbol="B")
@@ -139,7 +137,7 @@ def test_confirmation_and_cancellation_bound_what_is_owed() -> None:
 
 
 @pytest.mark.parametrize("are_released", [True, False])
-def test_long_run_keeps_memory_bounded(*, are_released: bool) -> None:
+def test_memory_is_bounded_in_a_long_run(*, are_released: bool) -> None:
     """Finished accounts and ended subscriptions are dropped; open and lingering ones are kept up to a limit."""
     ledger = Ledger(SETTLE_MS, overdue_count_max=5, lingering_count_max=10)
     for number in range(2_000):
@@ -183,7 +181,7 @@ def test_any_mix_of_faults_is_counted_exactly(seed: int) -> None:
     assert account.expected == account.delivered + account.lost
 
 
-def test_what_was_published_while_the_confirmation_was_on_its_way_is_no_fault() -> None:
+def test_a_delivery_published_before_the_confirmation_arrived_is_no_fault() -> None:
     """It is counted once; repeats, disorder and deliveries that do not match are still detected."""
     ledger = Ledger(SETTLE_MS)
     early, later, other = notification(0, 1.0), notification(1, 3.0), notification(2, 1.5, symbol="B")
@@ -202,7 +200,7 @@ def test_what_was_published_while_the_confirmation_was_on_its_way_is_no_fault() 
     assert (account.concurrent, account.repeated, account.unexpected) == (1, 1, 1)
 
 
-def test_what_was_published_while_the_end_was_on_its_way_is_no_fault() -> None:
+def test_a_delivery_published_before_the_cancellation_arrived_is_no_fault() -> None:
     """It may be delivered once and in order, but is not owed."""
     ledger = ledger_with("s")
     before, after = notification(0, 1.0), notification(1, 3.0)
@@ -215,7 +213,7 @@ def test_what_was_published_while_the_end_was_on_its_way_is_no_fault() -> None:
     assert (account.delivered, account.concurrent, account.out_of_order) == (1, 1, 1)
 
 
-def test_a_subscription_that_its_client_ended_before_it_was_confirmed_is_owed_nothing() -> None:
+def test_a_subscription_that_ends_before_it_is_confirmed_is_owed_nothing() -> None:
     """Its home did not know of the end yet and may have delivered notifications meanwhile."""
     ledger = Ledger(SETTLE_MS)
     message = notification(0, 1.0)
@@ -227,7 +225,7 @@ def test_a_subscription_that_its_client_ended_before_it_was_confirmed_is_owed_no
     assert ledger.close().is_clean
 
 
-def test_a_subscription_that_one_of_two_homes_has_confirmed_is_owed_nothing_but_may_get_something() -> None:
+def test_a_subscription_confirmed_by_one_of_two_homes_is_owed_nothing() -> None:
     """Deliveries until the other home confirms it may come once and in order; anything else is unexpected."""
     ledger = Ledger(SETTLE_MS)
     ledger.confirm_partly("s", WANTS_A)
@@ -243,7 +241,7 @@ def test_a_subscription_that_one_of_two_homes_has_confirmed_is_owed_nothing_but_
     assert (account.delivered, account.concurrent, account.unexpected) == (1, 1, 1)
 
 
-def test_a_subscription_that_ends_partly_confirmed_is_forgotten_when_all_is_settled() -> None:
+def test_a_partly_confirmed_subscription_that_ends_is_dropped_once_settled() -> None:
     ledger = Ledger(SETTLE_MS)
     ledger.confirm_partly("s", WANTS_A)
     message = notification(0, 1.0)
@@ -256,7 +254,7 @@ def test_a_subscription_that_ends_partly_confirmed_is_forgotten_when_all_is_sett
     assert not ledger._lives
 
 
-def test_what_comes_to_an_ended_subscription_is_no_fault_however_late_its_home_lets_go_of_it() -> None:
+def test_deliveries_to_an_ended_subscription_are_no_fault_until_its_home_releases_it() -> None:
     """Deliveries long after the release are unexpected: the subscription is unknown by then."""
     ledger = ledger_with("s", "other")
     ledger.cancel("s", 2.0)
@@ -275,7 +273,7 @@ def test_what_comes_to_an_ended_subscription_is_no_fault_however_late_its_home_l
     assert ledger.snapshot().unexpected == 1
 
 
-def test_a_home_that_lets_go_of_a_subscription_that_has_moved_ends_nothing() -> None:
+def test_a_home_that_releases_a_moved_subscription_ends_nothing() -> None:
     ledger = ledger_with("s")
     ledger.release("s", 1.0)
     ledger.cancel("s", 2.0)

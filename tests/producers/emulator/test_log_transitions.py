@@ -36,8 +36,8 @@ def test_a_transition_begins_and_ends_once(lines: list[Any]) -> None:
     for broker in ("a", "a", "b"):
         transitions.on_result(result(broker, Outcome.RETIRED))
     structlog.get_logger().info("after")
-    told = [(line["event"], line.get("plan"), line.get("epoch")) for line in lines]
-    assert told == [
+    found = [(line["event"], line.get("plan"), line.get("epoch")) for line in lines]
+    assert found == [
         ("transition_started_at_brokers", "plan-4", 4),
         ("in between", "plan-4", 4),
         ("transition_ended_at_brokers", "plan-4", 4),
@@ -45,7 +45,7 @@ def test_a_transition_begins_and_ends_once(lines: list[Any]) -> None:
     ]
 
 
-def test_a_newer_plan_takes_the_place_of_one_that_never_ended(lines: list[Any]) -> None:
+def test_a_newer_plan_replaces_one_that_never_ended(lines: list[Any]) -> None:
     """A dead broker never answers; lines of the next plan carry that plan."""
     transitions = TransitionLog(2)
     transitions.on_command(command("a"))
@@ -56,7 +56,7 @@ def test_a_newer_plan_takes_the_place_of_one_that_never_ended(lines: list[Any]) 
     assert structlog.contextvars.get_contextvars()["plan"] == "plan-5"
 
 
-def test_every_refusal_is_reported_with_its_own_plan(lines: list[Any]) -> None:
+def test_every_refusal_is_logged_with_its_own_plan(lines: list[Any]) -> None:
     """Its plan need not be the one under way."""
     TransitionLog(2).on_result(result("a", Outcome.REFUSED, 7))
     (line,) = lines
@@ -64,7 +64,7 @@ def test_every_refusal_is_reported_with_its_own_plan(lines: list[Any]) -> None:
     assert (line["broker"], line["plan"], line["epoch"], line["reason"]) == ("a", "plan-7", 7, "why not")
 
 
-def test_a_restarted_emulators_late_commands_begin_nothing(lines: list[Any]) -> None:
+def test_late_commands_begin_no_transition_after_a_restart(lines: list[Any]) -> None:
     """Only a prepare begins a transition."""
     TransitionLog(2).on_command(command("a", CommandPhase.RETIRE))
     assert lines == []

@@ -8,7 +8,7 @@ def published(publish_ms: float) -> Notification:
     return Notification("p", 0, publish_ms, "b00", 0, {}, 1)
 
 
-def test_delays_and_drains_are_those_of_each_routing() -> None:
+def test_delays_and_drains_are_separated_by_routing() -> None:
     """Notifications published before, between and after bursts do not count."""
     meter = BurstMeter()
     assert set(meter.figures().values()) == {None}

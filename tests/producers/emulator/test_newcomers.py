@@ -21,7 +21,7 @@ from tests.overlay.small_overlays import inventory_of, line_of
         ),
     ],
 )
-def test_a_text_says_who_comes_when_and_what_is_known_of_it(text: str, newcomer: Newcomer) -> None:
+def test_a_text_gives_broker_time_and_costs_or_position(text: str, newcomer: Newcomer) -> None:
     """What its links cost, or where it is."""
     assert newcomer_of(text) == newcomer
 
@@ -40,14 +40,14 @@ def test_a_text_says_who_comes_when_and_what_is_known_of_it(text: str, newcomer:
         "x01 at 30 by b03=1 through no.rth",
     ],
 )
-def test_a_text_that_says_less_is_answered_with_what_is_wanted(text: str) -> None:
+def test_an_incomplete_text_is_refused_with_the_expected_form(text: str) -> None:
     """The message quotes the text."""
     with pytest.raises(ValueError, match=r"write NAME at SECONDS by PEER=COST") as caught:
         newcomer_of(text)
     assert repr(text) in str(caught.value)
 
 
-def test_newcomers_are_in_the_inventory_and_not_in_its_first_overlay() -> None:
+def test_newcomers_are_in_the_inventory_but_not_in_its_first_overlay() -> None:
     """Their link costs are the given ones, their processing cost is the median; a name in use is refused."""
     inventory = inventory_of(line_of(3), {}, processing=3.0)
     found = with_newcomers(inventory, [newcomer_of("x01 at 30 by b00=2.5")])

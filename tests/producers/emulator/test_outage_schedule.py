@@ -28,22 +28,22 @@ CHAOS = Chaos(every_s=3.0, for_s=6.0, down_share_max=0.3)
         ("suspension site:4 at 0 for 5", Outage(OutageKind.SUSPENSION, ("site:4",), 0.0, 5.0)),
     ],
 )
-def test_a_text_says_what_happens_to_whom_when_and_for_how_long(text: str, outage: Outage) -> None:
+def test_a_text_gives_kind_target_time_and_duration(text: str, outage: Outage) -> None:
     assert outage_of(text) == outage
 
 
 @pytest.mark.parametrize(
     "text", ["fire b1 at 2 for 3", "death b1 at 2", "cut b1 at 2 for 3", "cut b1,b1 at 2 for 3", ""]
 )
-def test_nonsense_is_refused_with_what_to_write(text: str, tmp_path: object) -> None:
-    """Settings list them among their faults."""
+def test_invalid_outages_are_refused_with_the_expected_form(text: str, tmp_path: object) -> None:
+    """The message gives the expected form; settings without outages have no faults."""
     with pytest.raises(ValueError, match=r"WHAT WHOM at SECONDS|two ends"):
         outage_of(text)
-    told: EmulatorSettings = settings(tmp_path)  # type: ignore[arg-type]
-    assert not told.faults()
+    without_outages: EmulatorSettings = settings(tmp_path)  # type: ignore[arg-type]
+    assert not without_outages.faults()
 
 
-def test_a_site_is_the_brokers_nearest_to_one_another() -> None:
+def test_a_site_is_the_tightest_group_of_brokers() -> None:
     """No other broker is closer, in total, to its nearest ones."""
     inventory = place_overlay(30, 8, random.Random(2))
     site = site_of(inventory, 4)
@@ -71,7 +71,7 @@ def test_equal_seeds_draw_equal_chaos() -> None:
     assert [one.at_s for one in first] == sorted(one.at_s for one in first)
 
 
-def test_chaos_that_has_an_end_draws_the_same_until_then() -> None:
+def test_chaos_with_an_end_draws_the_same_until_then() -> None:
     """No outage begins at the end or later."""
     names, links = ("a", "b", "c"), (("a", "b"), ("b", "c"))
     endless = takewhile(lambda one: one.at_s < 60, drawn(CHAOS, names, links, random.Random(4)))

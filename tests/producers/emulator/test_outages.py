@@ -71,7 +71,7 @@ def repair(
     raise AssertionError(f"{transition.plan.phase}, waiting for {transition.waiting_for}")
 
 
-def test_a_suspended_broker_loses_nothing_and_says_nothing() -> None:
+def test_a_suspended_broker_loses_nothing_and_reports_nothing() -> None:
     """Messages wait in its queue meanwhile; it sends no telemetry."""
     virtual = line(flush_ms=250.0)
     virtual.run_until(1_500.0)
@@ -88,7 +88,7 @@ def test_a_suspended_broker_loses_nothing_and_says_nothing() -> None:
     assert account.delivery_ms_max > 900.0
 
 
-def test_a_broker_that_is_suspended_and_resumed_within_a_message_serves_it_once() -> None:
+def test_a_broker_resumed_within_a_message_serves_it_once() -> None:
     """The service that was under way at the suspension is not begun twice."""
     virtual = line()
     for number in range(1_000):
@@ -100,7 +100,7 @@ def test_a_broker_that_is_suspended_and_resumed_within_a_message_serves_it_once(
     assert account.delivered == 1_600
 
 
-def test_a_slow_link_and_a_cut_one_lose_nothing() -> None:
+def test_slow_and_cut_links_lose_nothing() -> None:
     """Messages sent over a cut link arrive in order once it is restored."""
     virtual = line(flush_ms=250.0)
     virtual.run_until(1_500.0)
@@ -118,7 +118,7 @@ def test_a_slow_link_and_a_cut_one_lose_nothing() -> None:
     assert 700.0 < account.delivery_ms_max < 1_000.0
 
 
-def test_a_subscription_that_ends_behind_a_broker_that_stands_still_may_get_more_until_that_has_heard_of_it() -> None:
+def test_a_subscription_that_ends_behind_a_suspended_broker_may_get_more() -> None:
     """d waits for c before it releases the subscription, for twice the settle time; that is not a fault."""
     virtual = line()
     virtual.overlay.advertise("q", "d", ALL)
@@ -137,7 +137,7 @@ def test_a_subscription_that_ends_behind_a_broker_that_stands_still_may_get_more
     assert account.concurrent == 240
 
 
-def test_a_death_excuses_what_was_in_the_broker_or_had_to_cross_it_and_nothing_else() -> None:
+def test_a_death_excuses_only_what_was_in_the_broker_or_had_to_cross_it() -> None:
     """c dies at 2 s: s-c and s-d miss what was published later, and what had not left c by then."""
     virtual = line()
     virtual.run_until(2_000.0)
@@ -154,7 +154,7 @@ def test_a_death_excuses_what_was_in_the_broker_or_had_to_cross_it_and_nothing_e
     assert account.lost == account.excused == sum(account.lost_by_reason.values())
 
 
-def test_what_a_broker_drops_before_another_one_dies_is_no_ones_excuse() -> None:
+def test_a_later_death_does_not_excuse_what_another_broker_dropped() -> None:
     """c drops notifications for d while d is alive; the later death of d excuses only those on their way to it."""
     virtual = line()
     virtual.run_until(1_200.0)
@@ -168,7 +168,7 @@ def test_what_a_broker_drops_before_another_one_dies_is_no_ones_excuse() -> None
     assert account.excused < 10
 
 
-def test_clients_of_a_dead_broker_come_again_when_a_plan_has_taken_it_in_again() -> None:
+def test_clients_of_a_dead_broker_reconnect_once_a_plan_admits_it_again() -> None:
     """A publisher whose home is dead keeps what it would publish; none of it is lost."""
     virtual = line()
     virtual.run_until(1_500.0)
@@ -193,7 +193,7 @@ def test_clients_of_a_dead_broker_come_again_when_a_plan_has_taken_it_in_again()
     assert virtual.overlay.publishers.reconnected_count == virtual.overlay.subscribers.reconnected_count == 1
 
 
-def test_publishers_that_come_home_after_a_minute_do_not_flood_brokers_with_what_they_have_kept() -> None:
+def test_returning_publishers_do_not_flood_brokers_with_what_they_kept() -> None:
     """Ten of them publish 20 a second each; no queue exceeds 500, and the slowest broker serves 330 a second."""
     tree = Configuration.of(0, NAMES, [("a", "b"), ("b", "c"), ("c", "d")])
     inventory = Inventory(NAMES, np.array([1.0, 2.0, 3.0, 1.0]), HOP_MS * (1.0 - np.eye(4)), 3, tree)
@@ -224,7 +224,7 @@ def test_publishers_that_come_home_after_a_minute_do_not_flood_brokers_with_what
     assert account.published == len(publishers) * 20 * 300
 
 
-def test_a_publisher_whose_stay_is_ended_goes_on_in_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_publisher_whose_stay_is_ended_continues_in_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """It misses the command to leave for c, and the wait for it ends; what it publishes then is not lost."""
     monkeypatch.setattr("regraft.producers.brokers.two_epochs.CLIENT_WAIT_MS_MAX", 500.0)
     virtual = line()
@@ -240,7 +240,7 @@ def test_a_publisher_whose_stay_is_ended_goes_on_in_a_new_one(monkeypatch: pytes
     assert account.is_clean, account
 
 
-def test_a_publisher_that_a_broker_outside_turns_away_comes_when_a_plan_takes_that_in() -> None:
+def test_a_publisher_refused_by_a_broker_outside_connects_once_a_plan_admits_that() -> None:
     """It may publish from then on."""
     virtual = line()
     virtual.overlay.cancel("s-d")
@@ -262,7 +262,7 @@ def test_a_publisher_that_a_broker_outside_turns_away_comes_when_a_plan_takes_th
     assert account.is_clean, account
 
 
-def test_a_publisher_of_a_dead_broker_goes_on_where_the_repair_puts_it() -> None:
+def test_a_publisher_of_a_dead_broker_continues_where_the_repair_puts_it() -> None:
     """It connects in a new stay once the repair is active there."""
     virtual = line()
     virtual.run_until(1_500.0)
@@ -279,7 +279,7 @@ def test_a_publisher_of_a_dead_broker_goes_on_where_the_repair_puts_it() -> None
     assert virtual.overlay.publishers.home_of("p") == "d"
 
 
-def test_a_repair_makes_subscriptions_whole_again_without_any_client() -> None:
+def test_a_repair_restores_subscriptions_without_any_client() -> None:
     """b dies in the middle: what is published after the repair reaches both sides."""
     virtual = line()
     virtual.run_until(1_500.0)

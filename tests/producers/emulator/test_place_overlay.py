@@ -10,7 +10,7 @@ from regraft.producers.emulator.place_overlay import host_count, place_overlay, 
 
 
 @pytest.mark.parametrize("broker_count", [3, 40, 490])
-def test_measured_placement(broker_count: int) -> None:
+def test_links_cost_half_of_the_measured_rtt(broker_count: int) -> None:
     """The first tree keeps the degree cap."""
     inventory = place_overlay(broker_count, 8, random.Random(1))
     off_diagonal = inventory.link_cost[~np.eye(broker_count, dtype=bool)]
@@ -22,7 +22,7 @@ def test_measured_placement(broker_count: int) -> None:
     assert inventory.processing_cost.max() <= 3.0
 
 
-def test_same_seed_same_place() -> None:
+def test_the_same_seed_gives_the_same_placement() -> None:
     """Placement depends on the seed alone."""
     first, again, other = (place_overlay(40, 8, random.Random(seed)) for seed in (1, 1, 2))
     assert (first.link_cost == again.link_cost).all()
@@ -30,7 +30,7 @@ def test_same_seed_same_place() -> None:
     assert not (first.link_cost == other.link_cost).all()
 
 
-def test_more_brokers_than_hosts_are_synthetic_and_alike() -> None:
+def test_more_brokers_than_hosts_get_synthetic_rtts() -> None:
     """They are about as long as the measured ones."""
     assert host_count() == 490
     measured = place_overlay(490, 8, random.Random(1))
@@ -39,7 +39,7 @@ def test_more_brokers_than_hosts_are_synthetic_and_alike() -> None:
     assert np.median(synthetic.link_cost) == pytest.approx(np.median(measured.link_cost), rel=0.15)
 
 
-def test_regions_hold_each_broker_once_and_brokers_near_each_other() -> None:
+def test_regions_hold_each_broker_once_with_close_brokers_together() -> None:
     """A region is its first broker and the nearest ones that no earlier region has."""
     inventory = place_scot(12, 3, random.Random(5))
     scot = inventory.bootstrap

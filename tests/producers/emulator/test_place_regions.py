@@ -9,7 +9,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator.place_regions import broker_count_max, place_regions, shipped_regions
 
 
-def test_each_region_gets_a_broker_before_any_gets_the_next() -> None:
+def test_each_region_gets_a_broker_before_any_gets_another() -> None:
     """Of 19 regions with 40 brokers two have three and the others two; the names contain the region."""
     inventory = place_regions(40, 8, random.Random(1))
     regions = [broker[:-1] for broker in inventory.brokers]
@@ -18,7 +18,7 @@ def test_each_region_gets_a_broker_before_any_gets_the_next() -> None:
     assert Inventory.from_json(inventory.to_json(), "test").to_json() == inventory.to_json()
 
 
-def test_links_cost_money_by_list_prices_and_tell_measured_delays() -> None:
+def test_links_cost_list_prices_and_have_measured_delays() -> None:
     """A GB from Cape Town to Ireland costs 0.147 and back 0.02; access costs what the region charges."""
     inventory = place_regions(38, 8, random.Random(1))
     prices, index = inventory.prices, inventory.index
@@ -32,7 +32,7 @@ def test_links_cost_money_by_list_prices_and_tell_measured_delays() -> None:
     assert inventory.charged.cost_of_link("af-south-1a", "eu-west-1b") > 0.0835
 
 
-def test_as_many_can_be_placed_as_there_are_letters() -> None:
+def test_there_are_as_many_places_as_letters() -> None:
     """Further brokers would have no name."""
     with pytest.raises(ValueError, match=f"{broker_count_max()} can be placed"):
         place_regions(broker_count_max() + 1, 8, random.Random(1))

@@ -69,7 +69,7 @@ def connected() -> Homes:
     return homes
 
 
-def test_a_publisher_hands_over_what_waited_between_two_homes_to_the_next_in_its_order() -> None:
+def test_what_waits_between_two_homes_goes_to_the_next_one_in_order() -> None:
     homes = connected()
     homes.publish()
     homes.publishers.leave("p", 0, "b2")
@@ -81,7 +81,7 @@ def test_a_publisher_hands_over_what_waited_between_two_homes_to_the_next_in_its
     assert homes.take_asked() == [("b2", 1), ("b2", 2), ("b2", 3)]
 
 
-def test_a_publisher_that_is_accepted_before_it_is_asked_to_leave_continues_at_once() -> None:
+def test_a_publisher_accepted_before_it_must_leave_continues_at_once() -> None:
     homes = connected()
     homes.publishers.take("p", 0, "b2")
     homes.publish()
@@ -90,7 +90,7 @@ def test_a_publisher_that_is_accepted_before_it_is_asked_to_leave_continues_at_o
     assert homes.take_asked() == [("b1", 0), ("b1", LeaveRequest("p", 0)), ("b2", 1)]
 
 
-def test_a_publisher_that_ends_between_two_homes_hands_over_what_waited_and_ends_at_the_next() -> None:
+def test_a_publisher_that_ends_between_two_homes_publishes_what_waited_and_ends_at_the_next() -> None:
     homes = connected()
     homes.publishers.leave("p", 0, "b2")
     homes.publish()
@@ -101,7 +101,7 @@ def test_a_publisher_that_ends_between_two_homes_hands_over_what_waited_and_ends
     assert homes.publishers.home_of("p") is None
 
 
-def test_a_stay_that_ends_when_the_next_home_has_taken_it_already_ends_at_both() -> None:
+def test_a_stay_that_the_next_home_has_taken_ends_at_both_homes() -> None:
     """What the old home sends to the next one may be lost with a broker between the two."""
     homes = connected()
     homes.publishers.take("p", 0, "b2")
@@ -123,7 +123,7 @@ def test_a_stay_that_ends_when_the_next_home_has_taken_it_already_ends_at_both()
     assert homes.take_asked() == [("b2", UnadvertiseRequest("p", 2))]
 
 
-def test_what_brokers_say_of_an_earlier_stay_changes_nothing() -> None:
+def test_messages_about_an_earlier_stay_change_nothing() -> None:
     """They may still be on their way when the publisher has reconnected; its sequence numbers continue."""
     homes = connected()
     homes.publish()
@@ -145,7 +145,7 @@ def test_what_brokers_say_of_an_earlier_stay_changes_nothing() -> None:
     assert homes.publishers.home_of("p") == "b2"
 
 
-def test_a_publisher_goes_to_the_home_it_was_reported_and_to_no_other_that_takes_it() -> None:
+def test_a_publisher_goes_only_to_the_home_it_was_given() -> None:
     homes = connected()
     homes.publishers.leave("p", 0, "b2")
     homes.publishers.take("p", 0, "b3")
@@ -154,7 +154,7 @@ def test_a_publisher_goes_to_the_home_it_was_reported_and_to_no_other_that_takes
     assert homes.publishers.home_of("p") == "b2"
 
 
-def test_a_publisher_whose_home_dies_goes_to_whichever_home_takes_it() -> None:
+def test_a_publisher_whose_home_dies_goes_to_any_home_that_takes_it() -> None:
     homes = connected()
     homes.publishers.lose_home("b1")
     homes.publish()
@@ -163,7 +163,7 @@ def test_a_publisher_whose_home_dies_goes_to_whichever_home_takes_it() -> None:
     assert homes.take_asked() == [("b3", 0)]
 
 
-def test_a_publisher_that_is_asked_to_leave_for_a_dead_home_waits_for_one() -> None:
+def test_a_publisher_that_must_leave_for_a_dead_home_waits_for_one() -> None:
     homes = connected()
     homes.dead.add("b2")
     homes.publishers.leave("p", 0, "b2")
@@ -176,7 +176,7 @@ def test_a_publisher_that_is_asked_to_leave_for_a_dead_home_waits_for_one() -> N
     assert homes.take_asked() == [("b2", 0)]
 
 
-def test_a_publisher_whose_stay_its_home_has_ended_comes_again_there_in_a_new_one() -> None:
+def test_a_publisher_whose_stay_is_ended_by_its_home_reconnects_there_in_a_new_one() -> None:
     """Its source need not know: what it publishes meanwhile waits."""
     homes = connected()
     assert homes.publishers.drop("p", 0, may_return=True)
@@ -186,7 +186,7 @@ def test_a_publisher_whose_stay_its_home_has_ended_comes_again_there_in_a_new_on
     assert homes.take_asked() == [("b1", 0)]
 
 
-def test_a_publisher_that_its_home_turns_away_comes_again_when_that_takes_clients() -> None:
+def test_a_publisher_refused_by_its_home_reconnects_once_that_takes_clients() -> None:
     homes = connected()
     assert homes.publishers.drop("p", 0, may_return=False)
     homes.publish()
@@ -198,7 +198,7 @@ def test_a_publisher_that_its_home_turns_away_comes_again_when_that_takes_client
     assert homes.take_asked() == [("b1", AdvertiseRequest("p", topic_filter("a"), 1)), ("b1", 0)]
 
 
-def test_a_publisher_whose_stay_is_ended_between_two_homes_when_it_was_about_to_end_is_gone() -> None:
+def test_a_stay_that_is_ended_between_two_homes_while_ending_is_gone() -> None:
     homes = connected()
     homes.publishers.leave("p", 0, "b2")
     homes.publishers.disconnect("p")
@@ -207,7 +207,7 @@ def test_a_publisher_whose_stay_is_ended_between_two_homes_when_it_was_about_to_
     assert homes.take_asked() == [("b1", LeaveRequest("p", 0))]
 
 
-def test_a_publisher_that_comes_home_with_much_hands_over_little_at_once_and_the_rest_half_as_fast_again() -> None:
+def test_a_returning_publisher_hands_over_little_at_once_and_the_rest_gradually() -> None:
     """The backlog drains at one and a half times its rate, behind it comes what it publishes meanwhile."""
     homes = connected()
     homes.publishers.lose_home("b1")
@@ -224,7 +224,7 @@ def test_a_publisher_that_comes_home_with_much_hands_over_little_at_once_and_the
     assert homes.take_asked() == [("b2", 600)]
 
 
-def test_a_publisher_that_leaves_again_while_it_catches_up_goes_on_at_the_next_home() -> None:
+def test_a_publisher_that_leaves_again_while_catching_up_continues_at_the_next_home() -> None:
     homes = connected()
     homes.publishers.lose_home("b1")
     homes.publish_in_time(60, pause_ms=1.0)
@@ -239,7 +239,7 @@ def test_a_publisher_that_leaves_again_while_it_catches_up_goes_on_at_the_next_h
     assert homes.take_asked() == [("b3", number) for number in range(len(handed) - 1, 60)]
 
 
-def test_a_publisher_that_ends_while_it_catches_up_hands_over_all_first() -> None:
+def test_a_publisher_that_ends_while_catching_up_hands_over_everything_first() -> None:
     homes = connected()
     homes.publishers.lose_home("b1")
     homes.publish_in_time(60, pause_ms=1.0)
@@ -251,7 +251,7 @@ def test_a_publisher_that_ends_while_it_catches_up_hands_over_all_first() -> Non
     assert homes.publishers.home_of("p") is None
 
 
-def test_a_publisher_that_is_to_end_when_its_next_home_dies_ends_in_its_next_stay() -> None:
+def test_an_ending_publisher_whose_next_home_dies_ends_in_its_next_stay() -> None:
     homes = connected()
     homes.publishers.leave("p", 0, "b2")
     homes.publish()
@@ -262,7 +262,7 @@ def test_a_publisher_that_is_to_end_when_its_next_home_dies_ends_in_its_next_sta
     assert homes.take_asked()[-2:] == [("b2", 0), ("b2", UnadvertiseRequest("p", 1))]
 
 
-def test_what_is_kept_at_the_end_of_all_traffic_is_never_published() -> None:
+def test_a_backlog_at_the_end_of_all_traffic_is_never_published() -> None:
     homes = connected()
     homes.publishers.lose_home("b1")
     homes.publish_in_time(60, pause_ms=1.0)
@@ -278,7 +278,7 @@ def test_what_is_kept_at_the_end_of_all_traffic_is_never_published() -> None:
     pauses_ms=st.lists(st.floats(20.0, 500.0), min_size=1, max_size=6),
     outages=st.lists(st.tuples(st.floats(0.0, 5_000.0), st.floats(0.0, 20_000.0)), min_size=1, max_size=3),
 )
-def test_a_home_that_is_not_overloaded_as_a_rule_bears_all_its_publishers_after_any_outages(
+def test_a_home_with_spare_capacity_handles_all_its_publishers_after_any_outages(
     pauses_ms: list[float], outages: list[tuple[float, float]]
 ) -> None:
     """It is busy for 0.6 of the time otherwise; its queue stays short, and everything arrives once and in order."""

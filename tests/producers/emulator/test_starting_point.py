@@ -72,7 +72,7 @@ def ask(virtual: VirtualOverlay, plan: Plan, digest: str, phase: CommandPhase, t
 
 
 @pytest.mark.parametrize("phase", list(PlanPhase))
-def test_a_committed_plan_is_where_brokers_begin(phase: PlanPhase) -> None:
+def test_brokers_begin_at_the_last_committed_plan(phase: PlanPhase) -> None:
     """Its phase may be any from ACTIVATING on; a plan in any other leaves them at the overlay before it."""
     rng = random.Random(2)
     first = next_overlay(TREE.bootstrap, rng)
@@ -103,7 +103,7 @@ def test_plans_of_another_kind_of_overlay_are_refused() -> None:
 
 @pytest.mark.parametrize(("inventory", "workload"), [(TREE, STOCKS), (RING, CHECKINS)], ids=["tree", "ring"])
 @pytest.mark.parametrize("phase", COMMITTED)
-def test_brokers_that_start_again_carry_on(
+def test_restarted_brokers_continue(
     inventory: Inventory, workload: WorkloadSettings | CheckinSettings, phase: PlanPhase
 ) -> None:
     """They answer for the plan under way, refuse other plans and older terms, and execute the next; nothing is lost."""
@@ -134,7 +134,7 @@ def test_brokers_that_start_again_carry_on(
     assert {broker.core.epoch for broker in virtual.overlay.brokers.values()} == {2}
 
 
-def test_a_term_is_known_from_the_start() -> None:
+def test_the_term_is_known_from_the_start() -> None:
     """Even before the first command, a leader with a lower term than the plan's is refused."""
     present = next_overlay(TREE.bootstrap, random.Random(4))
     plan = plan_to(present, TREE.bootstrap, PlanPhase.DRAINING, term=5)
@@ -144,7 +144,7 @@ def test_a_term_is_known_from_the_start() -> None:
     assert ask(virtual, plan, start.digest, CommandPhase.ACTIVATE, term=5)[0] is Outcome.DRAINED
 
 
-def test_clients_come_to_where_plans_have_put_them() -> None:
+def test_clients_connect_where_plans_have_put_them() -> None:
     """This holds for a publisher's and, on a ring, a user's first connection; other clients are drawn."""
     for inventory, workload in ((TREE, STOCKS), (RING, replace(CHECKINS, user_count=40))):
         usual = VirtualOverlay(inventory, workload)

@@ -25,7 +25,7 @@ class Homes:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, ClientRequest]] = []
-        self.told: list[tuple[str, str, tuple[str, ...] | None]] = []
+        self.reported: list[tuple[str, str, tuple[str, ...] | None]] = []
         self.env = simpy.Environment(initial_time=5.0)
         self.ledger = Ledger(1_000.0)
         self.published = 0
@@ -33,8 +33,8 @@ class Homes:
             self.env,
             self.ledger,
             lambda home, request: self.asked.append((home, request)),
-            lambda user, home, topics, _: self.told.append((user, home, topics)),
-            lambda user, home, topics: self.told.append((user, home, topics)),
+            lambda user, home, topics, _: self.reported.append((user, home, topics)),
+            lambda user, home, topics: self.reported.append((user, home, topics)),
         )
 
     def take_asked(self) -> list[tuple[str, ClientRequest]]:
@@ -66,7 +66,7 @@ def connected(topics: Iterable[str]) -> tuple[Homes, dict[str, str]]:
     return homes, names
 
 
-def test_a_user_asks_for_what_it_lacks_and_ends_what_it_no_longer_wants() -> None:
+def test_a_user_requests_new_topics_and_ends_unwanted_ones() -> None:
     homes, names = connected("ab")
     homes.users.change_topics("u", "bc")
     asked = homes.take_asked()
@@ -74,10 +74,10 @@ def test_a_user_asks_for_what_it_lacks_and_ends_what_it_no_longer_wants() -> Non
     assert asked[0][1] == CancelRequest(names["a"])
     homes.users.change_topics("u", "cb")
     assert homes.take_asked() == []
-    assert homes.told == [("u", "b1", ("a", "b")), ("u", "b1", ("b", "c"))]
+    assert homes.reported == [("u", "b1", ("a", "b")), ("u", "b1", ("b", "c"))]
 
 
-def test_a_user_that_moves_attaches_with_all_it_has_and_asks_and_ends_at_both_homes_until_it_is_taken() -> None:
+def test_a_moving_user_attaches_everything_and_requests_and_ends_at_both_homes() -> None:
     homes, names = connected("ab")
     homes.users.move("u", 0, "b2", 7)
     heard, (home, attach) = homes.take_asked()
@@ -93,13 +93,13 @@ def test_a_user_that_moves_attaches_with_all_it_has_and_asks_and_ends_at_both_ho
     homes.users.take("u", "b2")
     assert homes.take_asked() == [("b2", MoveAckRequest("u", 0))]
     assert homes.users.home_of("u") == "b2"
-    assert homes.told[-1] == ("u", "b2", ("b", "c"))
+    assert homes.reported[-1] == ("u", "b2", ("b", "c"))
     homes.users.change_topics("u", "c")  # The old home serves what moved until it has handed over everything.
     assert [home for home, _ in homes.take_asked()] == ["b2", "b1"]
 
 
 @pytest.mark.parametrize("homes_in_order", [("b1", "b2"), ("b2", "b1")])
-def test_what_is_asked_for_between_two_homes_is_owed_when_both_have_confirmed_it(
+def test_a_request_between_two_homes_is_owed_once_both_confirm_it(
     homes_in_order: tuple[str, str],
 ) -> None:
     homes, _ = connected("a")
@@ -115,7 +115,7 @@ def test_what_is_asked_for_between_two_homes_is_owed_when_both_have_confirmed_it
     assert (homes.users.counts.asked, homes.users.counts.wait_ms_max) == (1, 4.0)
 
 
-def test_what_was_asked_for_before_the_move_is_confirmed_by_the_old_home_alone() -> None:
+def test_a_request_before_the_move_is_confirmed_by_the_old_home_alone() -> None:
     """The next home waits for it before any client may publish in the new epoch."""
     homes, _ = connected("a")
     homes.users.change_topics("u", "ab")
@@ -129,7 +129,7 @@ def test_what_was_asked_for_before_the_move_is_confirmed_by_the_old_home_alone()
     assert homes.owed("b") == 1
 
 
-def test_a_home_that_has_died_confirms_nothing_any_more() -> None:
+def test_a_dead_home_confirms_nothing() -> None:
     """A user that has left it requests the unconfirmed subscriptions again."""
     homes, names = connected("a")
     homes.users.move("u", 0, "b2", 7)
@@ -145,7 +145,7 @@ def test_a_home_that_has_died_confirms_nothing_any_more() -> None:
     assert homes.owed("b") == 1
 
 
-def test_what_the_old_home_has_handed_over_is_reported_to_the_new_one_alone() -> None:
+def test_what_the_old_home_has_handed_over_is_reported_only_to_the_new_one() -> None:
     homes, names = connected("ab")
     homes.users.move("u", 0, "b2", 7)
     homes.users.take("u", "b2")
@@ -156,7 +156,7 @@ def test_what_the_old_home_has_handed_over_is_reported_to_the_new_one_alone() ->
     assert homes.take_asked() == [("b2", CancelRequest(names["a"]))]
 
 
-def test_a_move_that_is_called_off_leaves_the_user_where_it_was() -> None:
+def test_an_aborted_move_leaves_the_user_where_it_was() -> None:
     homes, _ = connected("a")
     homes.users.move("u", 0, "b2", 7)
     homes.users.change_topics("u", "abc")
@@ -174,7 +174,7 @@ def test_a_move_that_is_called_off_leaves_the_user_where_it_was() -> None:
     assert homes.users.home_of("u") == "b1"
 
 
-def test_a_user_that_has_left_is_not_waited_for() -> None:
+def test_a_disconnected_user_is_not_waited_for() -> None:
     homes, names = connected("a")
     homes.users.move("u", 0, "b2", 7)
     homes.take_asked()
@@ -189,7 +189,7 @@ def test_a_user_that_has_left_is_not_waited_for() -> None:
     assert homes.take_asked() == [("b3", AttachRequest(8, "u", 0, ())), ("b3", GoneRequest("u", 0))]
 
 
-def test_an_order_to_move_that_was_meant_for_an_earlier_stay_is_not_followed() -> None:
+def test_a_command_to_move_from_an_earlier_stay_is_not_followed() -> None:
     """A user that left and returned to the same home is asked to move because of its first stay."""
     homes, _ = connected("a")
     homes.users.disconnect("u")
@@ -200,7 +200,7 @@ def test_an_order_to_move_that_was_meant_for_an_earlier_stay_is_not_followed() -
     assert homes.users.home_of("u") == "b1"
 
 
-def test_a_user_is_connected_once() -> None:
+def test_a_user_connects_only_once() -> None:
     homes, _ = connected("a")
     with pytest.raises(ClientError, match="already connected, to b1"):
         homes.users.connect("u", "b2", "a")
@@ -208,7 +208,7 @@ def test_a_user_is_connected_once() -> None:
         homes.users.change_topics("nobody", "a")
 
 
-def test_a_broker_subscribes_as_long_as_one_of_its_users_does() -> None:
+def test_a_broker_subscribes_while_any_of_its_users_does() -> None:
     """Zhao13, section 3: only the first user that arrives and the last that leaves cause changes."""
     topics = BrokerTopics()
     topics.add("b1", "ab")
@@ -219,7 +219,7 @@ def test_a_broker_subscribes_as_long_as_one_of_its_users_does() -> None:
     assert (topics.changes, topics.subscription_count) == (4, 0)
 
 
-def test_moves_count_as_changes_only_where_users_are_not_where_they_first_were() -> None:
+def test_moves_count_as_changes_only_away_from_first_homes() -> None:
     homes, _ = connected("ab")
     homes.users.move("u", 0, "b2", 7)
     homes.users.take("u", "b2")
