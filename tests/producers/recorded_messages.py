@@ -39,7 +39,7 @@ def recorded_run(namespace: str = "live") -> RecordedRun:
 
 
 def batch_of(number: int) -> TelemetryBatch:
-    """Return the batch of one broker; its place among them follows from the number."""
+    """Return one broker's batch; the number determines all its contents."""
     broker = BROKERS[number % len(BROKERS)]
     time_ms = START_MS + number * 100
     second = time_ms // 1000
@@ -71,7 +71,7 @@ def write(
     limits: RecordingLimits | None = None,
     topics: tuple[str, ...] = tuple(RECORD_TYPES_BY_SUFFIX),
 ) -> RecordingWriter:
-    """Write a recording whose blocks hold this many messages each; the clock is that of the messages."""
+    """Write a recording with this many messages in each block; the clock is that of the messages."""
     run = replace(recorded_run(), topics=topics)
     writer = RecordingWriter(out, run, RECORD_TYPES_BY_SUFFIX, limits or RecordingLimits(), START_MS)
     now_s = 0.0

@@ -1,4 +1,4 @@
-"""Small rings on the virtual clock, with feeds, users, and plans executed as a controller would."""
+"""Small rings on the virtual clock, with feeds and users, and plans executed as by a controller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BITS = 16
 
 
 def ring_inventory(broker_count: int, rng: random.Random) -> Inventory:
-    """Brokers on a ring by hashed names, with random delays of 1 to 19 ms and 0.2 ms of service."""
+    """Return brokers on a ring by hashed names, with random delays of 1 to 19 ms and 0.2 ms of service."""
     brokers = [f"b{number:02d}" for number in range(broker_count)]
     ring = ChordConfiguration.hashed(0, BITS, brokers)
     half = np.triu(np.array([[rng.uniform(1, 19) for _ in brokers] for _ in brokers]), 1)
@@ -27,7 +27,7 @@ def ring_inventory(broker_count: int, rng: random.Random) -> Inventory:
 
 
 class RingRun:
-    """A ring with feeds and users that publish and change for a while."""
+    """A ring with feeds that publish and users that change their topics."""
 
     def __init__(self, broker_count: int, topic_count: int, user_count: int, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -46,11 +46,11 @@ class RingRun:
         self.virtual.run_for(1_000.0)
 
     def some_topics(self) -> list[str]:
-        """Three topics at random."""
+        """Return three random topics."""
         return self.rng.sample(self.topics, 3)
 
     def live(self, duration_ms: float, every_ms: float = 2.0, changes_share: float = 0.2) -> None:
-        """Publish steadily, with users that change what they want, while the clock runs on."""
+        """Let feeds publish steadily and users change their topics while the clock advances."""
         at_ms = 0.0
         while at_ms < duration_ms:
             topic = self.rng.choice(self.topics)
@@ -66,14 +66,14 @@ class RingRun:
             at_ms += every_ms
 
     def random_target(self) -> ChordConfiguration:
-        """The same brokers with all IDs exchanged at random."""
+        """Return a ring of the same brokers with all IDs exchanged at random."""
         ids = list(self.ring.ids)
         self.rng.shuffle(ids)
         id_of = dict(zip(self.ring.brokers, ids, strict=True))
         return ChordConfiguration.of(self.ring.epoch + 1, BITS, id_of)
 
     def random_moves(self, count: int) -> list[ClientMove]:
-        """Users that go to some other broker."""
+        """Return moves of users to random other brokers."""
         moves = []
         for user in sorted(self.rng.sample(self.users, count)):
             home = self.overlay.user_home(user)

@@ -1,4 +1,4 @@
-"""The cuts that are shipped can be made again from originals of the same form, and from the originals themselves."""
+"""The shipped cuts of the data can be made again from originals, or from files of the same format."""
 
 import gzip
 import os
@@ -17,7 +17,7 @@ from regraft.producers.data.cut_data import (
     main,
 )
 
-ORIGINALS_VARIABLE = "CUT_ORIGINALS"  # A directory that holds the originals, itself or in directories below.
+ORIGINALS_VARIABLE = "CUT_ORIGINALS"  # A directory that contains the originals, at any depth.
 ORIGINALS = (
     "planetlab_rtt.npz",
     "padres_stockquotes.csv.gz",
@@ -96,7 +96,7 @@ def test_cuts_keep_what_they_say(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(ORIGINALS_VARIABLE not in os.environ, reason=f"{ORIGINALS_VARIABLE} names no directory")
 def test_shipped_cuts_are_those_of_the_originals(tmp_path: Path) -> None:
-    """From the files that SOURCES.md names come the same numbers as are shipped, in every cut."""
+    """The files that SOURCES.md names give the shipped numbers in every cut."""
     originals, cuts = tmp_path / "originals", tmp_path / "cuts"
     for directory in (originals, cuts):
         directory.mkdir()

@@ -1,4 +1,4 @@
-"""Wrong settings are all told at once, each with its value and its limit."""
+"""All wrong settings are reported at once, each with its value and its limit."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ GOOD = EmulatorSettings("127.0.0.1:9092", Path("inventory.json"))
 
 
 def test_defaults_are_faultless() -> None:
-    """A newcomer can start with the defaults."""
+    """The emulator starts with its defaults."""
     assert GOOD.faults() == []
 
 
@@ -38,13 +38,13 @@ def test_defaults_are_faultless() -> None:
     ],
 )
 def test_each_fault_names_value_and_limit(change: dict[str, object], told: str) -> None:
-    """One wrong setting is one sentence."""
+    """Each wrong setting gives one sentence."""
     faults = replace(GOOD, **change).faults()  # type: ignore[arg-type]
     assert len(faults) == 1
     assert faults[0].startswith(told)
 
 
 def test_all_faults_are_listed_at_once() -> None:
-    """Nobody has to start three times to learn of three mistakes."""
+    """One failed start reveals all mistakes."""
     wrong = replace(GOOD, queue_length_max=0, drain_s_max=0.0, workload=WorkloadSettings(interested_broker_count=0))
     assert len(wrong.faults()) == 3

@@ -1,4 +1,4 @@
-"""The emulator on the wall clock, with its ports in memory: same model, a status file, an account at the end."""
+"""The emulator on the wall clock with ports in memory: same model, a status file, an account at the end."""
 
 import json
 import random
@@ -65,7 +65,7 @@ def test_wall_clock_run_is_clean_and_drains(tmp_path: Path) -> None:
 
 
 def test_a_ring_is_run_with_mobile_users(tmp_path: Path) -> None:
-    """The kind of overlay chooses the workload; users are registered with their topics, feeds with theirs."""
+    """The kind of overlay determines the workload; users are registered with their topics, feeds with theirs."""
     ports = MemoryEmulatorPorts()
     told = replace(settings(tmp_path), checkins=CheckinSettings(user_count=60, connect_spread_s=0.5, linger_days=None))
     emulator = WallClockEmulator(told, place_ring(8, random.Random(1)), ports)
@@ -86,7 +86,7 @@ def test_a_ring_is_run_with_mobile_users(tmp_path: Path) -> None:
 
 
 def test_status_is_written_whole(tmp_path: Path) -> None:
-    """The last status holds the final account and nothing half-written lies beside it."""
+    """The last status holds the final account, and no partial file remains next to it."""
     emulator = WallClockEmulator(settings(tmp_path), INVENTORY, MemoryEmulatorPorts())
     stop = threading.Event()
     stop.set()
@@ -102,14 +102,14 @@ def test_status_is_written_whole(tmp_path: Path) -> None:
 
 
 def test_wrong_settings_stop_the_start(tmp_path: Path) -> None:
-    """Before anything is opened, all faults are reported."""
+    """All faults are reported before anything is opened."""
     wrong = EmulatorSettings("", tmp_path / "inventory.json", queue_length_max=0)
     with pytest.raises(ValueError, match=r"queue_length_max is 0.*bootstrap is empty"):
         run_emulator(wrong, threading.Event())
 
 
 def test_agents_that_nobody_named_stop_the_start(tmp_path: Path) -> None:
-    """The sentence says which agents the inventory has."""
+    """The message names the agents of the inventory."""
     file = tmp_path / "inventory.json"
     replace(inventory_of(line_of(2), {}), agent_of={"b00": "west"}).save(file)
     with pytest.raises(InventoryError, match=r"emulator\.agents names north, the agents of .* are west"):

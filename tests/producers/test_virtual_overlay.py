@@ -1,4 +1,4 @@
-"""The whole model on the virtual clock: nothing is lost, repeated or out of order, also while links are swapped."""
+"""The entire model on the virtual clock: nothing is lost, repeated or out of order, even while links are swapped."""
 
 import random
 
@@ -39,7 +39,7 @@ def test_steady_overlay_with_churn_and_regime_change_is_clean(seed: int) -> None
 
 @pytest.mark.parametrize("seed", range(3))
 def test_link_swaps_under_traffic_are_clean(seed: int) -> None:
-    """Plans of several swaps, with commands that overtake each other, lose, repeat and disorder nothing."""
+    """Plans of several swaps, with commands that overtake each other, lose, repeat and reorder nothing."""
     rng = random.Random(seed)
     inventory = small_inventory(seed)
     settings = VirtualSettings(seed=seed, command_delay_ms=lambda _: rng.uniform(0, 3_000))
@@ -72,7 +72,7 @@ def test_random_service_times_and_delays_break_nothing(seed: int) -> None:
 
 
 def test_equal_seeds_give_equal_telemetry() -> None:
-    """A run repeats exactly: same batches, same account."""
+    """A run is reproducible: same batches, same account."""
     runs = []
     for _ in range(2):
         virtual = VirtualOverlay(small_inventory(7), BRISK, VirtualSettings(seed=7))
@@ -82,7 +82,7 @@ def test_equal_seeds_give_equal_telemetry() -> None:
 
 
 def test_unfinished_transition_leaves_the_account_open() -> None:
-    """While deliveries are held back nothing is decided: the account says that it is not final."""
+    """While deliveries are held back the account is not final."""
     inventory = small_inventory(1)
     virtual = DeafOverlay(inventory, BRISK, VirtualSettings(seed=1))
     virtual.deaf = inventory.bootstrap.links[0][0]
@@ -97,7 +97,7 @@ def test_unfinished_transition_leaves_the_account_open() -> None:
 
 
 class DeafOverlay(VirtualOverlay):
-    """One broker never hears that it should activate."""
+    """An overlay in which one broker never gets the command to activate."""
 
     deaf = ""
 
@@ -107,7 +107,7 @@ class DeafOverlay(VirtualOverlay):
 
 
 def test_without_holding_back_the_ledger_reports_disorder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ledger knows nothing of the protocol: taken out of it, the hold is missed at once."""
+    """The ledger is independent of the protocol: without the hold it detects disorder at once."""
     monkeypatch.setattr(TreeChange, "must_hold", lambda change, delivery: False)
     out_of_order = 0
     for seed in range(6):
@@ -126,7 +126,7 @@ def test_without_holding_back_the_ledger_reports_disorder(monkeypatch: pytest.Mo
 
 
 def test_queue_overflow_is_lost_with_its_reason() -> None:
-    """Notifications that find a full queue are lost, counted, and told from unexplained losses."""
+    """Notifications that find a full queue are lost and counted separately from unexplained losses."""
     inventory = small_inventory(2, 6)
     fast = inventory_timing(inventory, 0.05)
     timing = OverlayTiming(lambda b, m: 40.0 * fast.service_ms(b, m), fast.link_delay_ms)

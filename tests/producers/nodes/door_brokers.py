@@ -1,4 +1,4 @@
-"""Brokers behind doors as a test uses them: the same few acts of a client, whichever kind of broker it is."""
+"""Brokers behind doors as tests use them: the same few client actions for every kind of broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NEEDS: dict[str, Callable[[], None]] = {
 
 @dataclass
 class Heard:
-    """What a door has said, in order, and what local clients have got."""
+    """The interest and messages that a door reported, in order, and what local clients received."""
 
     interest: list[tuple[str, bool]] = field(default_factory=list)
     messages: list[LocalMessage] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Heard:
 
     @property
     def wanted(self) -> set[str]:
-        """Who is wanted now, by all that was heard."""
+        """Return the subjects that are wanted now, by everything reported so far."""
         return {subject for subject, _ in self.interest if [w for s, w in self.interest if s == subject][-1]}
 
     def take(self, message: LocalMessage) -> None:
@@ -57,7 +57,7 @@ class MemoryBroker:
 
     @staticmethod
     def subjects(wanted: str) -> list[str]:
-        """Return the subjects that a door tells of when a client wants this."""
+        """Return the subjects that a door reports if a client wants this one."""
         return [wanted]
 
     async def want(self, subject: str, queue: str = "") -> Callable[[], Awaitable[None]]:
@@ -76,7 +76,7 @@ class MemoryBroker:
 
 
 class NatsBroker:
-    """A NATS server with one client of it."""
+    """A NATS server with one client."""
 
     HEARS_ITSELF = True
     TELLS_BEFORE = True
@@ -87,7 +87,7 @@ class NatsBroker:
         self.door: Any = NatsDoor(server.leaf_url, "b01")
 
     def ask_for_interest(self) -> None:
-        """Let the door be one that asks, often."""
+        """Replace the door by one that polls for interest, often."""
         from regraft.producers.nodes.nats_client_door import NatsClientDoor
 
         ask_api.POLL_S = 0.02
@@ -117,11 +117,11 @@ class NatsBroker:
 
 
 class MqttBroker:
-    """A Mosquitto with one client of it, whose topics are subjects with / for the dot."""
+    """A Mosquitto with one client, whose topics are subjects with / in place of the dot."""
 
     HEARS_ITSELF = True
-    TELLS_BEFORE = False  # Its log tells what happens, not what is.
-    UNUSUAL = "wärme.东京.a-b_c=d:{}.$x././"  # Two empty levels at its end.
+    TELLS_BEFORE = False  # Its log reports changes, not the present state.
+    UNUSUAL = "wärme.东京.a-b_c=d:{}.$x././"  # It ends in two empty levels.
 
     def __init__(self, server: MqttServer, heard: Heard) -> None:
         self.server, self._heard = server, heard
@@ -169,7 +169,7 @@ class MqttBroker:
 
 
 class AmqpBroker:
-    """A RabbitMQ with one client of it, at an exchange of its own; a queue group is a queue that several share."""
+    """A RabbitMQ with one client at a separate exchange; a queue group is a queue that several clients share."""
 
     HEARS_ITSELF = True
     TELLS_BEFORE = True
@@ -220,7 +220,7 @@ def _subject_of(topic: str) -> str:
 
 @asynccontextmanager
 async def broker_of(kind: str, heard: Heard, directory: Path) -> AsyncIterator[Any]:
-    """Return a broker of that kind with a client of it."""
+    """Yield a broker of that kind with one client."""
     if kind == "memory":
         yield MemoryBroker(heard)
         return

@@ -1,6 +1,6 @@
 """EMQX's list of subscriptions as its REST interface gives it (EMQX 5, ``GET /api/v5/subscriptions``), page by page.
 
-No EMQX can be had where these tests run: what stands here follows the interface's description.
+EMQX is not available where these tests run: this stand-in follows the description of the interface.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KEY, SECRET = "key", "secret"
 
 
 class EmqxList:
-    """Who wants what: pairs of client and topic. ``page_max`` is what one answer holds at most."""
+    """Subscriptions as pairs of client and topic; ``page_max`` is the most that one answer holds."""
 
     def __init__(self, page_max: int = 1_000) -> None:
         self.subscriptions: list[tuple[str, str]] = []

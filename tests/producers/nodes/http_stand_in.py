@@ -1,4 +1,4 @@
-"""An HTTP server inside the test, which answers by a function: what a broker's interface would answer."""
+"""An HTTP server inside the test whose answers, such as those of a broker's interface, come from a function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Answer = Callable[[str, Mapping[str, str], str], tuple[int, Any]]
 
 @contextmanager
 def answering(answer: Answer) -> Iterator[str]:
-    """Yield the address of a server that answers a path, its parameters and its Authorization by status and JSON."""
+    """Yield the address of a server; ``answer`` maps path, parameters and Authorization to status and JSON."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

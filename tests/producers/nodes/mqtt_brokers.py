@@ -1,4 +1,4 @@
-"""Real MQTT brokers for tests: one Mosquitto process each, on a free port, and a client of it."""
+"""Real MQTT brokers for tests: one Mosquitto process each, on a free port, and a client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.producers.nodes.server_process import WAIT_S_MAX, ServerProcess, free
 
 
 def needs_mosquitto() -> None:
-    """Skip the test where there is no Mosquitto."""
+    """Skip the test if Mosquitto is not available."""
     try:
         find_mosquitto()
     except NoMosquittoError:
@@ -24,12 +24,12 @@ def needs_mosquitto() -> None:
 
 
 def cut(door: MqttDoor) -> None:
-    """Cut the door's connection as a network does: both ends learn of it by reading."""
+    """Cut the door's connection as a network does: each end notices when it reads."""
     door._session._connection._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
 
 class MqttServer(ServerProcess):
-    """One broker; ``more`` are further lines of its settings, or all of them if ``is_plain``."""
+    """One broker; ``more`` are further lines of its settings, or all lines if ``is_plain``."""
 
     def __init__(self, name: str, directory: Path, more: str = "", *, is_plain: bool = False) -> None:
         self.port = free_port()
@@ -48,7 +48,7 @@ class MqttServer(ServerProcess):
 
 
 class MqttClient:
-    """A client with its own thread; what it gets is handed to ``take`` in the loop that made it."""
+    """A client with its own thread; its messages are passed to ``take`` in the event loop that created it."""
 
     def __init__(self, port: int, take: Callable[[Any], None], name: str = "", version: int = 5) -> None:
         from paho.mqtt import client as paho

@@ -1,4 +1,7 @@
-"""A stand-in for an MQTT broker: it lets clients in, says what a test wants, and notes what comes. No messages pass."""
+"""A stand-in for an MQTT broker: accepts clients, sends what a test wants, records what arrives.
+
+It routes no messages.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from tests.producers.nodes.test_doors import until
 
 
 class StandIn:
-    """The broker. ``welcome`` is its answer to whom connects next; ``got`` has what came over the newest connection."""
+    """The broker. ``welcome`` is its answer to the next connection; ``got`` has the packets of the newest one."""
 
     def __init__(self) -> None:
         self.welcome = mqtt5.ConnAckPacket()
@@ -45,7 +48,7 @@ class StandIn:
         self.got.append(packet)
 
     def say(self, *packets: mqtt5.Packet | bytes) -> None:
-        """Send packets, or bytes that are none, in one piece."""
+        """Send packets, or invalid bytes, in one piece."""
         assert self._writer is not None
         self._writer.write(b"".join(each if isinstance(each, bytes) else each.write() for each in packets))
 
@@ -61,7 +64,7 @@ class StandIn:
         return [packet for packet in self.got if isinstance(packet, mqtt5.PublishPacket)]
 
     async def has(self, *payloads: bytes) -> list[mqtt5.PublishPacket]:
-        """Return the messages of the newest connection once there are as many; they must have these payloads."""
+        """Wait for this many messages of the newest connection and return them; they must have these payloads."""
         await until(lambda: len(self.messages) >= len(payloads))
         assert [packet.payload for packet in self.messages] == list(payloads)
         return self.messages

@@ -11,7 +11,7 @@ from tests.producers.nodes.server_process import ServerProcess, free_port
 
 
 def needs_nats() -> None:
-    """Skip the test where there is no NATS server or no client."""
+    """Skip the test if the NATS server or its client library is not available."""
     try:
         find_nats()
     except NoNatsError:

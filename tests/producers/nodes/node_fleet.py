@@ -1,4 +1,4 @@
-"""A few nodes in one process, their links through proxies, and a controller that takes them through plans."""
+"""A few nodes in one process with links through proxies, and a controller that executes plans on them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class MemoryPorts:
 
 
 class NodeFleet:
-    """Nodes by name; ``proxies`` are by who is called, so that a cut of one ends all calls to a node."""
+    """Nodes by name; ``proxies`` are by the called node, so cutting one ends all calls to that node."""
 
     def __init__(self, configuration: Configuration, delays_s: dict[str, float] | None = None) -> None:
         self.configuration = configuration
@@ -115,12 +115,12 @@ class NodeFleet:
             await proxy.close()
 
     async def all_confirmed(self) -> None:
-        """Wait until all that clients want is confirmed, and each publisher is known everywhere."""
+        """Wait until everything that clients want is confirmed, and each publisher is known everywhere."""
         while not all(_is_confirmed(node) for node in self.nodes.values()):
             await asyncio.sleep(0.01)
 
     async def all_measured(self) -> None:
-        """Wait until every node has met every other, neighbour or not, and measured the way there."""
+        """Wait until every node has measured the round trip to every other, neighbour or not."""
         while any(
             {peer for peer, _ in node.links.round_trips()} != set(self.nodes) - {broker}
             for broker, node in self.nodes.items()
@@ -132,7 +132,7 @@ class NodeFleet:
     async def change_to(
         self, links: Collection[tuple[str, str]], brokers: Sequence[str] = (), change: BrokerChange = NO_CHANGE
     ) -> Plan:
-        """Take all brokers to the tree of these links; return the plan when it is over."""
+        """Bring all brokers to the tree of these links; return the plan when it has ended."""
         before = self.configuration
         self._plans += 1
         target = Configuration.of(before.epoch + self._plans_tried(), tuple(brokers) or before.brokers, links)
@@ -160,7 +160,7 @@ class NodeFleet:
         return self._tried
 
     async def install(self, broker: str) -> None:
-        """Let a broker start over outside the overlay in force."""
+        """Let a broker restart outside the overlay in force."""
         present = self.configuration
         command = Command(
             f"plan-{self._plans}", CommandPhase.INSTALL, broker, 0, present.epoch, (), present.links, self.digest,
@@ -193,7 +193,7 @@ def _is_confirmed(node: BrokerNode) -> bool:
 
 @dataclass
 class NodeLedger:
-    """What was published and what came, by (publisher, receiver); numbers go from 0 for each publisher."""
+    """What was published and received, by (publisher, receiver); numbers count from 0 for each publisher."""
 
     came: dict[tuple[str, str], list[int]] = field(default_factory=dict)
 
@@ -201,7 +201,7 @@ class NodeLedger:
         self.came.setdefault((publisher, receiver), []).append(number)
 
     def account(self, owed: dict[tuple[str, str], range]) -> Counter[str]:
-        """Return how many were lost, repeated, out of order and came without being owed."""
+        """Return how many were lost, repeated, out of order and unexpected."""
         found: Counter[str] = Counter(lost=0, repeated=0, out_of_order=0, unexpected=0)
         for pair, numbers in owed.items():
             came = self.came.get(pair, [])

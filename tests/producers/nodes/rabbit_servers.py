@@ -1,4 +1,4 @@
-"""A real RabbitMQ for tests: one for all of a process, as it takes seconds to start; each test has an exchange."""
+"""A real RabbitMQ for tests: one per process because it takes seconds to start; each test has its own exchange."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from regraft.infra.make_certificates import LocalAuthority
 from regraft.producers.nodes.ask_api import BrokerApi
 
 PROGRAM = "rabbitmq-server"
-ELSEWHERE = Path("/usr/lib/rabbitmq/bin") / PROGRAM  # The one on Debian's PATH changes its user.
+ELSEWHERE = Path("/usr/lib/rabbitmq/bin") / PROGRAM  # The one on Debian's PATH switches its user.
 PLUGINS = "[rabbitmq_event_exchange,rabbitmq_management]."
 START_S_MAX = 90.0
 STARTS_MAX = 3
@@ -48,13 +48,13 @@ def find_rabbit() -> Path | None:
 
 
 def needs_rabbit() -> None:
-    """Skip the test where there is no RabbitMQ."""
+    """Skip the test if RabbitMQ is not available."""
     if find_rabbit() is None or shutil.which("epmd") is None:
         pytest.skip("no RabbitMQ is installed")
 
 
 class RabbitServer:
-    """One broker with its event exchange and its management interface, in the clear and with TLS."""
+    """One broker with its event exchange and its management interface, without and with TLS."""
 
     def __init__(self, directory: Path, plugins: str = PLUGINS) -> None:
         self.port, self.tls_port, self.api_port, self.names_port, self.peers_port = choose_ports(5)
@@ -103,7 +103,7 @@ class RabbitServer:
         return self
 
     def listens(self) -> bool:
-        """Return True if all its listeners are up: it starts without one whose port somebody else has taken."""
+        """Return True if all its listeners are up; it starts without a listener whose port is in use."""
         log = self.log.read_text()
         return all(
             f"{kind} listener on 127.0.0.1:{port}" in log
@@ -111,7 +111,7 @@ class RabbitServer:
         )
 
     def kill(self) -> None:
-        """Kill it, with all that it has started."""
+        """Kill it with all its child processes."""
         for process in reversed(self._processes):
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -120,7 +120,7 @@ class RabbitServer:
 
 @cache
 def shared_rabbit() -> RabbitServer:
-    """Return the RabbitMQ of this process, which ends with it."""
+    """Return the RabbitMQ of this process, which ends with the process."""
     for _ in range(STARTS_MAX):
         directory = Path(tempfile.mkdtemp(prefix="rabbit-"))
         server = RabbitServer(directory)
@@ -150,7 +150,7 @@ class RabbitClient:
         return self
 
     async def bind(self, key: str, queue: str = "", **more: Any) -> str:
-        """Return a queue that is bound by a key, a new one where none is named."""
+        """Bind a queue by a key and return its name; without a name a new queue is declared."""
         channel = self.main.channel
         if not queue:
             told = await self.main.ask(channel.queue_declare, queue="", exclusive=True, **more)

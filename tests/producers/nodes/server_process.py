@@ -1,4 +1,4 @@
-"""A real server for tests: one process on a port of this machine, started and killed by the test."""
+"""A real server for tests: one process on a local port, started and killed by the test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def free_port() -> int:
 
 
 class ServerProcess:
-    """A server that is up once it takes connections at a port; what it prints goes to its log."""
+    """A server that is up once it accepts connections at a port; its output goes to its log."""
 
     def __init__(self, command: tuple[str, ...], port: int, log: Path) -> None:
         self.log = log

@@ -1,4 +1,4 @@
-"""The door to a RabbitMQ broker: what only AMQP has, and brokers that do not tell what their clients want."""
+"""The door to a RabbitMQ broker: features of AMQP alone, and brokers that do not report interest."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run_amqp() -> Callable[..., None]:
 
 
 def test_bindings_come_and_go(run_amqp: Callable[..., None]) -> None:
-    """Each binding counts, of a queue and of an exchange, and ends with its queue; # inside asks for more."""
+    """Each binding of a queue or exchange counts until its queue ends; # in the middle widens to all that follows."""
 
     async def steps(broker: Any, heard: Heard) -> None:
         client, ask = broker.client, broker.client.main.ask
@@ -83,7 +83,7 @@ PROPERTIES = {
 
 
 def test_properties_of_amqp_cross_as_they_are(run_amqp: Callable[..., None]) -> None:
-    """Properties and headers of every type come in, and go out, as they were, with the mark that they were carried."""
+    """Properties and headers of every type come in and go out unchanged, with the mark of carried messages."""
 
     async def steps(broker: Any, heard: Heard) -> None:
         await opened(broker, heard)
@@ -105,7 +105,7 @@ def test_properties_of_amqp_cross_as_they_are(run_amqp: Callable[..., None]) -> 
 
 
 def test_header_that_the_library_does_not_write_comes_as_text() -> None:
-    """A fraction, alone or in a table, is read but never written: others beside it keep their type."""
+    """A fraction, alone or in a table, can be read but not written; other headers keep their types."""
     from pika import BasicProperties
 
     from regraft.producers.nodes.amqp_headers import block_of, properties_of
@@ -116,7 +116,7 @@ def test_header_that_the_library_does_not_write_comes_as_text() -> None:
 
 
 def test_headers_of_others_never_end_the_channel(run_amqp: Callable[..., None]) -> None:
-    """What a client of another kind writes into properties that AMQP checks comes as headers."""
+    """Values that other clients write into properties that AMQP checks become headers."""
 
     async def steps(broker: Any, heard: Heard) -> None:
         door = await opened(broker, heard)
@@ -137,7 +137,7 @@ def test_headers_of_others_never_end_the_channel(run_amqp: Callable[..., None]) 
 
 
 def test_what_cannot_cross_is_counted(run_amqp: Callable[..., None]) -> None:
-    """Keys that are not subjects, subjects that are not keys, and what no link carries."""
+    """Keys that are not subjects, subjects that are not keys, and bodies too large for a link."""
 
     async def steps(broker: Any, heard: Heard) -> None:
         door = await opened(broker, heard)
@@ -154,7 +154,7 @@ def test_what_cannot_cross_is_counted(run_amqp: Callable[..., None]) -> None:
 
 
 def test_connection_that_is_cut_is_made_again(run_amqp: Callable[..., None]) -> None:
-    """What was wanted stands; what changed meanwhile is known when it is back."""
+    """Interest stays meanwhile; changes during the cut are known once the connection is back."""
 
     async def steps(broker: Any, heard: Heard) -> None:
         door = await opened(broker, heard)
@@ -177,12 +177,12 @@ def test_connection_that_is_cut_is_made_again(run_amqp: Callable[..., None]) -> 
 
 
 def test_durable_queue_gives_again_what_is_not_safe_once(run_amqp: Callable[..., None]) -> None:
-    """Over a cut, what was taken comes no second time, safe meanwhile or not; the next life gets what is not safe."""
+    """After a cut nothing that was taken comes again, safe or not; the node's next life gets what is not safe yet."""
 
     async def steps(broker: Any, heard: Heard) -> None:
         door = await opened(broker, heard)
         for number in range(6):
-            await broker.client.publish("n", b"%d" % (number // 2))  # Each twice: equal, but not the same.
+            await broker.client.publish("n", b"%d" % (number // 2))  # Each twice: equal, but not the same message.
         await until(lambda: len(heard.messages) == 6)
         door.release(heard.messages[0].receipt)
         connection = door._connection
@@ -218,7 +218,7 @@ def _ask(server: RabbitServer, method: str, path: str, body: bytes = b"{}") -> N
 
 
 def test_broker_without_events_is_asked_again(run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a virtual host that has no event exchange the management interface says what is wanted, seconds later."""
+    """In a virtual host without an event exchange the management interface gives the interest, seconds later."""
     monkeypatch.setattr("regraft.producers.nodes.amqp_door.POLL_S", 0.1)
 
     async def steps(broker: Any, heard: Heard) -> None:
@@ -246,7 +246,7 @@ def test_broker_without_events_is_asked_again(run_amqp: Callable[..., None], mon
 
 
 def test_door_says_what_is_wrong(run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address, a key, a port where nobody answers and an exchange that is not there are named with what to do."""
+    """An invalid address or key, a closed port and a missing exchange are named with what to do."""
     with pytest.raises(DoorError, match="names a RabbitMQ broker"):
         AmqpDoor("mqtt://127.0.0.1", "b01")
 

@@ -16,7 +16,7 @@ BINDING_KEYS = st.lists(st.one_of(WORDS, st.sampled_from(["*", "#"])), min_size=
 
 
 def matches(binding: list[str], words: list[str]) -> bool:
-    """Match as AMQP says it: * is one word, # any number of them."""
+    """Match as AMQP specifies: * is one word, # any number of words."""
     if not binding:
         return not words
     if binding[0] == "#":
@@ -26,7 +26,7 @@ def matches(binding: list[str], words: list[str]) -> bool:
 
 @given(BINDING_KEYS, KEYS)
 def test_overlay_carries_all_that_a_binding_matches(binding: list[str], words: list[str]) -> None:
-    """Nothing that a queue is bound to is missed; where # is only at the end, or nowhere, nothing else is carried."""
+    """A bound queue misses nothing; if # is only at the end, or absent, nothing more is carried."""
     index = MatchIndex()
     for subject in subjects_of(".".join(binding)):
         index.add(subject, filter_of(subject), "there")
@@ -39,20 +39,20 @@ def test_overlay_carries_all_that_a_binding_matches(binding: list[str], words: l
 
 @pytest.mark.parametrize("key", ["", "a..b", "a b", "a.*", ">"])
 def test_key_that_is_no_subject_is_refused(key: str) -> None:
-    """What a subject cannot hold is named."""
+    """The message names what a subject cannot contain."""
     with pytest.raises(KeyFormError):
         subject_of(key)
 
 
 @pytest.mark.parametrize("key", ["", "a..#", "a.>.b", "a\tb"])
 def test_binding_key_that_is_no_subject_is_refused(key: str) -> None:
-    """So is what no subject with wildcards stands for."""
+    """So is one that no subject with wildcards can express."""
     with pytest.raises(KeyFormError):
         subjects_of(key)
 
 
 def test_key_has_a_length_that_no_subject_has() -> None:
-    """A subject that is too long is refused, any other is its own key."""
+    """AMQP limits the length of keys; any other subject is its own key."""
     assert key_of("a" * KEY_BYTES_MAX) == "a" * KEY_BYTES_MAX
     with pytest.raises(KeyFormError, match="255 bytes"):
         key_of("ä" * 128)

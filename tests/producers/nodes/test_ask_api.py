@@ -1,4 +1,4 @@
-"""What brokers' HTTP interfaces list, and what is said where they do not."""
+"""The lists that brokers' HTTP interfaces give, and the errors if they do not."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.producers.nodes.server_process import free_port
     "answer", [{}, 3, {"data": [{"topic": "x"}], "meta": {}}, {"data": {}, "meta": {}}, {"data": 3}, b"<html>", b""]
 )
 def test_no_list_is_no_answer(answer: object) -> None:
-    """What is no list of subscriptions or bindings is never taken for an empty one."""
+    """It is never read as an empty list of subscriptions or bindings."""
     with answering(lambda *_: (200, answer)) as url, pytest.raises(NoAnswerError):
         bindings_of(BrokerApi(url), "/", "amq.topic")
 
 
 def test_refusals_and_silence_name_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong key, a closed port and an answer without an end are reported with the address that was asked."""
+    """A wrong key, a closed port and an endless answer are reported with the requested address."""
     with answering(lambda *_: (401, {})) as url, pytest.raises(NoAnswerError, match=rf"{url}.*401"):
         BrokerApi(url, "somebody", "wrong").ask("/any", str)
     closed = f"http://127.0.0.1:{free_port()}"
@@ -34,7 +34,7 @@ def test_refusals_and_silence_name_the_address(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_bindings_are_read() -> None:
-    """What RabbitMQ lists for an exchange, whose name and virtual host may have any character."""
+    """The list of RabbitMQ for an exchange, whose name and virtual host may contain any character."""
     asked = []
 
     def answer(path: str, *_: object) -> tuple[int, object]:

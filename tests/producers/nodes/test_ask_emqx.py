@@ -17,7 +17,7 @@ from tests.producers.nodes.http_stand_in import answering
 
 
 def test_emqx_lists_all_pages() -> None:
-    """Each subscription is found once, whatever a page holds; EMQX's own prefixes are no part of a filter."""
+    """Each subscription is found once, whatever the page size; EMQX's own prefixes are not part of a filter."""
     emqx = EmqxList(page_max=2)
     emqx.subscriptions = [
         ("a", "x/#"), ("a", "y"), ("b", "$queue/z"), ("b", "$exclusive/w"), ("c", "$share/g/v/+"),
@@ -29,7 +29,7 @@ def test_emqx_lists_all_pages() -> None:
 
 
 def test_too_many_subscriptions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list without an end is not read to its end, and half of a list is none: what is missing would seem unwanted."""
+    """An endless list is not read to its end, and no part of it is used: missing subscriptions would seem ended."""
     monkeypatch.setattr(ask_emqx, "PAGES_MAX", 2)
     emqx = EmqxList(page_max=1)
     emqx.subscriptions = [("a", f"t{number}") for number in range(3)]
@@ -41,13 +41,13 @@ def test_too_many_subscriptions_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
     "answer", [{}, [], {"data": [{"topic": "x"}], "meta": {}}, {"data": {}, "meta": {}}, {"data": []}]
 )
 def test_no_list_is_no_answer(answer: object) -> None:
-    """What is no list of subscriptions is never taken for an empty one, which would end all interest."""
+    """It is never read as an empty list, which would end all interest."""
     with answering(lambda *_: (200, answer)) as url, pytest.raises(NoAnswerError):
         filters_of_clients(BrokerApi(url))
 
 
 def test_a_wrong_key_is_reported() -> None:
-    """EMQX's refusal is, with the address that was asked."""
+    """EMQX's refusal is reported with the requested address."""
     with EmqxList().serving() as url, pytest.raises(NoAnswerError, match=rf"{url}.*401"):
         filters_of_clients(BrokerApi(url, KEY, "wrong"))
 
@@ -59,7 +59,7 @@ Lists = st.lists(
 
 @given(Lists)
 def test_lists_in_a_row_leave_what_the_last_one_says(lists: list[dict[str, set[str]]]) -> None:
-    """Whatever was listed before, wanted is what the last list wants; nothing begins twice or ends unless it began."""
+    """Whatever was listed before, the last list is wanted; no subject begins twice or ends without having begun."""
     wanted: set[str] = set()
 
     def note(subject: str, is_wanted: bool) -> None:

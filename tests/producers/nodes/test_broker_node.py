@@ -1,4 +1,4 @@
-"""Nodes with doors in memory: plans while clients publish and links are cut lose, repeat and reorder nothing."""
+"""Nodes with doors in memory: plans lose, repeat and reorder nothing while clients publish and links are cut."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b0
 
 
 class MemorySite:
-    """A fleet whose brokers are in memory, and clients at each of them."""
+    """A fleet whose brokers are in memory, and a client at each of them."""
 
     def __init__(self, configuration: Configuration = LINE) -> None:
         self.fleet = NodeFleet(configuration)
@@ -65,7 +65,7 @@ def run_site(steps: Callable[[MemorySite], Awaitable[None]], configuration: Conf
 
 
 def test_swaps_under_cuts_lose_nothing() -> None:
-    """Six plans, each with random swaps, while all publish and links are cut: nothing lost, repeated or reordered."""
+    """Six plans of random swaps run while all publish and links are cut: nothing is lost, repeated or reordered."""
     rng = random.Random(21)
 
     async def steps(site: MemorySite) -> None:
@@ -101,7 +101,7 @@ def test_swaps_under_cuts_lose_nothing() -> None:
 
 
 def test_death_is_repaired_and_the_broker_comes_back() -> None:
-    """A node dies in the middle of a line, a plan goes round it, and its next life is taken in again and hears all."""
+    """A node amid a line dies, a repair bypasses it, and its next life is admitted and gets all messages."""
 
     async def steps(site: MemorySite) -> None:
         fleet = site.fleet
@@ -138,7 +138,7 @@ def test_death_is_repaired_and_the_broker_comes_back() -> None:
 
 
 def test_broker_that_was_considered_dead_is_taken_in_again() -> None:
-    """It lives on in its old epoch, is asked to start over, and then hears all, though its process never ended."""
+    """It keeps running in its old epoch, is told to restart, and then receives everything; its process never ended."""
 
     async def steps(site: MemorySite) -> None:
         fleet = site.fleet
@@ -164,12 +164,12 @@ def test_broker_that_was_considered_dead_is_taken_in_again() -> None:
 
 
 def test_next_life_of_a_neighbour_is_its_death() -> None:
-    """A node that comes back before anybody has noticed is told of as lost by its neighbours, and by no other."""
+    """A node that returns before its death is noticed is reported as lost by its neighbours only."""
 
     async def steps(site: MemorySite) -> None:
         fleet = site.fleet
         await fleet.all_confirmed()
-        await fleet.all_measured()  # Who has never met a node cannot tell its next life from its first.
+        await fleet.all_measured()  # A node that never met another cannot distinguish its next life from its first.
         await fleet.kill("b04")
         await fleet.begin_node("b04", site.doors["b04"], is_outside=True)
         while not all(node.links.counts["new_lives"] for name, node in fleet.nodes.items() if name != "b04"):
@@ -184,7 +184,7 @@ def test_next_life_of_a_neighbour_is_its_death() -> None:
 
 
 def test_telemetry_counts_each_delivery_and_publication() -> None:
-    """The masks of the cells name what was published and delivered at each broker, and the register who wants it."""
+    """The masks of the cells contain what was published and delivered at each broker; the register has its clients."""
 
     async def steps(site: MemorySite) -> None:
         await site.fleet.all_confirmed()
@@ -207,7 +207,7 @@ def test_telemetry_counts_each_delivery_and_publication() -> None:
 
 
 def test_links_that_may_come_are_measured() -> None:
-    """Every node tells round trips to all others, neighbours or not, so that plans know what their links would cost."""
+    """Every node reports round trips to all others, neighbours or not, so plans know the costs of new links."""
 
     async def steps(site: MemorySite) -> None:
         await site.fleet.all_measured()
@@ -220,7 +220,7 @@ def test_links_that_may_come_are_measured() -> None:
 
 
 def test_interest_that_ends_is_owed_nothing_more() -> None:
-    """When the last local client that wants a subject is gone, the overlay carries it there no longer."""
+    """Once the last local client that wants a subject has left, the overlay stops carrying it there."""
 
     async def steps(site: MemorySite) -> None:
         await site.fleet.all_confirmed()
@@ -246,7 +246,7 @@ def test_interest_that_ends_is_owed_nothing_more() -> None:
 
 
 def test_plan_that_moves_a_client_is_refused() -> None:
-    """Clients of a real broker stay where they are: such a plan is refused before anything changes."""
+    """Clients of a real broker stay where they are: the plan is refused before anything changes."""
 
     async def steps(site: MemorySite) -> None:
         move = ClientMove("p", "b01", "b02")
@@ -261,7 +261,7 @@ def test_plan_that_moves_a_client_is_refused() -> None:
 
 
 def test_header_names_the_publisher() -> None:
-    """Each publisher that the header names has numbers of its own; without it the broker is the publisher."""
+    """Each publisher named by the header has its own sequence numbers; without it the broker is the publisher."""
 
     async def steps(site: MemorySite) -> None:
         await site.fleet.all_confirmed()

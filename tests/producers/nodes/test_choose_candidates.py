@@ -1,4 +1,4 @@
-"""Which peers a node measures: all of few, and of many half near ones and half others in turn."""
+"""Which peers a node measures: all if they are few; otherwise half of them near ones, half the others in turn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_all_of_few_peers_are_measured() -> None:
 
 
 def test_the_near_ones_stay_and_the_others_have_their_turn() -> None:
-    """After each turn the nearest are the same, and after enough of them everybody has been measured."""
+    """The nearest are measured in every turn, and every other peer after enough turns."""
     fleet = inventory(150)
     choice = CandidateChoice(OWN, fleet)
     row = fleet.link_cost[fleet.index[OWN]]
@@ -39,7 +39,7 @@ def test_the_near_ones_stay_and_the_others_have_their_turn() -> None:
 
 
 def test_what_was_measured_counts_more_than_what_the_inventory_says() -> None:
-    """Who is nearer than it says is found once it has had its turn, and who is farther is left to chance."""
+    """A peer nearer than the inventory says becomes a near one once measured; one farther away gets only turns."""
     fleet = inventory(150)
     choice = CandidateChoice(OWN, fleet)
     far = fleet.brokers[int(fleet.link_cost[fleet.index[OWN]].argmax())]

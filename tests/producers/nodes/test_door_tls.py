@@ -1,4 +1,4 @@
-"""Doors over TLS: the broker proves who it is and so does the node; nobody continues in the clear."""
+"""Doors over TLS: broker and node both prove their identity; no connection falls back to plain text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ require_certificate true
 
 @dataclass
 class Secure:
-    """A broker with TLS: its door's address, that of the same port in the clear, and whose certificates it takes."""
+    """A broker with TLS: its door's address, the plain-text address of the same port, and the authority it trusts."""
 
     door: str
     clear: str
@@ -77,7 +77,7 @@ def settings_of(secure: Secure, door: str, directory: Path, authority: LocalAuth
 
 
 def test_messages_cross_a_secure_door(secure: Secure, tmp_path: Path) -> None:
-    """What one node's door hands over another's takes, each with a certificate; large ones and many at once, too."""
+    """Each door has a certificate; messages cross from one node's door to another's, even large ones and many."""
 
     async def go() -> None:
         settings = settings_of(secure, secure.door, tmp_path, secure.authority)
@@ -99,7 +99,7 @@ def test_messages_cross_a_secure_door(secure: Secure, tmp_path: Path) -> None:
 
 
 def test_who_proves_nothing_is_refused(secure: Secure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A certificate of another authority, on either side, and a door in the clear: no such door opens."""
+    """With a certificate of another authority on either side, or in plain text, the door does not open."""
     for door in ("nats_door", "mqtt_door", "amqp_door"):
         monkeypatch.setattr(f"regraft.producers.nodes.{door}.CONNECT_S_MAX", 0.5)
     stranger = LocalAuthority(tmp_path / "stranger")
@@ -117,7 +117,7 @@ def test_who_proves_nothing_is_refused(secure: Secure, tmp_path: Path, monkeypat
 
 
 def test_certificates_that_are_of_no_use_are_named(tmp_path: Path) -> None:
-    """A file that is none, and a certificate without its key, are reported in one sentence."""
+    """An invalid file and a certificate without its key are each reported in one sentence."""
     files = tmp_path / "inventory.json", tmp_path / "node.json"
     lost = NodeSettings("none:1", *files, broker="b01", door="tls://127.0.0.1", door_ca_file=tmp_path / "no.pem")
     with pytest.raises(DoorError, match=r"the certificates of the door cannot be used .*node\.door_ca_file"):
@@ -127,7 +127,7 @@ def test_certificates_that_are_of_no_use_are_named(tmp_path: Path) -> None:
 
 
 def test_logins_stand_in_no_settings(tmp_path: Path) -> None:
-    """An address with a login is refused, of the broker and of its interface: settings are shown and logged."""
+    """Settings are shown and logged, so neither the broker's address nor its interface's may contain a login."""
     files = tmp_path / "inventory.json", tmp_path / "node.json"
     settings = NodeSettings(
         "none:1", *files, broker="b01", door="amqp://me:pw@127.0.0.1", door_api="http://me:pw@127.0.0.1:15672"
@@ -138,7 +138,7 @@ def test_logins_stand_in_no_settings(tmp_path: Path) -> None:
 
 
 def test_the_interface_has_a_login_of_its_own(tmp_path: Path) -> None:
-    """Who asks a RabbitMQ's interface is named apart; unless it is, the door's user asks."""
+    """Without one, requests to a RabbitMQ's interface use the door's."""
     (tmp_path / "door").write_text("one\n")
     (tmp_path / "api").write_text("two\n")
     settings = NodeSettings(

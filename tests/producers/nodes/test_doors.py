@@ -1,4 +1,4 @@
-"""The same cases for each kind of door: interest that comes, goes and stood before; echo; payloads, headers, names."""
+"""The same cases for each kind of door: new, ended and earlier interest; echo; payloads, headers, names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def opened(broker: Any, heard: Heard) -> Door:
 
 
 def test_interest_comes_goes_and_stood_before(run_door: Callable[..., None]) -> None:
-    """Each subject is reported once however many want it, earlier ones at the start, and its end once."""
+    """Each subject is reported once for any number of clients, if wanted earlier at the start; its end, too."""
 
     async def steps(broker: Any, heard: Heard) -> None:
         first = await broker.want("before.*") if broker.TELLS_BEFORE else None
@@ -118,7 +118,7 @@ MESSAGES = {
 
 @pytest.mark.parametrize("name", MESSAGES)
 def test_messages_cross_as_they_are(name: str, run_door: Callable[..., None]) -> None:
-    """In both directions subject, payload, reply and headers stay what they were, byte by byte."""
+    """In both directions subject, payload, reply and headers stay the same, byte for byte."""
 
     async def steps(broker: Any, heard: Heard) -> None:
         message = MESSAGES[name]
@@ -140,7 +140,7 @@ def test_messages_cross_as_they_are(name: str, run_door: Callable[..., None]) ->
 
 
 def test_many_messages_keep_their_order(run_door: Callable[..., None]) -> None:
-    """Five thousand messages of one client come out in the order in which they were published."""
+    """Five thousand messages of one client leave in the order in which they were published."""
 
     async def steps(broker: Any, heard: Heard) -> None:
         await opened(broker, heard)
@@ -154,7 +154,7 @@ def test_many_messages_keep_their_order(run_door: Callable[..., None]) -> None:
 
 
 def test_nats_server_that_restarts_tells_again_what_is_wanted(tmp_path: Path) -> None:
-    """Interest outlasts a server that is away for a moment; what is not wanted any more when it is back has ended."""
+    """Interest survives a short absence of the server; what is no longer wanted afterwards has ended."""
     needs_nats()
     import nats
 
@@ -188,7 +188,7 @@ def test_nats_server_that_restarts_tells_again_what_is_wanted(tmp_path: Path) ->
 
 
 def test_nats_door_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A door that is not an address, and a port where nobody answers, are named with what to do."""
+    """An invalid door address and a closed port are named with what to do."""
     monkeypatch.setattr("regraft.producers.nodes.nats_door.CONNECT_S_MAX", 0.3)
     with pytest.raises(DoorError, match="names the leaf port"):
         NatsDoor("mqtt://127.0.0.1", "b01")
@@ -201,7 +201,7 @@ def test_nats_door_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_nats_server_without_monitoring_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that nobody can ask, and one that is not there, are named with what to do."""
+    """A server that cannot be queried and one that is absent are named with what to do."""
     needs_nats()
     from regraft.producers.nodes.nats_client_door import NatsClientDoor
 

@@ -1,4 +1,4 @@
-"""Durable ingress: what was acknowledged to a publisher crosses, though node and broker die meanwhile."""
+"""Durable ingress: what was acknowledged to a publisher crosses, even if node and broker die meanwhile."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def take_b01_in(fleet: NodeFleet, door: Door) -> None:
 
 
 def test_receipt_waits_for_the_neighbour() -> None:
-    """A message is released when the neighbour has it, and not while the link to that is cut; unwanted ones at once."""
+    """A message is released once the neighbour has it, not while their link is cut; unwanted ones at once."""
     doors = {broker: MemoryDoor() for broker in BROKERS}
     doors["b03"].want("data")
 
@@ -78,7 +78,7 @@ def test_receipt_waits_for_the_neighbour() -> None:
 
 
 def test_receipt_outlasts_a_time_outside_the_overlay() -> None:
-    """What is published while the node is outside, or has begun another life, crosses when a plan has taken it in."""
+    """What is published while the node is outside, or has begun another life, crosses once a plan admits it."""
     doors = {broker: MemoryDoor() for broker in BROKERS}
     doors["b03"].want("data")
 
@@ -105,9 +105,9 @@ def test_receipt_outlasts_a_time_outside_the_overlay() -> None:
 
 @pytest.mark.stack
 def test_stream_outlasts_the_death_of_node_and_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that the server has acknowledged is in the other stream, once, though node and server are killed.
+    """Everything that the server acknowledged is in the other stream, once, although node and server are killed.
 
-    Both streams are taken from: what one was given from the overlay does not cross again.
+    Both streams are sources; messages that came from the overlay do not cross again.
     """
     needs_nats()
     monkeypatch.setattr("regraft.producers.nodes.jetstream_ingress.ACK_WAIT_S", 0.5)
@@ -179,7 +179,7 @@ def test_stream_outlasts_the_death_of_node_and_server(tmp_path: Path, monkeypatc
 
 
 def test_stream_that_is_not_there_is_reported(tmp_path: Path) -> None:
-    """A node that is to take from a stream says that there is none, rather than to run without it."""
+    """A node that should read from a stream does not start without it."""
     needs_nats()
     server = NatsServer("b01", tmp_path, f'jetstream {{ store_dir: "{tmp_path}/b01" }}').start()
     try:
@@ -190,7 +190,7 @@ def test_stream_that_is_not_there_is_reported(tmp_path: Path) -> None:
 
 
 def test_session_outlasts_the_death_of_a_node(tmp_path: Path) -> None:
-    """All that an MQTT broker has acknowledged comes to a subscriber elsewhere at least once, though the node dies."""
+    """Everything that an MQTT broker acknowledged reaches a remote subscriber at least once, although the node dies."""
     needs_mosquitto()
     servers = {broker: MqttServer(broker, tmp_path).start() for broker in BROKERS}
     said: list[int] = []
@@ -231,7 +231,7 @@ def test_session_outlasts_the_death_of_a_node(tmp_path: Path) -> None:
 
 
 def test_session_outlasts_the_death_of_its_broker(tmp_path: Path) -> None:
-    """What a Mosquitto that writes at once has acknowledged while the node was away comes, though it is killed."""
+    """A Mosquitto that persists at once delivers what it acknowledged in the node's absence, although it is killed."""
     needs_mosquitto()
     more = f"persistence true\npersistence_location {tmp_path}/\nautosave_on_changes true\nautosave_interval 1\n"
     server = MqttServer("b01", tmp_path, more)

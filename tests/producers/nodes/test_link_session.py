@@ -1,4 +1,4 @@
-"""One end of a link by itself: what comes again is taken once, and what cannot be is refused."""
+"""One end of a link in isolation: repeated frames are taken once, and impossible ones are refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_acknowledgement_of_what_was_never_sent_is_refused() -> None:
 
 
 def test_what_a_life_that_is_over_was_owed_is_counted() -> None:
-    """Notifications alone: control messages of a life that is over are nobody's loss."""
+    """Only notifications count: control messages for a past life are no loss."""
     notification = CarriedNotification("p", 1, 0.0, "b01", 0, {}, 1, subject="a", payload=b"x")
     session = session_with(1)
     for _ in range(3):

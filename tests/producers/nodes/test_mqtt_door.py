@@ -1,4 +1,4 @@
-"""The door to an MQTT broker: what only MQTT has, and a broker that tells nothing of its clients."""
+"""The door to an MQTT broker: features of MQTT alone, and a broker that reports nothing about its clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.producers.nodes.test_doors import until
 
 
 class MqttSite:
-    """A broker with a door; ``client`` returns a further client, whose messages come to ``got``."""
+    """A broker with a door; ``client`` returns a further client, whose messages arrive in ``got``."""
 
     def __init__(self, server: MqttServer, **more: Any) -> None:
         self.server = server
@@ -64,7 +64,7 @@ def run_site(tmp_path: Path) -> Callable[..., None]:
 
 
 def test_fields_of_mqtt_cross_as_they_are(run_site: Callable[..., None]) -> None:
-    """QoS, retain, content type, correlation, text, expiry and user properties come in, and go out, as they were."""
+    """QoS, retain, content type, correlation, text, expiry and user properties come in and go out unchanged."""
     properties = (("a:b", " c "), ("a", "1"), ("a", "2"), ("ä", "✓"))
     fields = MqttFields(properties, 1, True, True, "text/plain", b"\0\xff", 1_000)
 
@@ -94,7 +94,7 @@ def test_fields_of_mqtt_cross_as_they_are(run_site: Callable[..., None]) -> None
 
 
 def test_retained_message_is_there_for_who_comes_later(run_site: Callable[..., None]) -> None:
-    """What the door hands over retained stays there, until an empty one ends it; what was there before stays local."""
+    """A retained message from the door stays until an empty one replaces it; retained ones from before stay local."""
 
     async def steps(site: MqttSite) -> None:
         client = await site.client()
@@ -124,7 +124,7 @@ def test_retained_message_is_there_for_who_comes_later(run_site: Callable[..., N
 
 
 def test_shared_subscription_gets_each_message_once(run_site: Callable[..., None]) -> None:
-    """Of the members of a group one gets what the door hands over, plain subscribers all of it."""
+    """One member of a group gets each message from the door; plain subscribers get all of them."""
 
     async def steps(site: MqttSite) -> None:
         await site.open()
@@ -142,7 +142,7 @@ def test_shared_subscription_gets_each_message_once(run_site: Callable[..., None
 
 
 def test_interest_of_a_client_that_leaves(run_site: Callable[..., None]) -> None:
-    """It ends at once where there is no session, and after its time where there may be one; a clean start ends it."""
+    """It ends at once without a session, and otherwise with the session; a clean start ends it."""
 
     async def steps(site: MqttSite) -> None:
         await site.open()
@@ -162,7 +162,7 @@ def test_interest_of_a_client_that_leaves(run_site: Callable[..., None]) -> None
 
 
 def test_session_that_is_over_wants_nothing(run_site: Callable[..., None]) -> None:
-    """After ``session_s`` nothing is wanted any more that a client wanted which has not come back."""
+    """``session_s`` after a client has disconnected its interest ends, unless it has returned."""
 
     async def steps(site: MqttSite) -> None:
         await site.open()
@@ -176,7 +176,7 @@ def test_session_that_is_over_wants_nothing(run_site: Callable[..., None]) -> No
 
 
 def test_next_life_of_a_node_knows_what_was_wanted(run_site: Callable[..., None], tmp_path: Path) -> None:
-    """The broker does not report again what its clients want, so the door keeps it; a spoilt file is reported."""
+    """The broker does not repeat what its clients want, so the door stores it; a corrupt file is ignored."""
     file = tmp_path / "interest.json"
 
     async def steps(site: MqttSite) -> None:
@@ -204,7 +204,7 @@ def test_next_life_of_a_node_knows_what_was_wanted(run_site: Callable[..., None]
 
 
 def test_log_file_tells_what_nobody_heard(run_site: Callable[..., None], tmp_path: Path) -> None:
-    """What was subscribed and ended before the node came, and while it was away, is known; nothing else is reported."""
+    """Subscriptions that began and ended before the node came or while it was away are known; no others are given."""
     more = {"log_file": tmp_path / "b01.log", "interest_file": tmp_path / "interest.json"}
 
     async def steps(site: MqttSite) -> None:
@@ -237,7 +237,7 @@ def test_log_file_tells_what_nobody_heard(run_site: Callable[..., None], tmp_pat
 def test_log_file_tells_what_happened_while_the_connection_was_cut(
     run_site: Callable[..., None], tmp_path: Path
 ) -> None:
-    """A door that has connected again continues behind what it has read, and tells what is otherwise than before."""
+    """After a reconnection the door reads on where it stopped, and reports only changes."""
 
     async def steps(site: MqttSite) -> None:
         await site.open()
@@ -245,7 +245,7 @@ def test_log_file_tells_what_happened_while_the_connection_was_cut(
         await client.subscribe("a")
         await client.subscribe("b")
         await until(lambda: site.heard.wanted == {"a", "b"})
-        interest, site.door._interest = site.door._interest, None  # As if the log were not heard for a while.
+        interest, site.door._interest = site.door._interest, None  # As if the log were unreadable for a while.
         await client.subscribe("c")
         await client.unsubscribe("b")
         await site.client("last")
@@ -261,7 +261,7 @@ def test_log_file_tells_what_happened_while_the_connection_was_cut(
 def test_log_file_of_another_broker_is_refused(
     run_site: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that does not tell of the door itself is named, with what it should be."""
+    """A file in which the door itself does not appear is named, with what it should be."""
     monkeypatch.setattr("regraft.producers.nodes.mqtt_door.LOG_S_MAX", 0.1)
     (tmp_path / "other.log").write_text("1795627060: someone 1 #\n")
 
@@ -273,7 +273,7 @@ def test_log_file_of_another_broker_is_refused(
 
 
 def test_broker_that_restarts_is_met_again(run_site: Callable[..., None]) -> None:
-    """What was wanted stands meanwhile, what would be handed over is counted, and clients are heard again."""
+    """Interest stays meanwhile, undeliverable messages are counted, and clients' messages cross again."""
 
     async def steps(site: MqttSite) -> None:
         await site.open()
@@ -297,7 +297,7 @@ def test_broker_that_restarts_is_met_again(run_site: Callable[..., None]) -> Non
 
 
 def test_cut_connection_loses_and_repeats_nothing_of_qos_1(run_site: Callable[..., None]) -> None:
-    """What is published while the door's connection is cut comes when it is back, once, in order."""
+    """What is published while the door's connection is cut arrives once and in order when it is back."""
 
     async def steps(site: MqttSite) -> None:
         await site.open()
@@ -305,7 +305,7 @@ def test_cut_connection_loses_and_repeats_nothing_of_qos_1(run_site: Callable[..
         publishing = asyncio.create_task(_publish(client, 400))
         for _ in range(5):
             await asyncio.sleep(0.02)
-            cut(site.door)  # As a network does: the door learns of it by reading.
+            cut(site.door)  # As a network does: the door notices when it reads.
             await until(lambda: not site.door.is_open)
             await until(lambda: site.door.is_open)
         await publishing
@@ -322,7 +322,7 @@ async def _publish(client: MqttClient, count: int) -> None:
 
 
 def test_message_that_is_sent_again_is_taken_once(run_site: Callable[..., None]) -> None:
-    """A broker that has not heard that a message was taken sends it again with its number; another one it takes."""
+    """A broker that missed an acknowledgement sends the message again with its number; a different message is taken."""
 
     async def steps(site: MqttSite) -> None:
         await site.open()
@@ -342,7 +342,7 @@ def test_message_that_is_sent_again_is_taken_once(run_site: Callable[..., None])
 
 
 def test_what_cannot_cross_is_counted(run_site: Callable[..., None]) -> None:
-    """What only NATS can name is not handed over under another name, and no link has to carry what it cannot."""
+    """A subject that only NATS can express is not renamed, and no link has to carry what it cannot."""
 
     async def steps(site: MqttSite) -> None:
         await site.open()
@@ -358,7 +358,7 @@ def test_what_cannot_cross_is_counted(run_site: Callable[..., None]) -> None:
 
 
 def test_silent_broker_needs_filters(run_site: Callable[..., None]) -> None:
-    """A broker whose log no client may read: the door says what to do, or wants what somebody has configured."""
+    """If the broker's log cannot be read, the door says what to do, or uses the configured filters."""
 
     async def steps(site: MqttSite) -> None:
         with pytest.raises(DoorError, match=r"name the filters in node\.door_filters"):
@@ -374,7 +374,7 @@ def test_silent_broker_needs_filters(run_site: Callable[..., None]) -> None:
 
 
 def test_door_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address, a filter and a port where nobody answers are named with what to do."""
+    """An invalid address or filter and a closed port are named with what to do."""
     monkeypatch.setattr("regraft.producers.nodes.mqtt_door.CONNECT_S_MAX", 0.3)
     with pytest.raises(DoorError, match="names an MQTT 5 broker"):
         MqttDoor("nats://127.0.0.1", "b01")
@@ -391,7 +391,7 @@ def test_door_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_emqx_is_asked_what_clients_want(
     run_site: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What EMQX lists is wanted, while it is listed; a list that cannot be had ends nothing, nor does the broker's end.
+    """What EMQX lists is wanted while it is listed; a failed request ends nothing, nor does the end of the broker.
 
     The broker is a Mosquitto that reports nothing, the list that of the stand-in.
     """
@@ -426,7 +426,7 @@ def test_emqx_is_asked_what_clients_want(
 
 
 def test_emqx_that_gives_no_list_keeps_the_door_closed(run_site: Callable[..., None]) -> None:
-    """A key that EMQX does not know is reported at the start, with what to give."""
+    """A key that EMQX does not accept is reported at the start, with what to give."""
     with EmqxList().serving() as url:
 
         async def steps(site: MqttSite) -> None:

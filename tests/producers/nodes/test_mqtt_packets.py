@@ -1,4 +1,4 @@
-"""Packets of MQTT out of a stream: whole ones however it is cut, no large ones, and no further than what is none."""
+"""MQTT packets from a stream: complete ones however it is split, none too large, and nothing after an invalid one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def expected(packet: mqtt5.Packet) -> mqtt5.Packet | Oversized:
 
 @given(st.lists(MESSAGES | OTHERS, max_size=8), st.lists(st.integers(1, 300), max_size=40))
 def test_packets_are_the_same_however_the_stream_is_cut(packets: list[mqtt5.Packet], cuts: list[int]) -> None:
-    """Each packet comes once, whole and in order; of those that are too large the number, at QoS 0 none."""
+    """Each packet comes once, complete and in order; of oversized ones only the packet number, none at QoS 0."""
     stream = b"".join(packet.write() for packet in packets)
     reader = PacketReader(BYTES_MAX)
     found: list[mqtt5.Packet | Oversized] = []
@@ -48,7 +48,7 @@ def test_packets_are_the_same_however_the_stream_is_cut(packets: list[mqtt5.Pack
 
 
 def test_large_message_is_not_kept() -> None:
-    """Of a message that is too large its bytes go as they come, whatever is behind it is read."""
+    """The bytes of an oversized message are dropped as they arrive; what follows is read."""
     reader = PacketReader(BYTES_MAX)
     stream = message("a", bytes(1 << 20), 9).write() + mqtt5.PingRespPacket().write()
     found: list[mqtt5.Packet | Oversized] = []
@@ -66,13 +66,13 @@ def test_large_message_is_not_kept() -> None:
         (b"\x36\x06\x00\x01a\x00\x01\x00", "QoS"),
         (b"\x30\x05\x00\x01\xff\x00\x00", "not UTF-8"),
         (b"\x30\x04\x00\x09ab", "remaining length"),
-        (b"\x20\x02\x00\x05", "ConnAckReasonCode"),  # How a broker of MQTT 3 refuses.
+        (b"\x20\x02\x00\x05", "ConnAckReasonCode"),  # A refusal of an MQTT 3 broker.
         (b"\x90\xff\x7f", "only a message may have"),
         (b"\x30\xff\x7f\xff\xff" + bytes(10), "longer than it is"),
     ],
 )
 def test_what_is_no_packet_is_named(stream: bytes, reason: str) -> None:
-    """What came before it is read, in one piece or byte by byte; nothing behind it."""
+    """Packets before it are read, whether in one piece or byte by byte; nothing after it is."""
     for size in (1, len(stream) + 2):
         reader = PacketReader(BYTES_MAX)
         found: list[mqtt5.Packet | Oversized] = []

@@ -1,4 +1,4 @@
-"""A session at an MQTT broker: what is sent again, what the broker's limits hold back, when a connection is over."""
+"""A session at an MQTT broker: what is sent again, what the broker's limits hold back, when a connection has ended."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from regraft.producers.nodes.mqtt_session import MqttLogin, MqttSession, Refused
 from tests.producers.nodes.mqtt_stand_in import StandIn, stand_in
 from tests.producers.nodes.test_doors import until
 
-LARGE_BYTES = 1_000  # No longer packet is taken here.
+LARGE_BYTES = 1_000  # Longer packets are not accepted here.
 Steps = Callable[[StandIn, "Site"], Awaitable[None]]
 
 
 class Site:
-    """A session, what it was sent, and what it says of it: that all may be forgotten at once, unless a test differs."""
+    """A session with its messages; by default every one may be forgotten at once."""
 
     def __init__(self, port: int, **more: Any) -> None:
         self.heard: list[mqtt5.PublishPacket] = []
@@ -64,7 +64,7 @@ RESUMED = mqtt5.ConnAckPacket(session_present=True)
 
 
 def test_what_is_not_acknowledged_is_sent_again() -> None:
-    """After a cut, of QoS 1 alone, with the same numbers, in order and marked as sent before, ahead of what is new."""
+    """After a cut those of QoS 1 go first, in order, with the same numbers and marked as duplicates."""
 
     async def steps(broker: StandIn, site: Site) -> None:
         assert not await site.session.connect()
@@ -87,7 +87,7 @@ def test_what_is_not_acknowledged_is_sent_again() -> None:
 
 
 def test_broker_without_the_session_gets_messages_as_new_ones() -> None:
-    """They are not lost with the session, and nothing says that it knows them."""
+    """They are not lost with the session, and are not marked as duplicates."""
 
     async def steps(broker: StandIn, site: Site) -> None:
         await site.session.connect()
@@ -100,7 +100,7 @@ def test_broker_without_the_session_gets_messages_as_new_ones() -> None:
 
 
 def test_resumed_session_is_never_begun_clean() -> None:
-    """That of a node's former life is continued from the first connection on."""
+    """A session of the node's former life is continued from the first connection on."""
 
     async def steps(broker: StandIn, site: Site) -> None:
         assert await site.session.connect()
@@ -112,7 +112,7 @@ def test_resumed_session_is_never_begun_clean() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 4), st.lists(st.integers(0, 1), min_size=1, max_size=30))
 def test_receive_maximum_is_honoured(receive_max: int, levels: list[int]) -> None:
-    """Never is more under way than the broker takes; all of it comes in the order of publishing, whatever its QoS."""
+    """No more messages are under way than the broker accepts; all arrive in order of publishing at any QoS."""
 
     async def steps(broker: StandIn, site: Site) -> None:
         await site.session.connect()
@@ -133,7 +133,7 @@ def test_receive_maximum_is_honoured(receive_max: int, levels: list[int]) -> Non
 
 
 def test_what_waits_for_the_broker_was_not_sent_before() -> None:
-    """After a cut only what had left is marked; the rest follows as the broker takes more."""
+    """After a cut only messages that had been sent are marked; the rest follows as the broker accepts more."""
 
     async def steps(broker: StandIn, site: Site) -> None:
         await site.session.connect()
@@ -146,7 +146,7 @@ def test_what_waits_for_the_broker_was_not_sent_before() -> None:
 
 
 def test_half_open_connection_is_over() -> None:
-    """A broker that answers pings stays; one that answers nothing any more is left, however much it is sent."""
+    """A broker that answers pings keeps its connection; one that answers nothing loses it, whatever is sent to it."""
 
     async def steps(broker: StandIn, site: Site) -> None:
         await site.session.connect()
@@ -161,7 +161,7 @@ def test_half_open_connection_is_over() -> None:
 
 
 def test_messages_are_acknowledged_when_they_may_be_forgotten() -> None:
-    """Those of QoS 1: at once, or by their number later; one that is too large at once, and it is counted."""
+    """QoS 1 is acknowledged at once or later by number; an oversized message at once, and it is counted."""
 
     async def steps(broker: StandIn, site: Site) -> None:
         def message(payload: bytes, packet_id: int) -> mqtt5.PublishPacket:
@@ -206,7 +206,7 @@ def test_messages_are_acknowledged_when_they_may_be_forgotten() -> None:
     ],
 )
 def test_connection_ends_with_a_reason(said: mqtt5.Packet | bytes, reason: str) -> None:
-    """What is no packet, or none that a broker sends, ends it; what came before that is taken."""
+    """An invalid packet, or one that no broker may send, ends it; packets before it are taken."""
 
     async def steps(broker: StandIn, site: Site) -> None:
         await site.session.connect()
@@ -218,7 +218,7 @@ def test_connection_ends_with_a_reason(said: mqtt5.Packet | bytes, reason: str) 
 
 
 def test_broker_that_refuses_the_client_is_named() -> None:
-    """Its reason is in the error, and so is that of one which is gone at once."""
+    """The error has the broker's reason, or that the connection ended at once."""
 
     async def steps(broker: StandIn, site: Site) -> None:
         with pytest.raises(RefusedError, match=r"^refused: NOT_AUTHORIZED go away$"):
@@ -232,7 +232,7 @@ def test_broker_that_refuses_the_client_is_named() -> None:
 
 
 def test_message_that_the_broker_refuses_is_counted() -> None:
-    """Each one, and it is not sent again; "nobody wants it" is no refusal."""
+    """It is not sent again; "no matching subscribers" is no refusal."""
 
     async def steps(broker: StandIn, site: Site) -> None:
         await site.session.connect()
@@ -247,7 +247,7 @@ def test_message_that_the_broker_refuses_is_counted() -> None:
 
 
 def test_what_the_broker_cannot_have_is_held_back() -> None:
-    """No packet above its limit, no QoS and no retained message that it does not know."""
+    """No packet exceeds its limit, and neither QoS nor retain is used if the broker lacks it."""
 
     async def steps(broker: StandIn, site: Site) -> None:
         await site.session.connect()
@@ -262,7 +262,7 @@ def test_what_the_broker_cannot_have_is_held_back() -> None:
 
 
 def test_kept_message_above_a_new_limit_is_counted() -> None:
-    """A broker that takes less than before gets the rest."""
+    """A broker with a lower limit than before gets the rest."""
 
     async def steps(broker: StandIn, site: Site) -> None:
         await site.session.connect()
@@ -276,7 +276,7 @@ def test_kept_message_above_a_new_limit_is_counted() -> None:
 
 
 def test_buffers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits for a slow broker is bounded by number and by size; what of QoS 0 is lost with it is counted."""
+    """What waits for a slow broker is bounded in number and size; QoS 0 lost with a connection is counted."""
     monkeypatch.setattr(mqtt_session, "WAITING_MAX", 10)
     monkeypatch.setattr(mqtt_session, "WAITING_BYTES_MAX", 1_000)
 
@@ -301,7 +301,7 @@ def test_buffers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_end_of_the_session_is_said() -> None:
-    """What was published last leaves first, then the broker hears for how long to keep the session."""
+    """Pending messages are sent first, then the broker learns how long to keep the session."""
 
     async def steps(broker: StandIn, site: Site) -> None:
         await site.session.connect()
@@ -315,7 +315,7 @@ def test_end_of_the_session_is_said() -> None:
 
 
 def test_message_that_became_safe_while_the_broker_was_away() -> None:
-    """The door of a durable session acknowledges it when it comes again, and takes it once."""
+    """The door of a durable session acknowledges it on redelivery, and takes it only once."""
 
     async def go() -> None:
         async with stand_in() as broker:

@@ -1,4 +1,4 @@
-"""What an MQTT broker sends again is taken once, and nothing is acknowledged in another's place."""
+"""What an MQTT broker redelivers is taken once, and no acknowledgement is given for another message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def message(payload: bytes = b"1", *, duplicate: bool = False) -> mqtt5.PublishP
 
 
 def test_message_sent_again_is_known_by_number_content_and_mark() -> None:
-    """Any of the three alone is another message's, too."""
+    """Any two of the three may also be those of another message."""
     taken = TakenAtOnce()
     assert taken.take(message(), 7) == 0
     assert taken.take(message(duplicate=True), 7) is None
@@ -24,7 +24,7 @@ def test_message_sent_again_is_known_by_number_content_and_mark() -> None:
 
 
 def test_what_might_be_sent_again_is_bounded() -> None:
-    """The number that came longest ago is forgotten first."""
+    """The oldest number is dropped first."""
     taken = TakenAtOnce()
     for number in range(1, TAKEN_MAX + 2):
         taken.take(message(), number)
@@ -33,7 +33,7 @@ def test_what_might_be_sent_again_is_bounded() -> None:
 
 
 def test_message_of_a_durable_session_is_under_way_until_it_is_safe() -> None:
-    """Its number is free for another one then; while the broker is away it waits until the message comes again."""
+    """Then its number is free again; if the broker is away, it is acknowledged on redelivery."""
     taken = TakenUntilSafe()
     first, second = taken.take(message(), 7), taken.take(message(), 8)
     assert first
@@ -49,7 +49,7 @@ def test_message_of_a_durable_session_is_under_way_until_it_is_safe() -> None:
 
 
 def test_receipt_of_a_former_session_names_nothing() -> None:
-    """A broker that has lost the session gives its numbers to other messages, which are not safe yet."""
+    """A broker that has lost the session reuses its numbers for other messages, which are not safe yet."""
     taken = TakenUntilSafe()
     before = taken.take(message(), 7)
     taken.begin()

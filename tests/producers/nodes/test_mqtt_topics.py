@@ -1,4 +1,4 @@
-"""Topics and filters of MQTT as subjects: they match what MQTT says they match, and come back as they were."""
+"""Topics and filters of MQTT as subjects: they match as MQTT specifies, and convert back unchanged."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_subjects_match_what_the_filter_matches(wanted: str, topic: str) -> None
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0+#"), min_size=1, max_size=20))
 def test_topic_comes_back_as_it_was(topic: str) -> None:
-    """Any topic that may be published, with dots, wildcards of NATS, spaces and empty levels."""
+    """Any topic that may be published, including dots, wildcards of NATS, spaces and empty levels."""
     subject = subject_of(topic)
     assert "" not in subject.split(".")
     assert topic_of(subject) == topic
@@ -58,7 +58,7 @@ def test_common_topics_are_subjects_as_nats_has_them(topic: str, subject: str) -
 
 @pytest.mark.parametrize("subject", ["a/b.c", "a.+", "a#", "a/x.b", "a/x110000/", "a" * 70_000])
 def test_subject_that_is_no_topic_is_refused(subject: str) -> None:
-    """What only NATS can say is reported, never handed over under another name."""
+    """A subject that only NATS can express is reported and never renamed."""
     with pytest.raises(TopicError):
         topic_of(subject)
 
@@ -70,7 +70,7 @@ def test_impossible_filter_is_refused(wanted: str) -> None:
 
 
 def test_shared_subscription_wants_what_its_filter_does() -> None:
-    """Topics of the broker itself never cross, so nobody elsewhere is asked for them."""
+    """Topics of the broker itself never cross, so they are not requested elsewhere."""
     assert subjects_of("$share/g/a/+") == ("a.*",)
     assert subjects_of("$SYS/broker/uptime") == ()
 
@@ -92,6 +92,6 @@ def test_fields_come_back_as_they_were(fields: MqttFields) -> None:
 
 
 def test_headers_of_nats_are_user_properties() -> None:
-    """In their order, names that come twice too; a status in the first line is none."""
+    """They keep their order and repetitions; a status in the first line is not a header."""
     block = b"NATS/1.0 503\r\nA: 1\r\nA:2\r\nRegraft-Publisher: p 7\r\n\r\n"
     assert fields_of(block) == MqttFields((("A", "1"), ("A", "2"), ("Regraft-Publisher", "p 7")))

@@ -1,4 +1,4 @@
-"""Four nodes next to four real brokers, of one kind and of all, with real clients: plans, cuts, a death, a repair."""
+"""Four nodes next to four real brokers, of one kind or of all, with real clients: plans, cuts, a death, a repair."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Take = Callable[[str, bytes], None]
 
 
 class NatsAtServer:
-    """A client of a NATS server; what it gets is handed to ``take``."""
+    """A client of a NATS server; its messages are passed to ``take``."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -76,7 +76,7 @@ class NatsAtServer:
 
 
 class MqttAtServer:
-    """The same of an MQTT broker; answers come to its own topic."""
+    """The same for an MQTT broker; answers arrive at a separate topic."""
 
     def __init__(self, server: MqttServer, name: str, take: Take) -> None:
         self.answers: list[bytes] = []
@@ -124,14 +124,14 @@ class MqttAtServer:
 
 
 class RabbitExchange:
-    """A topic exchange of the RabbitMQ that all tests share, in a broker's place."""
+    """A topic exchange of the RabbitMQ that all tests share, in the place of a broker."""
 
     def __init__(self, broker: str, _directory: Path) -> None:
         self.broker, self.exchange = broker, f"{broker}-{secrets.token_hex(4)}"
         self.server = shared_rabbit()
 
     def start(self) -> None:
-        """Do nothing: the first client makes the exchange."""
+        """Do nothing: the first client declares the exchange."""
 
     def stop(self) -> None:
         """Do nothing: the server ends with the tests."""
@@ -147,7 +147,7 @@ class RabbitExchange:
 
 
 class AmqpAtServer:
-    """The same of an exchange; answers come to a key of its own."""
+    """The same for an exchange; answers arrive at a separate key."""
 
     def __init__(self, server: RabbitExchange, take: Take) -> None:
         self.answers: list[bytes] = []
@@ -190,7 +190,7 @@ class AmqpAtServer:
 
 
 class RealSite:
-    """Servers, nodes, and at each server a publisher and a subscriber that wants everybody's data."""
+    """Servers, nodes, and at each server a publisher and a subscriber to all data."""
 
     def __init__(self, kind: str, directory: Path) -> None:
         self.fleet = NodeFleet(LINE, DELAYS_S)
@@ -228,14 +228,14 @@ class RealSite:
             await asyncio.sleep(0.005)
 
     def owed(self, brokers: tuple[str, ...] = BROKERS) -> dict[tuple[str, str], range]:
-        """Everybody gets everything, from the server where it is published, too."""
+        """Return what is owed: every client gets everything, including what is published at its own server."""
         return {(a, b): range(self.said[a]) for a in brokers for b in brokers}
 
     async def all_there(self, brokers: tuple[str, ...] = BROKERS) -> None:
         owed = self.owed(brokers)
         while any(len(self.ledger.came.get(pair, ())) < len(numbers) for pair, numbers in owed.items()):
             await asyncio.sleep(0.02)
-        await asyncio.sleep(0.2)  # For what should not come.
+        await asyncio.sleep(0.2)  # Time for what should not arrive.
 
     async def close(self) -> None:
         for client in self.clients.values():
@@ -273,7 +273,7 @@ def run_site(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Callab
 
 
 def test_swaps_and_cuts_lose_nothing(run_site: Callable[..., None]) -> None:
-    """Six plans with random swaps while clients of all servers publish and links are cut: every message comes once."""
+    """Six plans of random swaps run while all clients publish and links are cut: every message arrives once."""
     rng = random.Random(21)
 
     async def steps(site: RealSite) -> None:
@@ -297,12 +297,12 @@ def test_swaps_and_cuts_lose_nothing(run_site: Callable[..., None]) -> None:
 
 
 def test_request_is_answered_at_another_server(run_site: Callable[..., None]) -> None:
-    """A responder three links away answers, once the overlay knows the subject that the requester waits at."""
+    """A responder three links away answers once the overlay knows the subject at which the requester waits."""
 
     async def steps(site: RealSite) -> None:
         await site.clients["b04"].answer()
         found = None
-        while found is None:  # Until the subject and where the answer goes are known everywhere.
+        while found is None:  # Until the subject and the destination of the answer are known everywhere.
             found = await site.clients["b01"].ask()
         assert found == b"hello!"
 
@@ -310,7 +310,7 @@ def test_request_is_answered_at_another_server(run_site: Callable[..., None]) ->
 
 
 def test_death_of_a_node_is_repaired(run_site: Callable[..., None]) -> None:
-    """When the node in the middle dies the others continue, in order and once; what comes after the repair arrives."""
+    """If the middle node dies, the others stay in order without repeats; after the repair everything arrives."""
 
     async def steps(site: RealSite) -> None:
         for broker in BROKERS:

@@ -1,4 +1,4 @@
-"""Pauses between a door's attempts."""
+"""Pauses between a door's attempts to connect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from regraft.producers.nodes.retry_pause import RETRY_S, RETRY_S_MAX, RetryPause
 
 @given(st.lists(st.floats(0.0, RETRY_S_MAX, exclude_max=True) | st.none(), max_size=12))
 def test_pauses_grow_while_no_connection_lasts(lasted_s: list[float | None]) -> None:
-    """Whether connections are refused (None) or end soon: each pause is twice the last, up to the limit."""
+    """Whether connections are refused (None) or end soon, each pause is twice the last, up to the limit."""
     pause = RetryPause()
     now_s = 0.0  # A sum would be rounded.
     for number, each in enumerate(lasted_s):
@@ -20,7 +20,7 @@ def test_pauses_grow_while_no_connection_lasts(lasted_s: list[float | None]) -> 
 
 
 def test_a_connection_that_lasted_starts_over() -> None:
-    """A broker that was there for a while is called again at once."""
+    """A broker that was connected for a while is called again at once."""
     pause = RetryPause()
     for _ in range(10):
         pause.after(0.0)

@@ -1,4 +1,4 @@
-"""Links between two nodes: cut, slow and half-open ones lose nothing while both nodes live; another life is a death."""
+"""Links between two nodes: cut, slow and half-open ones lose nothing while both nodes live; a new life is a death."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMITS = LinkLimits(probe_ms=50.0, silence_ms_max=300.0, retry_ms=5.0, retry_ms_
 
 
 class Site:
-    """Two nodes, b01 which calls b02 through a proxy, and what each has heard."""
+    """Two nodes, b01 which calls b02 through a proxy, and what each has received."""
 
     def __init__(self, limits: LinkLimits = LIMITS, tls: Callable[[str], LinkTls | None] = lambda _: None) -> None:
         self.limits, self.tls = limits, tls
@@ -109,7 +109,7 @@ def test_cuts_lose_repeat_and_reorder_nothing() -> None:
 
 
 def test_half_open_connection_is_made_again() -> None:
-    """A connection that stays open but passes nothing on is ended by its silence; what went into it comes again."""
+    """A connection that stays open but passes nothing on is ended for its silence; its messages are sent again."""
 
     async def steps(site: Site) -> None:
         a, _ = await site.begin("b01", "1"), await site.begin("b02", "1")
@@ -126,7 +126,7 @@ def test_half_open_connection_is_made_again() -> None:
 
 
 def test_another_life_of_a_peer_is_a_death() -> None:
-    """What was meant for a life that is over never comes to the next; the other end hears of it once."""
+    """Messages to a past life never reach the next one; the other end is notified once."""
 
     async def steps(site: Site) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
@@ -148,7 +148,7 @@ def test_another_life_of_a_peer_is_a_death() -> None:
 
 
 def test_what_a_plan_sends_a_peer_it_takes_in_waits_for_its_next_life() -> None:
-    """From a renewal on messages are for the life that the peer begins next, and that is not a death."""
+    """After a renewal messages are for the life that the peer begins next, which is not a death."""
 
     async def steps(site: Site) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
@@ -184,7 +184,7 @@ def test_node_that_begins_anew_is_another_life() -> None:
 
 
 def test_full_buffer_drops_notifications_and_keeps_control() -> None:
-    """What a peer that is away is to get is bounded: notifications are dropped and counted, control messages wait."""
+    """The buffer for an absent peer is bounded: notifications are dropped and counted, control messages wait."""
 
     async def steps(site: Site) -> None:
         a = await site.begin("b01", "1")
@@ -199,7 +199,7 @@ def test_full_buffer_drops_notifications_and_keeps_control() -> None:
 
 
 def test_megabyte_and_filters_arrive_as_they_were() -> None:
-    """A large binary payload with headers and a subscription with its filter come out as they went in."""
+    """A large binary payload with headers and a subscription with its filter leave as they entered."""
     payload = random.Random(1).randbytes(1 << 20)
     carried = CarriedNotification(
         "b01.1:älter", 7, 2.5, "b01", 4, content_of("ü.b"), len(payload),
@@ -224,7 +224,7 @@ def test_megabyte_and_filters_arrive_as_they_were() -> None:
 
 
 def test_connection_that_nobody_needs_ends_unless_something_is_owed() -> None:
-    """What is let go is not a cut, and the link resumes where it was when it is wanted again."""
+    """Closing it is not a cut, and the link resumes where it was once it is wanted again."""
 
     async def steps(site: Site) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
@@ -233,7 +233,7 @@ def test_connection_that_nobody_needs_ends_unless_something_is_owed() -> None:
         await until(lambda: len(site.heard["b01"]) == 1)
         a.let_go()
         a.want(())
-        a.let_go()  # Not yet: a message has just come.
+        a.let_go()  # Not yet: a message has just arrived.
         assert a.counts["let_go"] == 0
 
         def is_let_go() -> bool:
@@ -251,7 +251,7 @@ def test_connection_that_nobody_needs_ends_unless_something_is_owed() -> None:
 
 
 def test_stranger_is_turned_away() -> None:
-    """Whoever speaks something else, or no hello, is cut off and disturbs nobody."""
+    """A caller that speaks another protocol, or sends no hello, is disconnected and disturbs no link."""
 
     async def steps(site: Site) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
@@ -268,7 +268,7 @@ def test_stranger_is_turned_away() -> None:
 
 
 def test_namesake_that_calls_another_disturbs_nobody() -> None:
-    """A b01 of other nodes that calls b03 at the address of b02 is turned away: no other life of the b01 known here."""
+    """A b01 of other nodes that calls b03 at the address of b02 is not a new life of the b01 known here."""
 
     async def steps(site: Site) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
@@ -289,7 +289,7 @@ def test_namesake_that_calls_another_disturbs_nobody() -> None:
 
 @pytest.mark.parametrize("named", ["b02", "b03"])
 def test_certificate_must_name_the_broker(named: str, tmp_path: Path) -> None:
-    """With TLS both ends prove who they are; a certificate of another broker is not taken."""
+    """With TLS both ends prove their identity; a certificate of another broker is refused."""
     authority = LocalAuthority(tmp_path)
     issued = {broker: authority.issue(broker, (broker,)) for broker in ("b01", "b02", "b03")}
 

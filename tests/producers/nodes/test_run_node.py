@@ -1,4 +1,4 @@
-"""Nodes as processes of the command line, next to real NATS servers, with a real Kafka on their other side."""
+"""Nodes as processes of the command line, next to real NATS servers, with a real Kafka."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
 
 @dataclass
 class NodeProcesses:
-    """Three nodes and their servers; ``namespace`` keeps tests on one Kafka apart."""
+    """Three nodes and their servers; ``namespace`` separates tests on one Kafka."""
 
     directory: Path
     kafka: RunningKafka
@@ -136,7 +136,7 @@ class NodeProcesses:
                 self.send(effect.command)
 
     def install(self, broker: str) -> None:
-        """Let a broker start over outside the overlay in force."""
+        """Let a broker restart outside the overlay in force."""
         present = self.configuration
         command = Command(
             f"plan-{self.plans}", CommandPhase.INSTALL, broker, 0, present.epoch, (), present.links,
@@ -165,7 +165,7 @@ def now_ms() -> int:
 
 
 class Traffic:
-    """A client at each server that wants everybody's data and publishes its own."""
+    """A client at each server that subscribes to all data and publishes its own."""
 
     def __init__(self, site: NodeProcesses) -> None:
         self.site = site
@@ -203,9 +203,9 @@ class Traffic:
 
 
 def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_path: Path) -> None:
-    """Swaps lose nothing; a node that is killed is repaired round, begins outside, and is taken in again.
+    """Swaps lose nothing; the death of a node is repaired, and it restarts outside and is admitted again.
 
-    Asked for less telemetry, all nodes report that share, the one that has begun again too.
+    If less telemetry is requested, all nodes report that share, including the restarted one.
     """
     site = NodeProcesses(tmp_path, kafka, "first")
 
@@ -264,11 +264,11 @@ def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_
 
 
 def test_node_that_nobody_knows_asks_to_join(kafka: RunningKafka, tmp_path: Path) -> None:
-    """It tells where it listens and what links cost, is silent until it is a member, and a plan then takes it in.
+    """It announces its address and link costs, sends no telemetry until it is a member, and a plan then admits it.
 
-    It is next to an MQTT broker, whose clients hear those of NATS servers then, and the other way round.
+    It is next to an MQTT broker, whose clients then exchange messages with those of NATS servers.
 
-    The others learn from the topic of members where it listens: no file of theirs is touched.
+    The other nodes learn its address from the topic of members: their files are not changed.
     """
     needs_mosquitto()
     site = NodeProcesses(tmp_path, kafka, "third")
@@ -310,7 +310,7 @@ def test_node_that_nobody_knows_asks_to_join(kafka: RunningKafka, tmp_path: Path
 
 
 async def _talk(site: NodeProcesses) -> None:
-    """Let a client of NATS and one of MQTT hear each other."""
+    """Let a client of NATS and one of MQTT receive each other's messages."""
     import nats
 
     heard: list[bytes] = []

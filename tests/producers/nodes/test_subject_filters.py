@@ -1,4 +1,4 @@
-"""Subjects as filters: they match what NATS says they match, also in an index of many."""
+"""Subjects as filters: they match as NATS specifies, also in an index of many."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_index_finds_all_that_match(wanted: list[str], subject: str) -> None:
 
 @given(WILDCARDS, WILDCARDS, SUBJECTS)
 def test_relations_of_filters_hold_for_every_subject(first: str, second: str, subject: str) -> None:
-    """No subject matches both of two that do not intersect, and none the narrow one alone of two that cover."""
+    """No subject matches two filters that do not intersect, or only the narrower of two if one covers the other."""
     one, other, content = filter_of(first), filter_of(second), content_of(subject)
     if matches(one, content) and matches(other, content):
         assert intersects(one, other)

@@ -1,4 +1,4 @@
-"""Nodes in memory and the control loop: a node that runs, though a neighbour considers it dead, is taken in again."""
+"""Nodes in memory and the control loop: a running node that a neighbour considers dead is admitted again."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.producers.nodes.test_broker_node import BROKERS, LINE, MemorySite, ru
 STEP_S = 0.05
 WINDOW_MS, GRACE_MS = 1_000, 200
 QUICK_MEMBERS = MemberSettings(batch_ms=100, retry_ms=500)
-CALLER, CALLED = "b03", "b04"  # Of two nodes the first by name calls, so a namesake of that one disturbs the other.
+CALLER, CALLED = "b03", "b04"  # The first by name calls, so its namesake disturbs the other one.
 
 
 class RunningLoop:
-    """A controller over the nodes of a fleet, by the wall clock and without Kafka; with quick windows unless said."""
+    """A controller over the nodes of a fleet, on the wall clock and without Kafka; its windows are short by default."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class RunningLoop:
 
 
 async def begin_and_end_namesake(fleet: NodeFleet) -> None:
-    """Let a second process of a node's name call a neighbour, as from a copied configuration, and end."""
+    """Let a second process with a node's name call a neighbour, as with a copied configuration, and end."""
     address = ("127.0.0.1", fleet.listening[CALLED])
     addresses = {CALLER: ("127.0.0.1", 0), CALLED: address}
     namesake = Links(CALLER, "namesake", addresses, lambda *_: None, lambda _: None, LIMITS)
@@ -79,7 +79,7 @@ async def begin_and_end_namesake(fleet: NodeFleet) -> None:
 
 
 def test_node_that_a_neighbour_considers_dead_joins_again() -> None:
-    """One plan, unasked, while nobody died: the neighbour ignores it until then; what follows comes to all, once."""
+    """Without an order, one plan admits it, though no broker died; later messages reach all brokers once."""
 
     async def steps(site: MemorySite) -> None:
         fleet = site.fleet
@@ -93,7 +93,7 @@ def test_node_that_a_neighbour_considers_dead_joins_again() -> None:
                 site.say(broker)
             await site.all_there()
             await begin_and_end_namesake(fleet)
-            site.say(CALLER)  # Its way leads to two brokers; of the one beyond the neighbour nobody can tell.
+            site.say(CALLER)  # This leads to two brokers; what the broker beyond the neighbour gets is undetermined.
             while len(running.reasons()) < 2:
                 assert not controller.done(), controller.result()
                 await asyncio.sleep(STEP_S)
@@ -114,7 +114,7 @@ def test_node_that_a_neighbour_considers_dead_joins_again() -> None:
         assert plan.phase in (PlanPhase.RETIRING, PlanPhase.VERIFYING, PlanPhase.COMPLETED)
         account = site.ledger().account(site.owed())
         assert (account["repeated"], account["out_of_order"], account["unexpected"]) == (0, 0, 0)
-        assert account["lost"] <= 3  # Of the one that was under way while it was ignored.
+        assert account["lost"] <= 3  # Those of the message that was under way while the node was ignored.
         assert fleet.nodes[CALLER].links.life.endswith(".1")
 
     run_site(steps)

@@ -1,4 +1,4 @@
-"""The account of real clients: each gap, repeat and swap of order is seen; a death excuses what it cut and no more."""
+"""The ledger of real clients detects each gap, repeat and disorder; a death excuses only what it cut."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def closed(ledger: ClientLedger, now_ms: float) -> LedgerSnapshot:
     st.integers(0, 19),
 )
 def test_every_way_of_arriving_is_reported(arrivals: list[int], first: int) -> None:
-    """Whatever comes after the first: what is missing is lost, what came before counts as repeated or out of order."""
+    """After the first arrival missing ones are lost, and earlier ones count as repeated or out of order."""
     ledger = ledger_of(20)
     for number in (first, *arrivals):
         ledger.hand_over("s", number, 5_000.0)
@@ -53,7 +53,7 @@ def test_every_way_of_arriving_is_reported(arrivals: list[int], first: int) -> N
 
 
 def test_what_has_not_come_when_nobody_waits_any_more_is_lost() -> None:
-    """An account that is given up is final, and what is missing is unexcused."""
+    """The account is then final, and the loss is unexcused."""
     ledger = ledger_of(3)
     ledger.hand_over("s", 0, 300.0)
     ledger.give_up(500.0)
@@ -62,7 +62,7 @@ def test_what_has_not_come_when_nobody_waits_any_more_is_lost() -> None:
 
 
 def test_what_comes_after_an_account_is_closed_changes_nothing() -> None:
-    """One that got nothing in time may end; a first message while it is unsubscribed makes it owe nothing."""
+    """A subscription that got nothing in time may end; a first message during its end leaves it owed nothing."""
     ledger = ledger_of(3)
     ledger.leave("s", 300.0)
     assert ledger.may_end("s", 300.0)
@@ -75,7 +75,7 @@ def test_what_comes_after_an_account_is_closed_changes_nothing() -> None:
 
 
 def test_a_client_leaves_when_it_has_all_or_has_waited_long_enough() -> None:
-    """What is published after it has asked to leave is not owed."""
+    """What is published after its request to leave is not owed."""
     ledger = ledger_of(3)
     ledger.hand_over("s", 0, 300.0)
     ledger.leave("s", 300.0)
@@ -92,7 +92,7 @@ def test_a_client_leaves_when_it_has_all_or_has_waited_long_enough() -> None:
 
 
 def test_who_never_hears_anything_has_lost_what_came_late() -> None:
-    """A subscription that stays deaf is found, though nobody confirms when it counts."""
+    """A deaf subscription is detected although nothing confirms when it begins to count."""
     every_ms = 1_000.0
     late = int(FIRST_S_MAX) + 5
     account = closed(ledger_of(late, every_ms), late * every_ms)
@@ -100,12 +100,12 @@ def test_who_never_hears_anything_has_lost_what_came_late() -> None:
 
 
 def death(repaired_ms: float, returned_ms: float) -> Death:
-    """b03 dies at 10 s; b01 and b02 are left in different parts, b01 and b04 in one."""
+    """Return the death of b03 at 10 s, which separates b01 and b04 from b02."""
     return Death("b03", 10_000.0, [{"b01": 0, "b04": 0, "b02": 1}], repaired_ms, returned_ms)
 
 
 def test_a_death_excuses_what_had_to_cross_it_until_the_repair() -> None:
-    """Between parts, from shortly before the death; within one part nothing; of its own clients until it is back."""
+    """This is from shortly before the death, between parts but not within one; for its own clients until it returns."""
     one = death(20_000.0, 30_000.0)
     assert one.excuses("b01", "b02", 12_000.0)
     assert not one.excuses("b01", "b02", 1_000.0)
@@ -118,12 +118,12 @@ def test_a_death_excuses_what_had_to_cross_it_until_the_repair() -> None:
     assert one.excuses("b01", "b02", 1_000.0)
     assert not one.excuses("b01", "b04", 1_000.0)
     assert not one.excuses("b01", "b04", 9_000.0)
-    one.parts.append({"b01": 0, "b04": 1, "b02": 1})  # A plan is under way: it may have gone by either overlay.
+    one.parts.append({"b01": 0, "b04": 1, "b02": 1})  # A plan is under way: either overlay may have carried it.
     assert one.excuses("b01", "b04", 9_000.0)
 
 
 def test_only_what_a_death_cut_is_excused() -> None:
-    """Of 40 s of notifications those around the death are missing and excused; one more is missing, and is a fault."""
+    """Of 40 s of notifications those around the death are missing and excused; one more is missing and is a fault."""
     ledger = ledger_of(400)
     ledger.deaths.append(death(20_000.0, 20_000.0))
     rng = random.Random(1)
@@ -136,7 +136,7 @@ def test_only_what_a_death_cut_is_excused() -> None:
 
 
 def test_time_to_be_heard_begins_with_the_repair() -> None:
-    """Who subscribes while a broker is dead is owed nothing before the overlay is whole, and all afterwards."""
+    """A subscription during a death is owed nothing before the overlay is repaired, and everything afterwards."""
     for repaired_ms, lost in ((30_000.0, 0), (25_000.0, 50)):
         ledger = ledger_of(400)
         ledger.deaths.append(death(repaired_ms, repaired_ms))
@@ -149,7 +149,7 @@ def test_time_to_be_heard_begins_with_the_repair() -> None:
 
 
 def test_what_comes_before_the_overlay_has_confirmed_is_no_first() -> None:
-    """One that follows another at the same broker may get what was under way to that one, and then a gap."""
+    """A subscription that follows another at the same broker may get messages on their way to that one, then a gap."""
     ledger = ledger_of(20)
     for number in range(20):
         ledger.hand_over("s", number, 2_000.0)
@@ -170,7 +170,7 @@ def test_what_comes_before_the_overlay_has_confirmed_is_no_first() -> None:
 
 
 def test_what_is_owed_does_not_depend_on_how_late_it_comes() -> None:
-    """On a machine that is busy all comes 20 s later: what was published 10 s after the begin is owed."""
+    """On a busy machine everything arrives 20 s late: what was published 10 s after the beginning is owed."""
     ledger = ledger_of(200)
     ledger.note_confirmed("p", "b02", None)
     for number in (20, 21, *range(25, 150), *range(151, 200)):
@@ -180,7 +180,7 @@ def test_what_is_owed_does_not_depend_on_how_late_it_comes() -> None:
 
 
 def test_a_busy_machine_is_distinguished_from_a_slow_link() -> None:
-    """What comes late says that publishers must wait, but not while a link is slow nor shortly after."""
+    """Late arrivals mean that publishers must wait, except during and shortly after a slow link."""
     ledger = ledger_of(3)
     ledger.hand_over("s", 0, 100.0)
     assert not ledger.is_late(100.0)

@@ -1,4 +1,4 @@
-"""What is left of the overlays of a fleet without a broker, before, during and after a plan."""
+"""The parts of a fleet's overlays without one broker, before, during and after a plan."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ BROKERS = ("b01", "b02", "b03", "b04")
 
 
 def together(overlays: FleetOverlays, one: str, other: str) -> list[bool]:
-    """Whether two brokers are still connected without b02, in each overlay."""
+    """Return, for each overlay, whether two brokers are still connected without b02."""
     return [parts[one] == parts[other] for parts in overlays.parts_without("b02")]
 
 
 def test_during_a_plan_there_are_two_overlays() -> None:
-    """A line through b02 becomes one around it: first the one counts, from activation on both, then the other."""
+    """A line through b02 becomes one around it: the first counts alone, from activation on both, then the other."""
     start = Configuration.of(1, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")])
     overlays = FleetOverlays(start)
     assert together(overlays, "b01", "b03") == [False]
@@ -34,7 +34,7 @@ def test_during_a_plan_there_are_two_overlays() -> None:
 
 
 def test_plan_that_is_aborted_leaves_the_overlay_as_it_is() -> None:
-    """What was prepared and given up carries nothing."""
+    """An overlay that was prepared but not activated carries nothing."""
     overlays = FleetOverlays(Configuration.of(1, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")]))
     after = Configuration.of(2, BROKERS, [("b01", "b03"), ("b02", "b03"), ("b03", "b04")])
     command = Command("plan-1", CommandPhase.PREPARE, "b01", 1, 2, (("b01", "b02"),), (("b01", "b03"),), after.digest)

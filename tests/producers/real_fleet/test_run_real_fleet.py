@@ -37,7 +37,7 @@ class Written:
 
 @dataclass
 class MemoryPorts:
-    """Kafka's place: nobody commands anything."""
+    """In place of Kafka; no commands arrive."""
 
     telemetry: Written = field(default_factory=Written)
     answers: Written = field(default_factory=Written)
@@ -96,7 +96,7 @@ class MemoryPorts:
 def test_all_messages_of_a_fleet_are_accounted_for(
     brokers: str, outages: list[str], told: list[str], tmp_path: Path
 ) -> None:
-    """While subscriptions come and go nothing is lost, but for what a death excuses; nothing comes twice ever."""
+    """Subscriptions come and go, only what a death excuses is lost, and nothing is ever repeated."""
     NEEDS[brokers]()
     kind = broker_kind(brokers)
     inventory = place_fleet(BROKERS, 3, random.Random(3))

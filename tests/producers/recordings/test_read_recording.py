@@ -1,4 +1,4 @@
-"""Reading recordings: whole ones, cut and damaged ones, and what is none."""
+"""Reading recordings: complete, cut and damaged ones, and files that are none."""
 
 import io
 import json
@@ -40,7 +40,7 @@ def as_batches(found: Iterable[dict[str, Any]]) -> list[TelemetryBatch]:
 
 
 def rewritten_header(file: Path, change: Any) -> None:
-    """Change what the header's metadata say."""
+    """Change the metadata in the header."""
     data = file.read_bytes()
     container = decode_header(data)
     meta = change({name: value.decode() for name, value in container.meta.items()})
@@ -60,7 +60,7 @@ def rewritten_header(file: Path, change: Any) -> None:
 
 
 def test_what_was_written_is_read_again(tmp_path: Path) -> None:
-    """Messages come back byte for byte, in the order of their time, with what the recording says of its run."""
+    """Messages come back byte for byte, in order of time, with the description of the run."""
     messages = telemetry(range(100))
     write(tmp_path / "rec.avro", messages)
     recording = open_recording(tmp_path / "rec.avro")
@@ -74,7 +74,7 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
 
 
 def test_a_span_of_time_is_read(tmp_path: Path) -> None:
-    """From is included, to is not, and batches are those of the same span."""
+    """The beginning is included, the end is not, and batches are those of the same span."""
     messages = telemetry(range(100))
     write(tmp_path / "rec.avro", messages)
     recording = open_recording(tmp_path / "rec.avro")
@@ -87,7 +87,7 @@ def test_a_span_of_time_is_read(tmp_path: Path) -> None:
 
 
 def test_a_file_cut_anywhere_is_read_up_to_the_cut(tmp_path: Path) -> None:
-    """Whole blocks before the cut are read, none is made up, and the warning names the byte and what was read."""
+    """Complete blocks before the cut are read, none is made up, and the warning names the byte and what was read."""
     messages = telemetry(range(30))
     write(tmp_path / "whole.avro", messages)
     data = (tmp_path / "whole.avro").read_bytes()
@@ -113,7 +113,7 @@ def test_a_file_cut_anywhere_is_read_up_to_the_cut(tmp_path: Path) -> None:
 
 
 def test_a_damaged_block_is_left_out(tmp_path: Path) -> None:
-    """A byte that changed costs its block and no other, and the warning says which records are gone."""
+    """A changed byte costs only its own block, and the warning names the missing records."""
     messages = telemetry(range(30))
     write(tmp_path / "rec.avro", messages)
     data = bytearray((tmp_path / "rec.avro").read_bytes())
@@ -131,7 +131,7 @@ def test_a_damaged_block_is_left_out(tmp_path: Path) -> None:
 
 
 def test_time_that_goes_back_is_reported_and_put_in_order(tmp_path: Path) -> None:
-    """A clock that was set back, within a block or between two, gives messages by time and one warning."""
+    """If a clock was set back, within a block or between two, messages come by time with one warning."""
     messages = telemetry(range(40))
     back = [at_time(one, one.time_ms - (3_600_000 if number >= 25 else 0)) for number, one in enumerate(messages)]
     write(tmp_path / "rec.avro", back)
@@ -146,7 +146,7 @@ def at_time(one: Sent, time_ms: int) -> Sent:
 
 
 def test_partitions_that_were_read_one_after_the_other_come_in_order(tmp_path: Path) -> None:
-    """A backlog is recorded partition by partition; that is not a clock that went back."""
+    """A backlog is recorded partition by partition; that is not a clock that jumped back."""
     messages = telemetry(range(80))
     write(tmp_path / "rec.avro", sorted(messages, key=lambda one: (one.partition, one.offset)), per_block=7)
     recording = open_recording(tmp_path / "rec.avro")
@@ -155,7 +155,7 @@ def test_partitions_that_were_read_one_after_the_other_come_in_order(tmp_path: P
 
 
 def test_parts_are_one_recording(tmp_path: Path) -> None:
-    """The first file means all of them, a later one itself, a folder what is in it."""
+    """The first file stands for all of them, a later one for itself, a folder for its files."""
     messages = telemetry(range(100))
     writer = write(tmp_path / "rec.avro", messages, limits=RecordingLimits(rotate_s=2.5))
     assert writer.counts.parts > 2
@@ -174,7 +174,7 @@ def test_parts_are_one_recording(tmp_path: Path) -> None:
 
 
 def test_what_is_no_recording_is_refused_with_the_reason(tmp_path: Path) -> None:
-    """A missing file, one of another kind, an Avro file of somebody else: each has its answer."""
+    """A missing file, one of another kind and another Avro file each have their own message."""
     with pytest.raises(RecordingError, match="does not exist"):
         open_recording(tmp_path / "rec.avro")
     with pytest.raises(RecordingError, match=r"no file there ends in \.avro"):
@@ -192,7 +192,7 @@ def test_what_is_no_recording_is_refused_with_the_reason(tmp_path: Path) -> None
 
 
 def test_a_newer_or_damaged_header_is_refused(tmp_path: Path) -> None:
-    """What a later version wrote is not guessed at; what says nonsense of itself is reported as damaged."""
+    """A later version is not guessed at; an inconsistent header is reported as damaged."""
     write(tmp_path / "rec.avro", telemetry(range(10)))
 
     def newer(meta: dict[str, str]) -> dict[str, str]:
@@ -216,7 +216,7 @@ def test_a_newer_or_damaged_header_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_recording_of_an_older_schema_is_read_as_the_newest(tmp_path: Path) -> None:
-    """A file from when TelemetryBatch was at version 1 gives batches of today's, as dicts and as messages."""
+    """A file with version 1 of TelemetryBatch gives batches of the newest version, as dicts and as messages."""
     ids = [101 if name == "TelemetryBatch" else latest_schema(name).schema_id for name in recorded_names()]
     told = {
         "format": 1,
@@ -246,7 +246,7 @@ def test_a_recording_of_an_older_schema_is_read_as_the_newest(tmp_path: Path) ->
 
 
 def test_telemetry_that_does_not_decode_is_counted(tmp_path: Path) -> None:
-    """What is not a batch is kept as it stood, and left out of the batches with a warning."""
+    """It is kept unchanged, and left out of the batches with a warning."""
     bad = [b"rubbish", struct.pack(">BI", 0, 102) + b"\xff" * 4, b""]
     messages = telemetry(range(8))
     messages += [Sent("telemetry", START_MS + 5_000, 0, 90 + place, b"b0", value) for place, value in enumerate(bad)]
@@ -259,7 +259,7 @@ def test_telemetry_that_does_not_decode_is_counted(tmp_path: Path) -> None:
 
 
 def test_the_bounds_say_how_much_is_in_memory(tmp_path: Path) -> None:
-    """A larger block is left out with a warning, and blocks that overlap by more end reading with a sentence."""
+    """A larger block is skipped with a warning; blocks that overlap by more end reading with an error."""
     large = Sent("telemetry", START_MS + 2_000, 0, 50, b"b0", random.Random(1).randbytes(2 << 20))
     write(tmp_path / "rec.avro", [*telemetry(range(4)), large], per_block=100)
     assert len(list(open_recording(tmp_path / "rec.avro", ReadingBounds(block_mb_max=3)).messages())) == 5

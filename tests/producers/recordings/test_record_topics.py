@@ -1,4 +1,4 @@
-"""Recording from Kafka and putting recordings back, against librdkafka's mock cluster, and once a real one killed."""
+"""Recording from Kafka and replaying recordings, against librdkafka's mock cluster, and once a real one killed."""
 
 import os
 import signal
@@ -55,7 +55,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def cluster() -> Iterator[tuple[Producer, str]]:
-    """A mock cluster that lives in a producer, and its address."""
+    """Yield a mock cluster that lives in a producer, and its address."""
     owner = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "log_level": 0})
     broker = next(iter(owner.list_topics(timeout=10).brokers.values()))
     for topic in TOPICS:
@@ -96,13 +96,13 @@ class Recording:
         self._thread.start()
 
     def end(self, records: int) -> None:
-        """Wait for this many records, then end."""
+        """Wait for this many records, then stop the recorder."""
         wait_until(lambda: self.writer.counts.records >= records)
         self._stop.set()
         self.await_end()
 
     def await_end(self) -> None:
-        """Wait until the recorder has ended by itself."""
+        """Wait until the recorder has stopped by itself."""
         self._thread.join(30)
         assert not self._thread.is_alive()
         self.writer.close()
@@ -112,7 +112,7 @@ class Recording:
 def test_the_register_is_recorded_whole_and_telemetry_from_now_on(
     cluster: tuple[Producer, str], tmp_path: Path
 ) -> None:
-    """What came before is there for compacted topics only; tombstones, keys, times and places are Kafka's."""
+    """Earlier records are kept for compacted topics only; tombstones, keys, times and partitions are Kafka's."""
     producer, bootstrap = cluster
     client = sent(Client("p0", Role.PUBLISHER, "b0", (), 4.0, START_MS), "clients", "p0")
     gone = Sent("clients", START_MS + 1, 0, 1, b"p0", None)
@@ -129,7 +129,7 @@ def test_the_register_is_recorded_whole_and_telemetry_from_now_on(
 
 
 def test_topics_of_all_agents_are_recorded_as_one(cluster: tuple[Producer, str], tmp_path: Path) -> None:
-    """Their partitions are distinguished, as both begin at offset 0; what has no agents keeps its number."""
+    """Their partitions are distinguished although all begin at offset 0; a topic without agents keeps its numbers."""
     producer, bootstrap = cluster
     results = [CommandResult("plan-1", CommandPhase.PREPARE, name, 1, Outcome.PREPARED, "", 3, 0) for name in "ab"]
     for agent, result in zip(("east", "west"), results, strict=True):
@@ -149,7 +149,7 @@ def test_topics_of_all_agents_are_recorded_as_one(cluster: tuple[Producer, str],
 
 
 def test_from_the_start_everything_is_recorded(cluster: tuple[Producer, str], tmp_path: Path) -> None:
-    """On request topics are read from the oldest record to the newest, and older schemas become the newest."""
+    """Topics are read from the oldest record to the newest, and older schemas become the newest."""
     producer, bootstrap = cluster
     messages = telemetry(range(30))
     old = Sent("telemetry", START_MS + HOUR_MS, 3, 99, b"b3", encode_as(batch_of(3), 101))
@@ -163,14 +163,14 @@ def test_from_the_start_everything_is_recorded(cluster: tuple[Producer, str], tm
 
 
 def test_every_topic_but_the_dead_letters_has_a_record_type() -> None:
-    """A topic that is added can be recorded with --all."""
+    """A new topic can be recorded with --all."""
     assert {topic.suffix: kind.__name__ for topic, kind in RECORD_TYPES.items()} == {
         topic.suffix: topic.record for topic in TOPICS if topic != DEAD_LETTERS
     }
 
 
 def test_a_missing_kafka_is_reported(tmp_path: Path) -> None:
-    """A wrong address has one sentence with the way out, and leaves no file."""
+    """A wrong address gives one sentence with what to do, and leaves no file."""
     writer = RecordingWriter(tmp_path / "rec.avro", recorded_run(), RECORD_TYPES_BY_SUFFIX, RecordingLimits(), START_MS)
     recorder = TopicRecorder(KafkaAccess("127.0.0.1:9"), LIVE, (TELEMETRY,), writer, from_start=False)
     with closing(recorder), pytest.raises(StackError, match="did not answer within 5 s"):
@@ -179,7 +179,7 @@ def test_a_missing_kafka_is_reported(tmp_path: Path) -> None:
 
 
 def read_all(bootstrap: str, name: str, count: int) -> list[tuple[bytes | None, bytes | None, int, int]]:
-    """Return key, value, time and partition of all messages, in the order of their times."""
+    """Return key, value, time and partition of all messages, in order of time."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "log_level": 0})
     partitions = consumer.list_topics(name, timeout=10).topics[name].partitions
     consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING) for partition in partitions])
@@ -201,7 +201,7 @@ def replayer_of(file: Path, bootstrap: str, namespace: str, **options: object) -
 
 
 def test_a_recording_comes_back_with_its_keys_times_and_places(cluster: tuple[Producer, str], tmp_path: Path) -> None:
-    """Everything that came from outside is on Kafka again as it was; what was made of it only when asked for."""
+    """Inputs are on Kafka again as they were; derived records only on request."""
     producer, bootstrap = cluster
     for topic in TOPICS:
         producer.list_topics(topic_name(topic, "again"), timeout=10)
@@ -222,7 +222,7 @@ def test_a_recording_comes_back_with_its_keys_times_and_places(cluster: tuple[Pr
 
 
 def test_a_part_of_the_time_has_the_whole_register(cluster: tuple[Producer, str], tmp_path: Path) -> None:
-    """Registers are put from their beginning, telemetry of the times given; the last of it can be held back."""
+    """Registers are replayed from their beginning, telemetry of the given span; the last of it can be held back."""
     producer, bootstrap = cluster
     for topic in TOPICS:
         producer.list_topics(topic_name(topic, "part"), timeout=10)
@@ -242,7 +242,7 @@ def test_a_part_of_the_time_has_the_whole_register(cluster: tuple[Producer, str]
 
 
 def test_a_paced_replay_follows_the_times_and_passes_over_holes(cluster: tuple[Producer, str], tmp_path: Path) -> None:
-    """Nothing is put before it is due; a hole of an hour, or a clock set back by one, holds nothing up."""
+    """Nothing is sent before it is due; a gap of an hour, or a clock set back by one, delays nothing."""
     producer, bootstrap = cluster
     producer.list_topics("paced.telemetry", timeout=10)
     messages = telemetry(range(20))
@@ -261,7 +261,7 @@ def test_a_paced_replay_follows_the_times_and_passes_over_holes(cluster: tuple[P
 
 
 def test_live_namespaces_are_refused(cluster: tuple[Producer, str], tmp_path: Path) -> None:
-    """Neither the namespace that was recorded nor that of the settings is filled, each with the reason."""
+    """The recorded namespace and the one in the settings are refused, each with the reason."""
     _, bootstrap = cluster
     write(tmp_path / "rec.avro", telemetry(range(5)))
     recording = open_recording(tmp_path / "rec.avro")
@@ -273,7 +273,7 @@ def test_live_namespaces_are_refused(cluster: tuple[Producer, str], tmp_path: Pa
 
 
 def test_a_stopped_replay_ends_at_once(cluster: tuple[Producer, str], tmp_path: Path) -> None:
-    """Asked to stop, a replay that would last an hour ends, and what was put is on Kafka."""
+    """A replay that would last an hour ends on request, and what was sent is on Kafka."""
     producer, bootstrap = cluster
     producer.list_topics("stopped.telemetry", timeout=10)
     write(tmp_path / "rec.avro", telemetry(range(20)))
@@ -286,7 +286,7 @@ def test_a_stopped_replay_ends_at_once(cluster: tuple[Producer, str], tmp_path: 
 
 @pytest.mark.stack
 def test_recording_goes_on_when_kafka_is_back(tmp_path: Path) -> None:
-    """Kafka is killed and starts again: nothing is missed and nothing comes twice."""
+    """Kafka is killed and restarts: nothing is missed and nothing is repeated."""
     messages = telemetry(range(40))
     with start_kafka(tmp_path / "kafka") as kafka:
         create_topics(kafka.access, [topic for topic in TOPICS if topic != EVENTS], LIVE)
@@ -303,7 +303,7 @@ def test_recording_goes_on_when_kafka_is_back(tmp_path: Path) -> None:
         assert producer.flush(60) == 0
         running.end(40)
     found = list(open_recording(tmp_path / "rec.avro").messages())
-    for key in {one.key for one in messages}:  # Kafka's own times say nothing about the order between partitions.
+    for key in {one.key for one in messages}:  # Kafka's times say nothing about the order between partitions.
         assert [one.value for one in found if one.key == key] == [one.value for one in messages if one.key == key]
     assert len(found) == len(messages)
     assert not running.recorder.missed
@@ -312,7 +312,7 @@ def test_recording_goes_on_when_kafka_is_back(tmp_path: Path) -> None:
 def test_marks_of_transactions_are_no_records_that_were_missed(
     cluster: tuple[Producer, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only a hole behind which something was deleted is counted: nobody reads that 0 records were lost."""
+    """Only a gap behind which records were deleted is counted; a warning of 0 lost records never appears."""
     producer, bootstrap = cluster
     send(producer, telemetry(range(4)))
     running = Recording(bootstrap, tmp_path / "rec.avro", (TELEMETRY,), from_start=True)

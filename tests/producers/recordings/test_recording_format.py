@@ -1,4 +1,4 @@
-"""The form of a recording: what any Avro tool reads, and what is put together by hand."""
+"""The format of recordings: readable by any Avro tool, and the parts that are encoded by hand."""
 
 import io
 import json
@@ -44,14 +44,14 @@ SYNC = b"sixteen bytes ..."[:16]
 
 
 def test_every_topic_but_the_dead_letters_can_be_recorded() -> None:
-    """A topic that is added has a place in recordings, and the schema of all records together is one."""
+    """A new topic has a place in recordings, and the schema of all records together is valid."""
     assert set(recorded_names()) == {topic.record for topic in TOPICS if topic != DEAD_LETTERS}
     assert fastavro.parse_schema(json.loads(json.dumps(container_schema())))
     assert Alert.__name__ in recorded_names()
 
 
 def test_any_avro_tool_reads_a_recording(tmp_path: Path) -> None:
-    """fastavro, which knows nothing of recordings, reads every record as it was sent, tombstones and all."""
+    """fastavro, which knows nothing of recordings, reads every record as it was sent, including tombstones."""
     client = Client("p0", Role.PUBLISHER, "b0", (PredicateRecord("symbol", "eq", text="AMZN"),), 4.0, START_MS)
     command = Command("plan-1", CommandPhase.PREPARE, "b0", 0, 1, moves=(ClientMove("p0", "b0", "b1"),))
     messages: list[Sent] = [
@@ -80,7 +80,7 @@ def test_any_avro_tool_reads_a_recording(tmp_path: Path) -> None:
 
 @given(LONGS)
 def test_numbers_are_written_as_avro_writes_them(number: int) -> None:
-    """Every long, whichever way it is put together, is what fastavro writes, and is read again."""
+    """Every long, encoded either way, is what fastavro writes, and is read back."""
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, "long", number)  # type: ignore[arg-type]
     assert varint(number) == stream.getvalue()
@@ -104,7 +104,7 @@ MESSAGES = st.lists(
 
 @given(MESSAGES)
 def test_records_are_stepped_over_whatever_they_hold(messages: list[tuple[str, int, int, int, bytes, bytes]]) -> None:
-    """Any topic, time, place, key and body of a block is found again, and the block says what span it holds."""
+    """Any topic, time, place, key and body of a block is found again, and the block's span is known."""
     builder = BlockBuilder(SYNC)
     for topic, time_ms, partition, offset, key, body in messages:
         builder.add(topic, time_ms, partition, offset, key, 2, body)
@@ -127,7 +127,7 @@ def test_records_are_stepped_over_whatever_they_hold(messages: list[tuple[str, i
 
 
 def test_a_block_that_another_tool_wrote_says_nothing_of_its_span() -> None:
-    """Data without our frame at their end are known as such; decoders pass over the frame where it is."""
+    """Data without our frame at their end are recognised; decoders skip the frame."""
     assert decode_span(zstd.compress(b"x" * 100)) is None
     builder = BlockBuilder(SYNC)
     builder.add("clients", 1, 0, 0, b"k", NULL_BRANCH, b"")
@@ -138,7 +138,7 @@ def test_a_block_that_another_tool_wrote_says_nothing_of_its_span() -> None:
 
 
 def test_a_header_is_read_again() -> None:
-    """What the file says of itself and its sync marker come back, whatever follows."""
+    """The metadata and the sync marker come back, whatever follows."""
     head = encode_header({"format": 1, "wide": "é"}, "{}", SYNC)
     found = decode_header(head + b"blocks")
     assert (found.sync, found.header_bytes) == (SYNC, len(head))
@@ -148,14 +148,14 @@ def test_a_header_is_read_again() -> None:
 
 
 def test_limits_of_a_recording_are_checked() -> None:
-    """Sizes, times and levels that cannot be are reported with the value and the limit."""
+    """Impossible sizes, times and levels are reported with the value and the limit."""
     faults = RecordingLimits(rotate_mb=0, rotate_s=-1, compress_level=23).faults()
     assert [fault.split()[0] for fault in faults] == ["rotate_mb", "rotate_s", "compress_level"]
     assert RecordingLimits().faults() == []
 
 
 def test_a_small_block_does_not_become_a_large_one() -> None:
-    """10 KB that would be 300 MB are refused after the bound's worth of them, and so is one of many frames."""
+    """10 KB that would expand to 300 MB are refused at the bound, and so is a block of many frames."""
     bomb = zstd.compress(bytes(300 << 20))
     assert len(bomb) < 30_000
     tracemalloc.start()
@@ -170,7 +170,7 @@ def test_a_small_block_does_not_become_a_large_one() -> None:
 
 
 def test_what_a_recorder_writes_is_never_too_large() -> None:
-    """A block of the same record over and over, and one with a record as large as any, are read back."""
+    """A block of one repeated record, and one with a record of the maximum size, are read back."""
     for count, value in ((9_000, b"same" * 7), (1, bytes(RECORD_BYTES_MAX)), (1, random.Random(1).randbytes(1 << 20))):
         builder = BlockBuilder(SYNC)
         for number in range(count):
@@ -185,6 +185,6 @@ def test_what_a_recorder_writes_is_never_too_large() -> None:
     "data", [b"\xff" * 100, b"\x02t\x02\x00\x02\x01" + bytes(20), b"\x02t\x02\x00\x02\x00\x01\x00" * 9]
 )
 def test_a_forged_block_ends_the_walk(data: bytes) -> None:
-    """Numbers without an end and sizes below 0, which would lead back, end with a reason whatever the count says."""
+    """Endless numbers and negative sizes, which would lead back, end with a reason whatever the count says."""
     with pytest.raises(FormError):
         list(raw_records(data, 1 << 60))

@@ -1,4 +1,4 @@
-"""Writing recordings: what goes in as it is, what is encoded again, files that change, and disks that run full."""
+"""Writing recordings: records kept as they are or encoded again, file rotation, and full disks."""
 
 import io
 import struct
@@ -38,7 +38,7 @@ def new_writer(out: Path, **limits: Any) -> RecordingWriter:
 
 
 def test_older_versions_and_other_framings_become_the_newest(tmp_path: Path) -> None:
-    """A batch of version 1, and one in single-object encoding, are in the file as today's; nothing counts as unread."""
+    """A batch of version 1, and one in single-object encoding, are written in the newest one; none counts as unread."""
     batch = batch_of(3)
     single = b"\xc3\x01" + latest_schema("TelemetryBatch").fingerprint + encode(batch)[5:]
     old = encode_as(batch, 101)
@@ -49,7 +49,7 @@ def test_older_versions_and_other_framings_become_the_newest(tmp_path: Path) -> 
 
 
 def test_a_registry_s_ids_are_taken_off(tmp_path: Path) -> None:
-    """Recorded with a registry's ids and read without one, a batch has the fixed id; its body is the same."""
+    """Recorded with a registry's ids and read without one, a batch has the fixed id and the same body."""
     batch = batch_of(1)
     use_wire_ids({102: 7, 101: 6})
     try:
@@ -60,7 +60,7 @@ def test_a_registry_s_ids_are_taken_off(tmp_path: Path) -> None:
 
 
 def test_what_only_begins_like_a_record_does_not_spoil_its_block(tmp_path: Path) -> None:
-    """A value with the newest schema's id and a broken body is kept apart, so that any Avro tool reads the rest."""
+    """A value with the newest schema's id and a broken body is kept separately, so any Avro tool reads the rest."""
     good = encode(batch_of(6))
     bad = [good[:-3], good + b"x", struct.pack(">BI", 0, 102)]
     messages = [Sent("telemetry", START_MS, 0, place, b"b2", value) for place, value in enumerate([good, *bad, good])]
@@ -74,7 +74,7 @@ def test_what_only_begins_like_a_record_does_not_spoil_its_block(tmp_path: Path)
 
 
 def test_values_are_not_looked_into_while_there_is_no_time(tmp_path: Path) -> None:
-    """What is wrong with a value that was taken unseen shows when it is read, at the cost of itself alone."""
+    """An invalid value that was written unchecked is found on reading, and only that value is lost."""
     writer = new_writer(tmp_path / "rec.avro")
     writer.is_checking = False
     good = encode(batch_of(6))
@@ -88,7 +88,7 @@ def test_values_are_not_looked_into_while_there_is_no_time(tmp_path: Path) -> No
 
 
 def test_files_change_at_their_size_and_age(tmp_path: Path) -> None:
-    """No file grows beyond its limit by more than a block, and all of them together hold everything."""
+    """No file exceeds its limit by more than a block, and all of them together hold everything."""
     messages = telemetry(range(4_000))
     writer = write(tmp_path / "rec.avro", messages, per_block=50, limits=RecordingLimits(rotate_mb=0.06))
     recording = open_recording(tmp_path / "rec.avro")
@@ -100,7 +100,7 @@ def test_files_change_at_their_size_and_age(tmp_path: Path) -> None:
 
 
 def test_what_was_written_stays_when_the_recorder_is_killed(tmp_path: Path) -> None:
-    """Without an end, a file holds every message that is older than the time of a flush."""
+    """Without a proper end, a file holds every message older than the flush interval."""
     writer = new_writer(tmp_path / "rec.avro")
     messages = telemetry(range(20))
     for place, one in enumerate(messages):
@@ -114,7 +114,7 @@ def test_what_was_written_stays_when_the_recorder_is_killed(tmp_path: Path) -> N
 
 
 def test_a_recording_is_never_written_over(tmp_path: Path) -> None:
-    """A file, or a part, that is there is left alone; names that parts have are refused."""
+    """An existing file or part is not touched; names that parts use are refused."""
     write(tmp_path / "rec.avro", telemetry(range(3)))
     before = (tmp_path / "rec.avro").read_bytes()
     with pytest.raises(RecordingFileError, match="already exists: choose another name"):
@@ -132,7 +132,7 @@ def test_a_recording_is_never_written_over(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_a_recording_that_stays_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sentence says how much there is; the file ends with its last whole block."""
+    """The error gives the free space; the file ends with its last complete block."""
     monkeypatch.setattr(regraft.producers.recordings.write_recording, "check_disk", lambda directory: None)
     with small_disk(tmp_path / "disk") as disk:
         writer = new_writer(disk.directory / "rec.avro")
@@ -151,7 +151,7 @@ def test_a_full_disk_ends_a_recording_that_stays_readable(tmp_path: Path, monkey
 
 
 def test_a_disk_without_room_is_reported_at_once(tmp_path: Path) -> None:
-    """A recording is not begun where it could not continue."""
+    """A recording does not begin without room to continue."""
     with small_disk(tmp_path / "disk") as disk, pytest.raises(DiskFullError, match="MB are free for"):
         new_writer(disk.directory / "rec.avro")
 

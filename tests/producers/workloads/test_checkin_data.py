@@ -1,4 +1,4 @@
-"""The shipped check-ins are what SOURCES.md says, and a grid of quantiles puts them into cells."""
+"""The shipped check-ins are as SOURCES.md describes, and a grid of quantiles assigns them to cells."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_shipped_checkins_are_whole() -> None:
 
 
 def test_positions_are_no_finer_than_a_street_corner() -> None:
-    """Where somebody was is known to a thousandth of a degree."""
+    """Positions of people are known to a thousandth of a degree."""
     for degrees in (DATA.lat, DATA.lon):
         assert np.abs(degrees * 1_000 - np.round(degrees * 1_000)).max() < 1e-6
 
@@ -38,7 +38,7 @@ def test_nobody_can_change_what_all_share() -> None:
 
 
 def test_default_grid_has_a_topic_for_nearly_every_cell() -> None:
-    """Of 120 cells one is empty; a row has a twelfth of the check-ins and a column a tenth, or nearly."""
+    """Of 120 cells one is empty; a row has about a twelfth of the check-ins and a column about a tenth."""
     settings = CheckinSettings()
     cells = cell_numbers(DATA, settings.grid_rows, settings.grid_columns)
     assert len(set(cells.tolist())) == 119
@@ -54,7 +54,7 @@ def test_default_grid_has_a_topic_for_nearly_every_cell() -> None:
     st.integers(1, 5),
 )
 def test_rows_go_north_and_columns_east(places: list[tuple[int, int]], rows: int, columns: int) -> None:
-    """Who is further north is in no lower row, further east in no lower column, and equal places are one cell."""
+    """A place further north is in no lower row, one further east in no lower column, and equal places share a cell."""
     lat, lon = (np.array(axis, dtype=np.float64) for axis in zip(*places, strict=True))
     numbers = np.arange(len(places))
     cells = cell_numbers(checkins_of(numbers, numbers, lat, lon, 1), rows, columns)

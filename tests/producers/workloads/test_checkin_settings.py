@@ -1,4 +1,4 @@
-"""Wrong settings of the check-in workload are all told at once, each with its value and its limit."""
+"""All wrong settings of the check-in workload are reported at once, each with its value and its limit."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from regraft.producers.workloads.checkin_settings import CheckinSettings
 
 
 def test_defaults_are_faultless() -> None:
-    """A newcomer can start with the defaults."""
+    """The workload runs with its defaults."""
     assert CheckinSettings().faults() == []
     assert CheckinSettings(linger_days=None).faults() == []
 
@@ -30,12 +30,12 @@ def test_defaults_are_faultless() -> None:
     ],
 )
 def test_each_fault_names_value_and_limit(change: dict[str, object], told: str) -> None:
-    """One wrong setting is one sentence."""
+    """Each wrong setting gives one sentence."""
     faults = replace(CheckinSettings(), **change).faults()  # type: ignore[arg-type]
     assert len(faults) == 1
     assert faults[0].startswith(told)
 
 
 def test_all_faults_are_listed_at_once() -> None:
-    """Nobody has to start three times to learn of three mistakes."""
+    """One failed start reveals all mistakes."""
     assert len(CheckinSettings(user_count=0, grid_rows=0, grid_columns=0).faults()) == 3

@@ -1,4 +1,4 @@
-"""Mobile users want their own cell and their friends', as real check-ins say, and feeds publish what is real there."""
+"""Mobile users subscribe to their own cell and their friends' by real check-ins; feeds publish real ones there."""
 
 import random
 from collections import Counter, defaultdict
@@ -25,7 +25,7 @@ DATA = load_checkins()
 
 @dataclass(frozen=True)
 class Request:
-    """One request of a user, and when it came, in ms after the start."""
+    """One request of a user, and its time in ms after the start."""
 
     at_ms: float
     kind: str
@@ -35,7 +35,7 @@ class Request:
 
 
 class RecordingOverlay:
-    """Notes what is asked. A feed may publish ``answer_ms`` after it came, in the order of ``answer_rng``."""
+    """Records requests. A feed may publish ``answer_ms`` after it has connected, in the order of ``answer_rng``."""
 
     def __init__(
         self, broker_count: int = 8, answer_ms: float = 100.0, answer_rng: random.Random | None = None
@@ -99,7 +99,7 @@ def started(
 
 
 def cells_at(minute: float, data: Checkins, settings: CheckinSettings) -> dict[str, str]:
-    """Look for each user's last check-in up to a minute, or its very last one: slow, and by nothing but the data."""
+    """Return each user's last check-in up to a minute, or else its very last one: slow, straight from the data."""
     cells = cell_numbers(data, settings.grid_rows, settings.grid_columns)
     found = {}
     for part in (data.minute >= 0, data.minute <= minute):
@@ -112,7 +112,7 @@ def ms_of(minute: float, settings: CheckinSettings) -> float:
     return minute / DAY_MINUTES / settings.days_per_s * 1_000.0
 
 
-# A street from west (cell-00-00) to east (cell-00-01), one day: user 0 goes to and fro, 1 stays, 2 comes late.
+# A street from west (cell-00-00) to east (cell-00-01), one day: user 0 commutes, 1 stays, 2 comes late.
 STREET = checkins_of(
     np.array([0, 1, 0, 2, 0, 2]),
     np.array([60, 120, 300, 600, 900, 1_200]),
@@ -126,7 +126,7 @@ STREET_SETTINGS = CheckinSettings(
 
 
 def test_worked_example_of_a_street() -> None:
-    """At 5:00 user 0 goes east: it and whoever follows it want the eastern cell, if they did not before."""
+    """At 5:00 user 0 goes east: it and its followers want the eastern cell, if they did not before."""
     workload, overlay = started(STREET_SETTINGS, data=STREET)
     overlay.run_until_ms(ms_of(299, STREET_SETTINGS))
     west, east = "cell-00-00", "cell-00-01"
@@ -135,14 +135,14 @@ def test_worked_example_of_a_street() -> None:
     overlay.run_until_ms(ms_of(301, STREET_SETTINGS))
     own["user-0000"] = east
     assert overlay.topics == {user: {own[user], own[friend]} for user, (friend,) in workload.friends.items()}
-    overlay.run_until_ms(ms_of(1_440 + 59, STREET_SETTINGS))  # The next day, before anybody checks in.
+    overlay.run_until_ms(ms_of(1_440 + 59, STREET_SETTINGS))  # The next day, before the first check-in.
     own["user-0000"] = west
     assert overlay.topics == {user: {own[user], own[friend]} for user, (friend,) in workload.friends.items()}
 
 
 @pytest.mark.parametrize("at_s", [0.5, 7.0, 31.0])
 def test_users_want_their_own_cell_and_those_of_four_friends(at_s: float) -> None:
-    """At any moment each connected user wants just these, whether its friends are connected or not."""
+    """This holds for each connected user at any moment, whether its friends are connected or not."""
     settings = CheckinSettings(days_per_s=1.0, connect_spread_s=0.2, notifications_per_s=0.01)
     workload, overlay = started(settings)
     overlay.run_until_ms(at_s * 1_000)
@@ -153,16 +153,16 @@ def test_users_want_their_own_cell_and_those_of_four_friends(at_s: float) -> Non
 
 
 def test_friends_are_others_and_each_one_once() -> None:
-    """Nobody follows itself, or anybody twice; all are users of the run."""
+    """No user follows itself, or another one twice; all are users of the run."""
     workload, _ = started(CheckinSettings(user_count=5, friend_count=4))
     assert all({user, *friends} == set(workload.friends) for user, friends in workload.friends.items())
 
 
 def test_topics_change_only_when_somebody_checks_in() -> None:
-    """Every change comes at the compressed time of a real check-in of the user, or of one whom it follows."""
+    """Every change is at the compressed time of a real check-in of the user, or of a user it follows."""
     settings = CheckinSettings(user_count=200, days_per_s=0.5, notifications_per_s=0.01)
     workload, overlay = started(settings)
-    overlay.run_until_ms(150_000)  # Beyond the shipped days, which last 112 s: they come again.
+    overlay.run_until_ms(150_000)  # Beyond the shipped days, which last 112 s: they repeat.
     times_ms: dict[str, list[float]] = defaultdict(list)
     for user, minute in zip(DATA.user.tolist(), DATA.minute.tolist(), strict=True):
         times_ms[f"user-{user:04d}"] += [ms_of(minute + turn * DATA.minutes, settings) for turn in range(2)]
@@ -175,7 +175,7 @@ def test_topics_change_only_when_somebody_checks_in() -> None:
 
 
 def test_users_are_there_around_their_check_ins() -> None:
-    """A user is connected a week before and after each check-in, of the loop that the data is, and at no other time."""
+    """A user is connected for a week before and after each check-in of the looped data, and at no other time."""
     settings = CheckinSettings(linger_days=7.0, days_per_s=1.0, connect_spread_s=0.5, notifications_per_s=0.01)
     _, overlay = started(settings)
     minutes = [DATA.minute[DATA.user == user] for user in range(DATA.user_count)]
@@ -191,7 +191,7 @@ def test_users_are_there_around_their_check_ins() -> None:
 
 
 def test_users_at_the_start_connect_within_the_spread() -> None:
-    """They do not all come at once, and nobody checks in before it is there."""
+    """They do not all come at once, and no user checks in before it is connected."""
     settings = CheckinSettings(linger_days=None, days_per_s=0.01, connect_spread_s=4.0, notifications_per_s=0.01)
     _, overlay = started(settings)
     overlay.run_until_ms(4_000)
@@ -214,7 +214,7 @@ def test_first_homes_are_spread_over_all_brokers() -> None:
 
 
 def test_who_comes_again_comes_to_its_last_home() -> None:
-    """A user that was moved while it was connected connects to where it was moved next time."""
+    """A user that was moved while it was connected next connects to where it was moved."""
     _, overlay = started(CheckinSettings(linger_days=3.0, days_per_s=2.0, notifications_per_s=0.01))
     overlay.run_until_ms(4_000)
     moved = set(overlay.homes)
@@ -229,7 +229,7 @@ def test_who_comes_again_comes_to_its_last_home() -> None:
 
 
 def test_who_has_lost_its_home_connects_again_when_it_wants_something_else() -> None:
-    """A user whose home died is nowhere; its next change of topics is a connection, with all that it wants."""
+    """A user whose home died has none; its next change of topics is a connection with all its topics."""
     settings = CheckinSettings(linger_days=None, days_per_s=0.5, notifications_per_s=0.01)
     workload, overlay = started(settings)
     overlay.run_until_ms(6_000)
@@ -245,7 +245,7 @@ def test_who_has_lost_its_home_connects_again_when_it_wants_something_else() -> 
 
 
 def test_feeds_publish_in_proportion_to_real_check_ins() -> None:
-    """Rates are shares of the total; what is published in 100 s differs from them by chance alone."""
+    """Rates are shares of the total; what is published in 100 s differs from them only by chance."""
     settings = CheckinSettings(user_count=10)
     workload, overlay = started(settings)
     cells = Counter(
@@ -263,7 +263,7 @@ def test_feeds_publish_in_proportion_to_real_check_ins() -> None:
 
 
 def test_feeds_publish_the_check_ins_of_their_cell_oldest_first_and_over_again() -> None:
-    """Content is a real check-in there and matches what the feed advertised; after the newest comes the oldest."""
+    """Content is a real check-in there and matches what the feed advertised; the oldest follows the newest."""
     settings = CheckinSettings(user_count=10, notifications_per_s=5_000.0)
     _, overlay = started(settings)
     overlay.run_until_ms(8_000)
@@ -282,7 +282,7 @@ def test_feeds_publish_the_check_ins_of_their_cell_oldest_first_and_over_again()
 
 
 def test_equal_seeds_ask_for_the_same_whatever_brokers_answer_first() -> None:
-    """Users and homes of feeds do not depend on when feeds may publish; another seed asks for something else."""
+    """Users and homes of feeds do not depend on when feeds may publish; another seed gives other requests."""
     settings = CheckinSettings(user_count=300, notifications_per_s=50.0)
 
     def asked(overlay: RecordingOverlay, seed: int) -> tuple[list[Request], dict[str, tuple[str, Filter]]]:
@@ -299,7 +299,7 @@ def test_equal_seeds_ask_for_the_same_whatever_brokers_answer_first() -> None:
 
 
 def test_contents_do_not_depend_on_when_feeds_may_publish() -> None:
-    """Each feed has its own stream: the pauses and check-ins of one are the same, whoever else publishes."""
+    """Each feed has its own stream: its pauses and check-ins are the same whatever other feeds publish."""
     settings = CheckinSettings(user_count=10)
     _, prompt = started(settings)
     _, other = started(settings, RecordingOverlay(answer_rng=random.Random(5)))
@@ -312,7 +312,7 @@ def test_contents_do_not_depend_on_when_feeds_may_publish() -> None:
 
 
 def test_stopped_workload_changes_nothing() -> None:
-    """After the stop nobody publishes, comes, moves or leaves; those who are connected stay."""
+    """After the stop no client publishes, connects, moves or leaves; connected ones stay."""
     workload, overlay = started(CheckinSettings(days_per_s=1.0))
     overlay.run_until_ms(3_000)
     workload.stop()

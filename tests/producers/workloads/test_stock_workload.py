@@ -43,7 +43,7 @@ def test_shipped_data_is_whole() -> None:
 
 
 def test_quotes_are_published_in_date_order_and_start_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A symbol that has come to its newest quote continues with its oldest."""
+    """A symbol that has reached its newest quote continues with its oldest."""
     settings = WorkloadSettings(publisher_count=1, notifications_per_s=500.0, interested_broker_count=1)
     virtual = VirtualOverlay(place_overlay(2, 2, random.Random(1), (0.01, 0.01)), settings)
     seen: list[str] = []
@@ -61,7 +61,7 @@ def test_quotes_are_published_in_date_order_and_start_over(monkeypatch: pytest.M
 
 
 def test_real_subscriptions_come_first_then_like_ones() -> None:
-    """The maker hands out each shipped subscription of a symbol once, then thresholds from the same shares."""
+    """Each shipped subscription of a symbol is used once, then thresholds drawn from the same shares."""
     maker = SubscriptionMaker(DATA, random.Random(1))
     shipped = {subscription("AAPL", *thresholds) for thresholds in DATA.thresholds["AAPL"]}
     first = [maker.make("AAPL") for _ in shipped]
@@ -78,7 +78,7 @@ def test_real_subscriptions_come_first_then_like_ones() -> None:
 
 
 def test_each_symbol_is_wanted_at_about_nine_brokers() -> None:
-    """A symbol has nine subscriptions on average, each at its own broker."""
+    """A symbol has nine subscriptions on average, each at another broker."""
     virtual = VirtualOverlay(inventory(), WorkloadSettings(), VirtualSettings(flush_ms=None))
     virtual.run_for(5_000)
     found = homes_by_symbol(virtual)
@@ -87,7 +87,7 @@ def test_each_symbol_is_wanted_at_about_nine_brokers() -> None:
 
 
 def test_subscriptions_live_and_are_replaced() -> None:
-    """The number of subscriptions stays, their names do not: about one lifetime replaces 63 % of them."""
+    """Their number stays, their names do not: 63 % of them are replaced in about one lifetime."""
     settings = WorkloadSettings(lifetime_s_mean=10.0, notifications_per_s=0.1)
     virtual = VirtualOverlay(inventory(), settings, VirtualSettings(flush_ms=None))
     virtual.run_for(1)
@@ -99,7 +99,7 @@ def test_subscriptions_live_and_are_replaced() -> None:
 
 
 def test_regime_change_replaces_all_and_shifts_shares() -> None:
-    """Within its spread every subscription is another one, and other brokers and symbols draw most."""
+    """Within its spread every subscription is replaced, and other brokers and symbols become the most popular."""
     settings = WorkloadSettings(lifetime_s_mean=1_000.0, notifications_per_s=0.1, regime_change_s=5.0)
     virtual = VirtualOverlay(inventory(), settings, VirtualSettings(flush_ms=None))
     virtual.run_for(4_900)
@@ -113,7 +113,7 @@ def test_regime_change_replaces_all_and_shifts_shares() -> None:
 
 
 def test_stopped_workload_changes_nothing() -> None:
-    """After the stop nobody publishes, comes or leaves."""
+    """After the stop no client publishes, connects or leaves."""
     virtual = VirtualOverlay(inventory(), WorkloadSettings(regime_change_s=4.0))
     virtual.run_for(3_000)
     account = virtual.finish()
@@ -124,7 +124,7 @@ def test_stopped_workload_changes_nothing() -> None:
 
 
 def test_bursts_multiply_the_rate_for_their_time() -> None:
-    """Two bursts begin at their times, last theirs, and leave the rate as it was; subscriptions are the same."""
+    """Two bursts have the set times and lengths, and leave the rate as it was; subscriptions are the same."""
     calm = WorkloadSettings(publisher_count=10, notifications_per_s=2.0, lifetime_s_mean=1_000.0)
     bursty = replace(calm, burst_every_s=60.0, burst_s=20.0, burst_factor=5.0, burst_count=2)
     counts: dict[str, list[int]] = {}
@@ -142,7 +142,7 @@ def test_bursts_multiply_the_rate_for_their_time() -> None:
 
 
 def test_last_burst_lasts_its_own_time_and_publishers_enter_by_few_brokers() -> None:
-    """The first of two lasts 20 s, the second 60 s, beyond the pause between bursts."""
+    """The first of two lasts 20 s, the second 60 s, longer than the pause between bursts."""
     settings = WorkloadSettings(
         publisher_count=10, notifications_per_s=2.0, lifetime_s_mean=1_000.0, burst_every_s=40.0, burst_s=20.0,
         burst_factor=5.0, burst_count=2, burst_s_last=60.0, publisher_broker_count=2,
@@ -159,7 +159,7 @@ def test_last_burst_lasts_its_own_time_and_publishers_enter_by_few_brokers() -> 
 
 
 def test_interests_shift_again_and_again() -> None:
-    """The first shift comes at its own time, each further one after the same pause."""
+    """The first shift comes at its set time, each further one after the same pause."""
     settings = WorkloadSettings(
         publisher_count=3,
         notifications_per_s=0.1,
@@ -188,7 +188,7 @@ ALL_BITS = (1 << 64) - 1
 
 
 def published_by_symbol(virtual: VirtualOverlay, duration_ms: float) -> Counter[str]:
-    """Run on, and count what each symbol published meanwhile, by the sequence numbers of telemetry."""
+    """Return what each symbol publishes in this time, by the sequence numbers of telemetry."""
     virtual.run_for(duration_ms)
     newest: Counter[str] = Counter()
     for batch in virtual.telemetry.batches:
@@ -200,7 +200,7 @@ def published_by_symbol(virtual: VirtualOverlay, duration_ms: float) -> Counter[
 
 
 def test_one_publisher_publishes_more_from_the_change_on() -> None:
-    """One symbol publishes as many times more as the settings say; no other does, and subscriptions stay."""
+    """One symbol's rate rises by the configured factor; other rates and subscriptions stay."""
     settings = WorkloadSettings(
         publisher_count=10,
         lifetime_s_mean=10_000.0,
@@ -219,7 +219,7 @@ def test_one_publisher_publishes_more_from_the_change_on() -> None:
 
 
 def test_crowd_comes_and_goes() -> None:
-    """While it is there every broker wants one symbol, with half of all subscriptions; then it is as before."""
+    """Meanwhile every broker wants one symbol, with half of all subscriptions; afterwards all is as before."""
     settings = WorkloadSettings(
         notifications_per_s=0.1,
         lifetime_s_mean=10_000.0,
@@ -241,7 +241,7 @@ def test_crowd_comes_and_goes() -> None:
 
 
 def test_day_goes_around_the_brokers() -> None:
-    """At noon at the first broker most subscriptions are near it, half a day later at the other side."""
+    """At noon at the first broker most subscriptions are near it, half a day later on the other side."""
     settings = WorkloadSettings(
         publisher_count=10,
         notifications_per_s=0.1,
@@ -265,7 +265,7 @@ def test_day_goes_around_the_brokers() -> None:
 
 
 def test_wrong_bursts_and_shifts_are_reported() -> None:
-    """Bursts that never end, changes that overtake each other or that nobody knows."""
+    """Endless bursts, overlapping changes and unknown changes are reported."""
     (fault,) = WorkloadSettings(regime_change_kind="weather").faults()
     assert fault == "regime_change_kind is 'weather': one of interests, publisher, crowd, day"
     (fault,) = WorkloadSettings(regime_change_kind="crowd", regime_change_every_s=50.0).faults()
