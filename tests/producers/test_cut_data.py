@@ -66,7 +66,7 @@ def write_checkins(path: Path) -> None:
     )
 
 
-def test_cuts_keep_what_they_say(tmp_path: Path) -> None:
+def test_cuts_keep_what_they_declare(tmp_path: Path) -> None:
     """One slice in tenths of a ms, all subscriptions in order, the newest quotes of wanted symbols oldest first."""
     originals, cuts = tmp_path / "originals", tmp_path / "cuts"
     for directory in (originals, cuts):

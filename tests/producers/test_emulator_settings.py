@@ -17,7 +17,7 @@ def test_defaults_are_faultless() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "fault"),
     [
         ({"bootstrap": " "}, "bootstrap is empty"),
         ({"namespace": ""}, "namespace is empty"),
@@ -37,11 +37,11 @@ def test_defaults_are_faultless() -> None:
         ({"brokers": "nats", "newcomers": ("x01 at 60 by b03=2.5",)}, "newcomers cannot join brokers = nats"),
     ],
 )
-def test_each_fault_names_value_and_limit(change: dict[str, object], told: str) -> None:
+def test_each_fault_names_value_and_limit(change: dict[str, object], fault: str) -> None:
     """Each wrong setting gives one sentence."""
     faults = replace(GOOD, **change).faults()  # type: ignore[arg-type]
     assert len(faults) == 1
-    assert faults[0].startswith(told)
+    assert faults[0].startswith(fault)
 
 
 def test_all_faults_are_listed_at_once() -> None:

@@ -67,8 +67,10 @@ def test_wall_clock_run_is_clean_and_drains(tmp_path: Path) -> None:
 def test_a_ring_is_run_with_mobile_users(tmp_path: Path) -> None:
     """The kind of overlay determines the workload; users are registered with their topics, feeds with theirs."""
     ports = MemoryEmulatorPorts()
-    told = replace(settings(tmp_path), checkins=CheckinSettings(user_count=60, connect_spread_s=0.5, linger_days=None))
-    emulator = WallClockEmulator(told, place_ring(8, random.Random(1)), ports)
+    chosen = replace(
+        settings(tmp_path), checkins=CheckinSettings(user_count=60, connect_spread_s=0.5, linger_days=None)
+    )
+    emulator = WallClockEmulator(chosen, place_ring(8, random.Random(1)), ports)
     stop = threading.Event()
     threading.Timer(2.5, stop.set).start()
     emulator.run(stop)
@@ -85,7 +87,7 @@ def test_a_ring_is_run_with_mobile_users(tmp_path: Path) -> None:
     assert all(client.predicates[0].text == client.client and client.rate_per_s > 0 for client in feeds)
 
 
-def test_status_is_written_whole(tmp_path: Path) -> None:
+def test_the_status_is_written_atomically(tmp_path: Path) -> None:
     """The last status holds the final account, and no partial file remains next to it."""
     emulator = WallClockEmulator(settings(tmp_path), INVENTORY, MemoryEmulatorPorts())
     stop = threading.Event()
@@ -108,7 +110,7 @@ def test_wrong_settings_stop_the_start(tmp_path: Path) -> None:
         run_emulator(wrong, threading.Event())
 
 
-def test_agents_that_nobody_named_stop_the_start(tmp_path: Path) -> None:
+def test_unknown_agents_stop_the_start(tmp_path: Path) -> None:
     """The message names the agents of the inventory."""
     file = tmp_path / "inventory.json"
     replace(inventory_of(line_of(2), {}), agent_of={"b00": "west"}).save(file)

@@ -58,7 +58,7 @@ def test_link_swaps_under_traffic_are_clean(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_random_service_times_and_delays_break_nothing(seed: int) -> None:
+def test_random_service_times_and_delays_only_delay(seed: int) -> None:
     """Slow brokers and jitter on links delay deliveries and change nothing else."""
     rng = random.Random(seed)
     inventory = small_inventory(seed, 8)
@@ -81,7 +81,7 @@ def test_equal_seeds_give_equal_telemetry() -> None:
     assert runs[0] == runs[1]
 
 
-def test_unfinished_transition_leaves_the_account_open() -> None:
+def test_an_unfinished_transition_leaves_the_account_open() -> None:
     """While deliveries are held back the account is not final."""
     inventory = small_inventory(1)
     virtual = DeafOverlay(inventory, BRISK, VirtualSettings(seed=1))

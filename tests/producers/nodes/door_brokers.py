@@ -28,7 +28,7 @@ NEEDS: dict[str, Callable[[], None]] = {
 
 
 @dataclass
-class Heard:
+class Received:
     """The interest and messages that a door reported, in order, and what local clients received."""
 
     interest: list[tuple[str, bool]] = field(default_factory=list)
@@ -47,13 +47,13 @@ class Heard:
 class MemoryBroker:
     """The broker of a memory door, as its clients use it."""
 
-    HEARS_ITSELF = False
-    TELLS_BEFORE = True
+    GETS_OWN_MESSAGES = False
+    REPORTS_EARLIER_INTEREST = True
     UNUSUAL = "wärme.东京.a-b_c=d:{}/$x"
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, received: Received) -> None:
         self.door = MemoryDoor()
-        self._heard = heard
+        self._received = received
 
     @staticmethod
     def subjects(wanted: str) -> list[str]:
@@ -68,7 +68,7 @@ class MemoryBroker:
 
         return leave
 
-    async def say(self, message: LocalMessage) -> None:
+    async def publish(self, message: LocalMessage) -> None:
         self.door.say(message)
 
     def got(self, subject: str) -> list[LocalMessage]:
@@ -78,12 +78,12 @@ class MemoryBroker:
 class NatsBroker:
     """A NATS server with one client."""
 
-    HEARS_ITSELF = True
-    TELLS_BEFORE = True
+    GETS_OWN_MESSAGES = True
+    REPORTS_EARLIER_INTEREST = True
     UNUSUAL = MemoryBroker.UNUSUAL
 
-    def __init__(self, server: NatsServer, client: Any, heard: Heard) -> None:
-        self.server, self.client, self._heard = server, client, heard
+    def __init__(self, server: NatsServer, client: Any, received: Received) -> None:
+        self.server, self.client, self._received = server, client, received
         self.door: Any = NatsDoor(server.leaf_url, "b01")
 
     def ask_for_interest(self) -> None:
@@ -100,31 +100,31 @@ class NatsBroker:
         async def take(message: Any) -> None:
             heads = "".join(f"{name}: {value}\r\n" for name, value in (message.headers or {}).items())
             block = f"NATS/1.0\r\n{heads}\r\n".encode() if heads else b""
-            self._heard.take(LocalMessage(message.subject, message.data, message.reply, block))
+            self._received.take(LocalMessage(message.subject, message.data, message.reply, block))
 
         subscription = await self.client.subscribe(subject, queue=queue, cb=take)
         await self.client.flush()
         return subscription.unsubscribe
 
-    async def say(self, message: LocalMessage) -> None:
+    async def publish(self, message: LocalMessage) -> None:
         lines = message.headers.decode().split("\r\n")[1:-2] if message.headers else []
         headers = dict(line.split(": ", 1) for line in lines) or None
         await self.client.publish(message.subject, message.payload, message.reply, headers=headers)
         await self.client.flush()
 
     def got(self, subject: str) -> list[LocalMessage]:
-        return self._heard.got.get(subject, [])
+        return self._received.got.get(subject, [])
 
 
 class MqttBroker:
     """A Mosquitto with one client, whose topics are subjects with / in place of the dot."""
 
-    HEARS_ITSELF = True
-    TELLS_BEFORE = False  # Its log reports changes, not the present state.
+    GETS_OWN_MESSAGES = True
+    REPORTS_EARLIER_INTEREST = False  # Its log reports changes, not the present state.
     UNUSUAL = "wärme.东京.a-b_c=d:{}.$x././"  # It ends in two empty levels.
 
-    def __init__(self, server: MqttServer, heard: Heard) -> None:
-        self.server, self._heard = server, heard
+    def __init__(self, server: MqttServer, received: Received) -> None:
+        self.server, self._received = server, received
         self.door = MqttDoor(server.url, "b01")
         self.client: MqttClient
 
@@ -136,11 +136,11 @@ class MqttBroker:
         self.client = await MqttClient(self.server.port, self._take, "a client").connected()
 
     def _take(self, message: Any) -> None:
-        said = vars(message.properties)
-        heads = "".join(f"{name}: {value}\r\n" for name, value in said.get("UserProperty", []))
+        fields = vars(message.properties)
+        heads = "".join(f"{name}: {value}\r\n" for name, value in fields.get("UserProperty", []))
         block = f"NATS/1.0\r\n{heads}\r\n".encode() if heads else b""
-        reply = said.get("ResponseTopic", "").replace("/", ".")
-        self._heard.take(LocalMessage(_subject_of(message.topic), bytes(message.payload), reply, block))
+        reply = fields.get("ResponseTopic", "").replace("/", ".")
+        self._received.take(LocalMessage(_subject_of(message.topic), bytes(message.payload), reply, block))
 
     async def want(self, subject: str, queue: str = "") -> Callable[[], Awaitable[None]]:
         topic = _topic_of(subject).replace("*", "+").replace(">", "#")
@@ -152,7 +152,7 @@ class MqttBroker:
 
         return leave
 
-    async def say(self, message: LocalMessage) -> None:
+    async def publish(self, message: LocalMessage) -> None:
         from paho.mqtt.packettypes import PacketTypes
         from paho.mqtt.properties import Properties
 
@@ -165,32 +165,32 @@ class MqttBroker:
         self.client.paho.publish(_topic_of(message.subject), message.payload, properties=properties)
 
     def got(self, subject: str) -> list[LocalMessage]:
-        return self._heard.got.get(subject, [])
+        return self._received.got.get(subject, [])
 
 
 class AmqpBroker:
     """A RabbitMQ with one client at a separate exchange; a queue group is a queue that several clients share."""
 
-    HEARS_ITSELF = True
-    TELLS_BEFORE = True
+    GETS_OWN_MESSAGES = True
+    REPORTS_EARLIER_INTEREST = True
     UNUSUAL = "wärme.东京.a-b_c=d:{}/$x"
 
-    def __init__(self, server: RabbitServer, heard: Heard, **more: Any) -> None:
+    def __init__(self, server: RabbitServer, received: Received, **more: Any) -> None:
         from regraft.producers.nodes.amqp_door import AmqpDoor, AmqpPlace
 
-        self.server, self._heard = server, heard
+        self.server, self._received = server, received
         self.exchange = f"x{secrets.token_hex(4)}"
         self.door = AmqpDoor(server.url, "b01", place=AmqpPlace(self.exchange, **({"api": server.api} | more)))
         self.client = RabbitClient(server.port, self.exchange, self._take)
 
     subjects = staticmethod(MqttBroker.subjects)
 
-    def _take(self, said: Any) -> None:
-        _, deliver, properties, body = said
+    def _take(self, delivered: Any) -> None:
+        _, deliver, properties, body = delivered
         headers = {name: value for name, value in (properties.headers or {}).items() if name != "Regraft-Carried"}
         heads = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         block = f"NATS/1.0\r\n{heads}\r\n".encode() if heads else b""
-        self._heard.take(LocalMessage(deliver.routing_key, body, properties.reply_to or "", block))
+        self._received.take(LocalMessage(deliver.routing_key, body, properties.reply_to or "", block))
 
     async def want(self, subject: str, queue: str = "") -> Callable[[], Awaitable[None]]:
         bound = await self.client.bind(f"{subject[:-1]}#" if subject.endswith(".>") else subject)
@@ -200,14 +200,14 @@ class AmqpBroker:
 
         return leave
 
-    async def say(self, message: LocalMessage) -> None:
+    async def publish(self, message: LocalMessage) -> None:
         lines = message.headers.decode().split("\r\n")[1:-2] if message.headers else []
         headers = dict(line.split(": ", 1) for line in lines) or None
         reply = message.reply or None
         await self.client.publish(message.subject, message.payload, headers=headers, reply_to=reply)
 
     def got(self, subject: str) -> list[LocalMessage]:
-        return self._heard.got.get(subject, [])
+        return self._received.got.get(subject, [])
 
 
 def _topic_of(subject: str) -> str:
@@ -219,19 +219,19 @@ def _subject_of(topic: str) -> str:
 
 
 @asynccontextmanager
-async def broker_of(kind: str, heard: Heard, directory: Path) -> AsyncIterator[Any]:
+async def broker_of(kind: str, received: Received, directory: Path) -> AsyncIterator[Any]:
     """Yield a broker of that kind with one client."""
     if kind == "memory":
-        yield MemoryBroker(heard)
+        yield MemoryBroker(received)
         return
     if kind == "amqp":
-        async with amqp_broker(shared_rabbit(), heard) as broker:
+        async with amqp_broker(shared_rabbit(), received) as broker:
             yield broker
         return
     is_nats = kind.startswith("nats")
     server: Any = (NatsServer if is_nats else MqttServer)("b01", directory).start()
     try:
-        async with (nats_broker if is_nats else mqtt_broker)(server, heard) as broker:
+        async with (nats_broker if is_nats else mqtt_broker)(server, received) as broker:
             if kind == "nats without a leaf port":
                 broker.ask_for_interest()
             try:
@@ -243,25 +243,25 @@ async def broker_of(kind: str, heard: Heard, directory: Path) -> AsyncIterator[A
 
 
 @asynccontextmanager
-async def nats_broker(server: NatsServer, heard: Heard) -> AsyncIterator[Any]:
+async def nats_broker(server: NatsServer, received: Received) -> AsyncIterator[Any]:
     import nats
 
     client = await nats.connect(server.url)
-    yield NatsBroker(server, client, heard)
+    yield NatsBroker(server, client, received)
     await client.close()
 
 
 @asynccontextmanager
-async def mqtt_broker(server: MqttServer, heard: Heard) -> AsyncIterator[Any]:
-    broker = MqttBroker(server, heard)
+async def mqtt_broker(server: MqttServer, received: Received) -> AsyncIterator[Any]:
+    broker = MqttBroker(server, received)
     await broker.connect()
     yield broker
     broker.client.close()
 
 
 @asynccontextmanager
-async def amqp_broker(server: RabbitServer, heard: Heard, **more: Any) -> AsyncIterator[Any]:
-    broker = AmqpBroker(server, heard, **more)
+async def amqp_broker(server: RabbitServer, received: Received, **more: Any) -> AsyncIterator[Any]:
+    broker = AmqpBroker(server, received, **more)
     await broker.client.connected()
     try:
         yield broker

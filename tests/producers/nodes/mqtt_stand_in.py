@@ -39,21 +39,21 @@ class StandIn:
         match packet:
             case mqtt5.ConnectPacket():
                 self.greetings.append(packet)
-                self.say(self.welcome)
+                self.send(self.welcome)
             case mqtt5.SubscribePacket():
                 granted = mqtt5.SubAckReasonCode.GRANTED_QOS_AT_LEAST_ONCE
-                self.say(mqtt5.SubAckPacket(packet.packet_id, [granted] * len(packet.topic_filters)))
+                self.send(mqtt5.SubAckPacket(packet.packet_id, [granted] * len(packet.topic_filters)))
             case mqtt5.PingReqPacket() if self.answers_pings:
-                self.say(mqtt5.PingRespPacket())
+                self.send(mqtt5.PingRespPacket())
         self.got.append(packet)
 
-    def say(self, *packets: mqtt5.Packet | bytes) -> None:
+    def send(self, *packets: mqtt5.Packet | bytes) -> None:
         """Send packets, or invalid bytes, in one piece."""
         assert self._writer is not None
         self._writer.write(b"".join(each if isinstance(each, bytes) else each.write() for each in packets))
 
     def acknowledge(self, *packet_ids: int, code: mqtt5.PubAckReasonCode = mqtt5.PubAckReasonCode.SUCCESS) -> None:
-        self.say(*(mqtt5.PubAckPacket(each, reason_code=code) for each in packet_ids))
+        self.send(*(mqtt5.PubAckPacket(each, reason_code=code) for each in packet_ids))
 
     def cut(self) -> None:
         assert self._writer is not None

@@ -153,10 +153,13 @@ class RabbitClient:
         """Bind a queue by a key and return its name; without a name a new queue is declared."""
         channel = self.main.channel
         if not queue:
-            told = await self.main.ask(channel.queue_declare, queue="", exclusive=True, **more)
-            queue = told.method.queue
+            declared = await self.main.ask(channel.queue_declare, queue="", exclusive=True, **more)
+            queue = declared.method.queue
             await self.main.ask(
-                channel.basic_consume, queue=queue, on_message_callback=lambda *said: self._take(said), auto_ack=True
+                channel.basic_consume,
+                queue=queue,
+                on_message_callback=lambda *delivered: self._take(delivered),
+                auto_ack=True,
             )
         await self.main.ask(channel.queue_bind, queue=queue, exchange=self.exchange, routing_key=key)
         return queue

@@ -13,12 +13,12 @@ import pytest
 
 from regraft.producers.nodes.amqp_door import PAYLOAD_BYTES_MAX, AmqpDoor, AmqpPlace
 from regraft.producers.nodes.doors import DoorError, LocalMessage
-from tests.producers.nodes.door_brokers import Heard, amqp_broker
+from tests.producers.nodes.door_brokers import Received, amqp_broker
 from tests.producers.nodes.rabbit_servers import RabbitServer, needs_rabbit, shared_rabbit
 from tests.producers.nodes.server_process import free_port
 from tests.producers.nodes.test_doors import opened, until
 
-Steps = Callable[[Any, Heard], Awaitable[None]]
+Steps = Callable[[Any, Received], Awaitable[None]]
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def run_amqp() -> Callable[..., None]:
 
     def run(steps: Steps, **more: Any) -> None:
         async def go() -> None:
-            heard = Heard()
-            async with amqp_broker(shared_rabbit(), heard, **more) as broker:
-                await asyncio.wait_for(steps(broker, heard), 60)
+            received = Received()
+            async with amqp_broker(shared_rabbit(), received, **more) as broker:
+                await asyncio.wait_for(steps(broker, received), 60)
 
         asyncio.run(go())
 
@@ -39,24 +39,24 @@ def run_amqp() -> Callable[..., None]:
 def test_bindings_come_and_go(run_amqp: Callable[..., None]) -> None:
     """Each binding of a queue or exchange counts until its queue ends; # in the middle widens to all that follows."""
 
-    async def steps(broker: Any, heard: Heard) -> None:
+    async def steps(broker: Any, received: Received) -> None:
         client, ask = broker.client, broker.client.main.ask
         before = await client.bind("a.#")
         await client.bind("a.*.b", before)
-        await opened(broker, heard)
-        assert heard.wanted == {"a", "a.>", "a.*.b"}
+        await opened(broker, received)
+        assert received.wanted == {"a", "a.>", "a.*.b"}
         await client.unbind(before, "a.*.b")
-        await until(lambda: heard.wanted == {"a", "a.>"})
+        await until(lambda: received.wanted == {"a", "a.>"})
         await client.bind("x.#.y", before)
         await client.bind(" ", before)
         await ask(client.main.channel.exchange_declare, exchange="beside", exchange_type="fanout", auto_delete=True)
         bind = {"destination": "beside", "source": broker.exchange, "routing_key": "a.#"}
         await ask(client.main.channel.exchange_bind, **bind)
-        await until(lambda: heard.wanted == {"a", "a.>", "x.>"})
+        await until(lambda: received.wanted == {"a", "a.>", "x.>"})
         await client.delete(before)
-        await until(lambda: heard.wanted == {"a", "a.>"})
+        await until(lambda: received.wanted == {"a", "a.>"})
         await ask(client.main.channel.exchange_unbind, **bind)
-        await until(lambda: not heard.wanted)
+        await until(lambda: not received.wanted)
         assert broker.door.counts["bad_filter"] == 1
 
     run_amqp(steps)
@@ -82,17 +82,17 @@ PROPERTIES = {
 }  # fmt: skip
 
 
-def test_properties_of_amqp_cross_as_they_are(run_amqp: Callable[..., None]) -> None:
+def test_properties_of_amqp_cross_unchanged(run_amqp: Callable[..., None]) -> None:
     """Properties and headers of every type come in and go out unchanged, with the mark of carried messages."""
 
-    async def steps(broker: Any, heard: Heard) -> None:
-        await opened(broker, heard)
+    async def steps(broker: Any, received: Received) -> None:
+        await opened(broker, received)
         got: list[Any] = []
         broker.client._take = got.append
         await broker.client.bind("out")
         await broker.client.publish("in", b"hello", **PROPERTIES)
-        await until(lambda: bool(heard.messages))
-        (message,) = heard.messages
+        await until(lambda: bool(received.messages))
+        (message,) = received.messages
         assert message.reply == "answers"
         assert broker.door.publish(LocalMessage("out", b"hello", message.reply, message.headers))
         await until(lambda: bool(got))
@@ -104,7 +104,7 @@ def test_properties_of_amqp_cross_as_they_are(run_amqp: Callable[..., None]) -> 
     run_amqp(steps)
 
 
-def test_header_that_the_library_does_not_write_comes_as_text() -> None:
+def test_a_header_that_the_library_cannot_write_becomes_text() -> None:
     """A fraction, alone or in a table, can be read but not written; other headers keep their types."""
     from pika import BasicProperties
 
@@ -115,11 +115,11 @@ def test_header_that_the_library_does_not_write_comes_as_text() -> None:
     assert headers == {"share": "0.5", "table": "{'a': [0.5]}", "number": 1, "Regraft-Carried": "b01"}
 
 
-def test_headers_of_others_never_end_the_channel(run_amqp: Callable[..., None]) -> None:
+def test_foreign_headers_never_end_the_channel(run_amqp: Callable[..., None]) -> None:
     """Values that other clients write into properties that AMQP checks become headers."""
 
-    async def steps(broker: Any, heard: Heard) -> None:
-        door = await opened(broker, heard)
+    async def steps(broker: Any, received: Received) -> None:
+        door = await opened(broker, received)
         got: list[Any] = []
         broker.client._take = got.append
         await broker.client.bind("out")
@@ -136,64 +136,64 @@ def test_headers_of_others_never_end_the_channel(run_amqp: Callable[..., None]) 
     run_amqp(steps)
 
 
-def test_what_cannot_cross_is_counted(run_amqp: Callable[..., None]) -> None:
+def test_messages_that_cannot_cross_are_counted(run_amqp: Callable[..., None]) -> None:
     """Keys that are not subjects, subjects that are not keys, and bodies too large for a link."""
 
-    async def steps(broker: Any, heard: Heard) -> None:
-        door = await opened(broker, heard)
+    async def steps(broker: Any, received: Received) -> None:
+        door = await opened(broker, received)
         assert not door.publish(LocalMessage("a" * 256, b""))
         for key in ("a b", "", "a..b"):
             await broker.client.publish(key, b"")
         await broker.client.publish("x", bytes(PAYLOAD_BYTES_MAX + 1))
         await broker.client.publish("x", b"1")
-        await until(lambda: bool(heard.messages))
+        await until(lambda: bool(received.messages))
         assert door.counts == {"bad_topic": 4, "payload_too_large": 1}
-        assert [message.payload for message in heard.messages] == [b"1"]
+        assert [message.payload for message in received.messages] == [b"1"]
 
     run_amqp(steps)
 
 
-def test_connection_that_is_cut_is_made_again(run_amqp: Callable[..., None]) -> None:
+def test_a_cut_connection_is_made_again(run_amqp: Callable[..., None]) -> None:
     """Interest stays meanwhile; changes during the cut are known once the connection is back."""
 
-    async def steps(broker: Any, heard: Heard) -> None:
-        door = await opened(broker, heard)
+    async def steps(broker: Any, received: Received) -> None:
+        door = await opened(broker, received)
         stays, goes = await broker.client.bind("stays"), await broker.client.bind("goes")
-        await until(lambda: heard.wanted == {"stays", "goes"})
+        await until(lambda: received.wanted == {"stays", "goes"})
         door._interest.end = lambda _: None  # As if the connection had been cut before.
         await broker.client.delete(goes)
         await broker.client.bind("*", stays)
-        await until(lambda: "*" in heard.wanted)
+        await until(lambda: "*" in received.wanted)
         del door._interest.end
         door._connection._connection._transport._sock.shutdown(2)  # As a network does.
         await until(lambda: not door.is_open)
         assert not door.publish(LocalMessage("stays", b""))
-        await until(lambda: heard.wanted == {"stays", "*"} and door.is_open)
-        assert [each for each in heard.interest if each[0] != "goes"] == [("stays", True), ("*", True)]
+        await until(lambda: received.wanted == {"stays", "*"} and door.is_open)
+        assert [each for each in received.interest if each[0] != "goes"] == [("stays", True), ("*", True)]
         await broker.client.publish("x", b"1")
-        await until(lambda: len(heard.messages) == 1)
+        await until(lambda: len(received.messages) == 1)
 
     run_amqp(steps)
 
 
-def test_durable_queue_gives_again_what_is_not_safe_once(run_amqp: Callable[..., None]) -> None:
+def test_a_durable_queue_redelivers_unsafe_messages_once(run_amqp: Callable[..., None]) -> None:
     """After a cut nothing that was taken comes again, safe or not; the node's next life gets what is not safe yet."""
 
-    async def steps(broker: Any, heard: Heard) -> None:
-        door = await opened(broker, heard)
+    async def steps(broker: Any, received: Received) -> None:
+        door = await opened(broker, received)
         for number in range(6):
             await broker.client.publish("n", b"%d" % (number // 2))  # Each twice: equal, but not the same message.
-        await until(lambda: len(heard.messages) == 6)
-        door.release(heard.messages[0].receipt)
+        await until(lambda: len(received.messages) == 6)
+        door.release(received.messages[0].receipt)
         connection = door._connection
         connection._connection._transport._sock.shutdown(2)  # As a network does.
-        door.release(heard.messages[3].receipt)
+        door.release(received.messages[3].receipt)
         await until(lambda: door._connection is not connection and door.is_open)
         await broker.client.publish("n", b"3")
-        await until(lambda: len(heard.messages) == 7)
-        assert [message.payload for message in heard.messages] == [b"0", b"0", b"1", b"1", b"2", b"2", b"3"]
+        await until(lambda: len(received.messages) == 7)
+        assert [message.payload for message in received.messages] == [b"0", b"0", b"1", b"1", b"2", b"2", b"3"]
         assert door.counts["redelivered"] >= 4
-        door.release(heard.messages[6].receipt)
+        door.release(received.messages[6].receipt)
         assert door.publish(LocalMessage("n", b"ours"))
         await asyncio.sleep(0.2)
         await door.close()
@@ -217,11 +217,11 @@ def _ask(server: RabbitServer, method: str, path: str, body: bytes = b"{}") -> N
     urlopen(Request(f"{server.api.url}{path}", body, heads, method=method)).close()
 
 
-def test_broker_without_events_is_asked_again(run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_without_events_is_polled(run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """In a virtual host without an event exchange the management interface gives the interest, seconds later."""
     monkeypatch.setattr("regraft.producers.nodes.amqp_door.POLL_S", 0.1)
 
-    async def steps(broker: Any, heard: Heard) -> None:
+    async def steps(broker: Any, received: Received) -> None:
         server = broker.server
         _ask(server, "PUT", "/api/vhosts/quiet%20one")
         _ask(server, "PUT", "/api/permissions/quiet%20one/guest", b'{"configure":".*","write":".*","read":".*"}')
@@ -229,23 +229,23 @@ def test_broker_without_events_is_asked_again(run_amqp: Callable[..., None], mon
         with pytest.raises(DoorError, match=r"rabbitmq_event_exchange.*node\.door_api.*node\.door_filters"):
             await AmqpDoor(url, "b01").start(lambda *_: None, lambda _: None)
         filtered = AmqpDoor(url, "b01", place=AmqpPlace(filters=["a.#"]))
-        await filtered.start(lambda *one: heard.interest.append(one), heard.messages.append)
-        assert heard.wanted == {"a", "a.>"}
+        await filtered.start(lambda *one: received.interest.append(one), received.messages.append)
+        assert received.wanted == {"a", "a.>"}
         await filtered.close()
-        heard.interest.clear()
+        received.interest.clear()
         door = AmqpDoor(url, "b01", place=AmqpPlace(api=server.api))
-        await door.start(lambda *one: heard.interest.append(one), heard.messages.append)
+        await door.start(lambda *one: received.interest.append(one), received.messages.append)
         binding = "/api/bindings/quiet%20one/e/amq.topic/e/amq.fanout"
         _ask(server, "POST", binding, b'{"routing_key": "b.*"}')
-        await until(lambda: heard.wanted == {"b.*"})
+        await until(lambda: received.wanted == {"b.*"})
         _ask(server, "DELETE", f"{binding}/b.%2A")
-        await until(lambda: not heard.wanted)
+        await until(lambda: not received.wanted)
         await door.close()
 
     run_amqp(steps)
 
 
-def test_door_says_what_is_wrong(run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_amqp_door_reports_what_is_wrong(run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """An invalid address or key, a closed port and a missing exchange are named with what to do."""
     with pytest.raises(DoorError, match="names a RabbitMQ broker"):
         AmqpDoor("mqtt://127.0.0.1", "b01")
@@ -253,7 +253,7 @@ def test_door_says_what_is_wrong(run_amqp: Callable[..., None], monkeypatch: pyt
     async def start(url: str, **more: Any) -> None:
         await AmqpDoor(url, "b01", place=AmqpPlace(**more)).start(lambda *_: None, lambda _: None)
 
-    async def steps(broker: Any, heard: Heard) -> None:
+    async def steps(broker: Any, received: Received) -> None:
         with pytest.raises(DoorError, match=r"exchange 'nowhere' of 127.0.0.1:\d+ cannot be used: .*NOT_FOUND"):
             await start(broker.server.url, exchange="nowhere")
         monkeypatch.setattr("regraft.producers.nodes.amqp_door.CONNECT_S_MAX", 0.3)

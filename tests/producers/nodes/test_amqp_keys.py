@@ -25,7 +25,7 @@ def matches(binding: list[str], words: list[str]) -> bool:
 
 
 @given(BINDING_KEYS, KEYS)
-def test_overlay_carries_all_that_a_binding_matches(binding: list[str], words: list[str]) -> None:
+def test_the_overlay_carries_everything_that_a_binding_matches(binding: list[str], words: list[str]) -> None:
     """A bound queue misses nothing; if # is only at the end, or absent, nothing more is carried."""
     index = MatchIndex()
     for subject in subjects_of(".".join(binding)):
@@ -38,20 +38,20 @@ def test_overlay_carries_all_that_a_binding_matches(binding: list[str], words: l
 
 
 @pytest.mark.parametrize("key", ["", "a..b", "a b", "a.*", ">"])
-def test_key_that_is_no_subject_is_refused(key: str) -> None:
+def test_a_key_that_is_no_subject_is_refused(key: str) -> None:
     """The message names what a subject cannot contain."""
     with pytest.raises(KeyFormError):
         subject_of(key)
 
 
 @pytest.mark.parametrize("key", ["", "a..#", "a.>.b", "a\tb"])
-def test_binding_key_that_is_no_subject_is_refused(key: str) -> None:
+def test_a_binding_key_that_is_no_subject_is_refused(key: str) -> None:
     """So is one that no subject with wildcards can express."""
     with pytest.raises(KeyFormError):
         subjects_of(key)
 
 
-def test_key_has_a_length_that_no_subject_has() -> None:
+def test_an_overlong_subject_is_no_key() -> None:
     """AMQP limits the length of keys; any other subject is its own key."""
     assert key_of("a" * KEY_BYTES_MAX) == "a" * KEY_BYTES_MAX
     with pytest.raises(KeyFormError, match="255 bytes"):

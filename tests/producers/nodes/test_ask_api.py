@@ -15,13 +15,13 @@ from tests.producers.nodes.server_process import free_port
 @pytest.mark.parametrize(
     "answer", [{}, 3, {"data": [{"topic": "x"}], "meta": {}}, {"data": {}, "meta": {}}, {"data": 3}, b"<html>", b""]
 )
-def test_no_list_is_no_answer(answer: object) -> None:
+def test_an_answer_without_a_list_is_refused(answer: object) -> None:
     """It is never read as an empty list of subscriptions or bindings."""
     with answering(lambda *_: (200, answer)) as url, pytest.raises(NoAnswerError):
         bindings_of(BrokerApi(url), "/", "amq.topic")
 
 
-def test_refusals_and_silence_name_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_and_timeouts_name_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong key, a closed port and an endless answer are reported with the requested address."""
     with answering(lambda *_: (401, {})) as url, pytest.raises(NoAnswerError, match=rf"{url}.*401"):
         BrokerApi(url, "somebody", "wrong").ask("/any", str)

@@ -40,7 +40,7 @@ def test_too_many_subscriptions_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     "answer", [{}, [], {"data": [{"topic": "x"}], "meta": {}}, {"data": {}, "meta": {}}, {"data": []}]
 )
-def test_no_list_is_no_answer(answer: object) -> None:
+def test_an_answer_without_a_list_is_refused(answer: object) -> None:
     """It is never read as an empty list, which would end all interest."""
     with answering(lambda *_: (200, answer)) as url, pytest.raises(NoAnswerError):
         filters_of_clients(BrokerApi(url))
@@ -58,7 +58,7 @@ Lists = st.lists(
 
 
 @given(Lists)
-def test_lists_in_a_row_leave_what_the_last_one_says(lists: list[dict[str, set[str]]]) -> None:
+def test_successive_lists_leave_the_interest_of_the_last_one(lists: list[dict[str, set[str]]]) -> None:
     """Whatever was listed before, the last list is wanted; no subject begins twice or ends without having begun."""
     wanted: set[str] = set()
 

@@ -26,11 +26,11 @@ class MemorySite:
     def __init__(self, configuration: Configuration = LINE) -> None:
         self.fleet = NodeFleet(configuration)
         self.doors = {broker: MemoryDoor() for broker in configuration.brokers}
-        self.said = dict.fromkeys(configuration.brokers, 0)
+        self.published = dict.fromkeys(configuration.brokers, 0)
 
-    def say(self, broker: str) -> None:
-        number = self.said[broker]
-        self.said[broker] += 1
+    def publish(self, broker: str) -> None:
+        number = self.published[broker]
+        self.published[broker] += 1
         self.doors[broker].say(LocalMessage(f"data.{broker}", str(number).encode()))
 
     def ledger(self) -> NodeLedger:
@@ -41,7 +41,7 @@ class MemorySite:
         return ledger
 
     def owed(self) -> dict[tuple[str, str], range]:
-        return {(a, b): range(self.said[a]) for a in self.doors for b in self.doors if a != b}
+        return {(a, b): range(self.published[a]) for a in self.doors for b in self.doors if a != b}
 
     async def all_there(self) -> None:
         owed = sum(len(numbers) for numbers in self.owed().values())
@@ -64,7 +64,7 @@ def run_site(steps: Callable[[MemorySite], Awaitable[None]], configuration: Conf
     asyncio.run(run())
 
 
-def test_swaps_under_cuts_lose_nothing() -> None:
+def test_swaps_with_cuts_lose_nothing() -> None:
     """Six plans of random swaps run while all publish and links are cut: nothing is lost, repeated or reordered."""
     rng = random.Random(21)
 
@@ -75,7 +75,7 @@ def test_swaps_under_cuts_lose_nothing() -> None:
         async def publish() -> None:
             while not is_over:
                 for broker in BROKERS:
-                    site.say(broker)
+                    site.publish(broker)
                 await asyncio.sleep(0.002)
 
         async def cut() -> None:
@@ -100,14 +100,14 @@ def test_swaps_under_cuts_lose_nothing() -> None:
     run_site(steps)
 
 
-def test_death_is_repaired_and_the_broker_comes_back() -> None:
+def test_a_death_is_repaired_and_the_broker_returns() -> None:
     """A node amid a line dies, a repair bypasses it, and its next life is admitted and gets all messages."""
 
     async def steps(site: MemorySite) -> None:
         fleet = site.fleet
         await site.fleet.all_confirmed()
         for broker in BROKERS:
-            site.say(broker)
+            site.publish(broker)
         await site.all_there()
         await fleet.kill("b03")
         handed_before = len(site.doors["b03"].handed)
@@ -115,18 +115,18 @@ def test_death_is_repaired_and_the_broker_comes_back() -> None:
         plan = await fleet.change_to([("b01", "b02"), ("b02", "b04")], living, BrokerChange(lost=frozenset({"b03"})))
         assert plan.phase is PlanPhase.VERIFYING
         for broker in living:
-            site.say(broker)
+            site.publish(broker)
         while not all(len(site.doors[broker].handed) == 5 for broker in living):
             await asyncio.sleep(0.01)
         await fleet.begin_node("b03", site.doors["b03"], is_outside=True)
-        site.say("b03")
+        site.publish("b03")
         await fleet.install("b03")
         joined = BrokerChange(joined=frozenset({"b03"}))
         plan = await fleet.change_to([("b01", "b03"), ("b02", "b03"), ("b03", "b04")], BROKERS, joined)
         assert plan.phase is PlanPhase.VERIFYING
         await site.fleet.all_confirmed()
         for broker in BROKERS:
-            site.say(broker)
+            site.publish(broker)
         while not all(len(site.doors[broker].handed) == 8 for broker in living):
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
@@ -137,7 +137,7 @@ def test_death_is_repaired_and_the_broker_comes_back() -> None:
     run_site(steps)
 
 
-def test_broker_that_was_considered_dead_is_taken_in_again() -> None:
+def test_a_broker_considered_dead_is_admitted_again() -> None:
     """It keeps running in its old epoch, is told to restart, and then receives everything; its process never ended."""
 
     async def steps(site: MemorySite) -> None:
@@ -155,7 +155,7 @@ def test_broker_that_was_considered_dead_is_taken_in_again() -> None:
         assert plan.phase is PlanPhase.VERIFYING
         await fleet.all_confirmed()
         for broker in BROKERS:
-            site.say(broker)
+            site.publish(broker)
         await site.all_there()
         await asyncio.sleep(0.05)
         assert site.ledger().account(site.owed()).total() == 0
@@ -163,7 +163,7 @@ def test_broker_that_was_considered_dead_is_taken_in_again() -> None:
     run_site(steps)
 
 
-def test_next_life_of_a_neighbour_is_its_death() -> None:
+def test_the_next_life_of_a_neighbour_means_its_death() -> None:
     """A node that returns before its death is noticed is reported as lost by its neighbours only."""
 
     async def steps(site: MemorySite) -> None:
@@ -174,11 +174,11 @@ def test_next_life_of_a_neighbour_is_its_death() -> None:
         await fleet.begin_node("b04", site.doors["b04"], is_outside=True)
         while not all(node.links.counts["new_lives"] for name, node in fleet.nodes.items() if name != "b04"):
             await asyncio.sleep(0.01)
-        tell = {}
+        lost_by = {}
         for broker in ("b01", "b02", "b03"):
             fleet.nodes[broker].obey(Command("ask", CommandPhase.REPORT, broker, 0, 0, term=1))
-            tell[broker] = fleet.ports[broker].results.results[-1].lost_peers
-        assert tell == {"b01": (), "b02": (), "b03": ("b04",)}
+            lost_by[broker] = fleet.ports[broker].results.results[-1].lost_peers
+        assert lost_by == {"b01": (), "b02": (), "b03": ("b04",)}
 
     run_site(steps)
 
@@ -190,7 +190,7 @@ def test_telemetry_counts_each_delivery_and_publication() -> None:
         await site.fleet.all_confirmed()
         for _ in range(200):
             for broker in BROKERS:
-                site.say(broker)
+                site.publish(broker)
         await site.all_there()
         for broker, node in site.fleet.nodes.items():
             node.flush()
@@ -206,7 +206,7 @@ def test_telemetry_counts_each_delivery_and_publication() -> None:
     run_site(steps)
 
 
-def test_links_that_may_come_are_measured() -> None:
+def test_possible_links_are_measured() -> None:
     """Every node reports round trips to all others, neighbours or not, so plans know the costs of new links."""
 
     async def steps(site: MemorySite) -> None:
@@ -219,25 +219,25 @@ def test_links_that_may_come_are_measured() -> None:
     run_site(steps)
 
 
-def test_interest_that_ends_is_owed_nothing_more() -> None:
+def test_ended_interest_is_owed_nothing_more() -> None:
     """Once the last local client that wants a subject has left, the overlay stops carrying it there."""
 
     async def steps(site: MemorySite) -> None:
         await site.fleet.all_confirmed()
-        site.say("b01")
+        site.publish("b01")
         await site.all_there()
         door = site.doors["b04"]
         door.leave("data.*")
         while site.fleet.nodes["b04"].core.ended_count:
             await asyncio.sleep(0.01)
-        site.say("b01")
+        site.publish("b01")
         while len(site.doors["b03"].handed) < 2:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
         assert len(door.handed) == 1
         door.want("data.b01")
         await site.fleet.all_confirmed()
-        site.say("b01")
+        site.publish("b01")
         while len(door.handed) < 2:
             await asyncio.sleep(0.01)
         assert door.handed[-1].payload == b"2"
@@ -245,7 +245,7 @@ def test_interest_that_ends_is_owed_nothing_more() -> None:
     run_site(steps)
 
 
-def test_plan_that_moves_a_client_is_refused() -> None:
+def test_a_plan_that_moves_a_client_is_refused() -> None:
     """Clients of a real broker stay where they are: the plan is refused before anything changes."""
 
     async def steps(site: MemorySite) -> None:
@@ -260,7 +260,7 @@ def test_plan_that_moves_a_client_is_refused() -> None:
     run_site(steps)
 
 
-def test_header_names_the_publisher() -> None:
+def test_the_header_names_the_publisher() -> None:
     """Each publisher named by the header has its own sequence numbers; without it the broker is the publisher."""
 
     async def steps(site: MemorySite) -> None:
@@ -268,7 +268,7 @@ def test_header_names_the_publisher() -> None:
         headers = b"NATS/1.0\r\nRegraft-Publisher: sensor 7\r\n\r\n"
         for number in range(3):
             site.doors["b01"].say(LocalMessage("data.x", str(number).encode(), headers=headers))
-        site.say("b01")
+        site.publish("b01")
         while len(site.doors["b04"].handed) < 4:
             await asyncio.sleep(0.01)
         node = site.fleet.nodes["b01"]

@@ -17,13 +17,13 @@ def inventory(count: int) -> Inventory:
     return place_overlay(count, 8, random.Random(3))
 
 
-def test_all_of_few_peers_are_measured() -> None:
+def test_few_peers_are_all_measured() -> None:
     fleet = inventory(CANDIDATES_MAX + 1)
     own = fleet.brokers[5]
     assert CandidateChoice(own, fleet).next(fleet.brokers) == [peer for peer in fleet.brokers if peer != own]
 
 
-def test_the_near_ones_stay_and_the_others_have_their_turn() -> None:
+def test_near_peers_stay_and_the_others_take_turns() -> None:
     """The nearest are measured in every turn, and every other peer after enough turns."""
     fleet = inventory(150)
     choice = CandidateChoice(OWN, fleet)
@@ -38,7 +38,7 @@ def test_the_near_ones_stay_and_the_others_have_their_turn() -> None:
     assert met == set(fleet.brokers) - {OWN}
 
 
-def test_what_was_measured_counts_more_than_what_the_inventory_says() -> None:
+def test_measurements_override_the_inventory() -> None:
     """A peer nearer than the inventory says becomes a near one once measured; one farther away gets only turns."""
     fleet = inventory(150)
     choice = CandidateChoice(OWN, fleet)
@@ -51,7 +51,7 @@ def test_what_was_measured_counts_more_than_what_the_inventory_says() -> None:
 
 
 @pytest.mark.parametrize("own", ["b000", "b001"])
-def test_nodes_choose_differently_and_each_the_same_again(own: str) -> None:
+def test_nodes_choose_differently_but_reproducibly(own: str) -> None:
     fleet = inventory(150)
     first = CandidateChoice(own, fleet).next(fleet.brokers)
     assert first == CandidateChoice(own, fleet).next(fleet.brokers)

@@ -82,23 +82,23 @@ def test_messages_cross_a_secure_door(secure: Secure, tmp_path: Path) -> None:
     async def go() -> None:
         settings = settings_of(secure, secure.door, tmp_path, secure.authority)
         one, other = door_of(settings, "b01"), door_of(settings, "b02")
-        heard: list[LocalMessage] = []
+        received: list[LocalMessage] = []
         await one.start(lambda *_: None, lambda _: None)
-        await other.start(lambda *_: None, heard.append)
+        await other.start(lambda *_: None, received.append)
         assert one.is_open
         assert other.is_open
         payloads = [b"%d" % number for number in range(500)] + [bytes(range(256)) * 2_048]
         for payload in payloads:
             assert one.publish(LocalMessage("a.b", payload))
-        await until(lambda: len(heard) == len(payloads))
-        assert [message.payload for message in heard] == payloads
+        await until(lambda: len(received) == len(payloads))
+        assert [message.payload for message in received] == payloads
         await one.close()
         await other.close()
 
     asyncio.run(go())
 
 
-def test_who_proves_nothing_is_refused(secure: Secure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_without_proof_is_refused(secure: Secure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a certificate of another authority on either side, or in plain text, the door does not open."""
     for door in ("nats_door", "mqtt_door", "amqp_door"):
         monkeypatch.setattr(f"regraft.producers.nodes.{door}.CONNECT_S_MAX", 0.5)
@@ -116,7 +116,7 @@ def test_who_proves_nothing_is_refused(secure: Secure, tmp_path: Path, monkeypat
     asyncio.run(go())
 
 
-def test_certificates_that_are_of_no_use_are_named(tmp_path: Path) -> None:
+def test_useless_certificates_are_named(tmp_path: Path) -> None:
     """An invalid file and a certificate without its key are each reported in one sentence."""
     files = tmp_path / "inventory.json", tmp_path / "node.json"
     lost = NodeSettings("none:1", *files, broker="b01", door="tls://127.0.0.1", door_ca_file=tmp_path / "no.pem")
@@ -126,7 +126,7 @@ def test_certificates_that_are_of_no_use_are_named(tmp_path: Path) -> None:
     assert any("door_certificate_file and door_key_file go together" in fault for fault in half.faults())
 
 
-def test_logins_stand_in_no_settings(tmp_path: Path) -> None:
+def test_addresses_with_logins_are_refused(tmp_path: Path) -> None:
     """Settings are shown and logged, so neither the broker's address nor its interface's may contain a login."""
     files = tmp_path / "inventory.json", tmp_path / "node.json"
     settings = NodeSettings(
@@ -137,7 +137,7 @@ def test_logins_stand_in_no_settings(tmp_path: Path) -> None:
     assert not any("pw@" in fault for fault in faults)
 
 
-def test_the_interface_has_a_login_of_its_own(tmp_path: Path) -> None:
+def test_the_interface_may_have_a_separate_login(tmp_path: Path) -> None:
     """Without one, requests to a RabbitMQ's interface use the door's."""
     (tmp_path / "door").write_text("one\n")
     (tmp_path / "api").write_text("two\n")

@@ -12,7 +12,7 @@ import pytest
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.doors import Door, DoorError, LocalMessage
 from regraft.producers.nodes.nats_door import NatsDoor
-from tests.producers.nodes.door_brokers import NEEDS, Heard, broker_of
+from tests.producers.nodes.door_brokers import NEEDS, Received, broker_of
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.server_process import free_port
 
@@ -29,77 +29,77 @@ async def until(condition: Callable[[], bool]) -> None:
 def run_door(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., None]:
     NEEDS[request.param]()
 
-    def run(steps: Callable[[Any, Heard], Awaitable[None]]) -> None:
+    def run(steps: Callable[[Any, Received], Awaitable[None]]) -> None:
         async def go() -> None:
-            heard = Heard()
-            async with broker_of(request.param, heard, tmp_path) as broker:
-                await steps(broker, heard)
+            received = Received()
+            async with broker_of(request.param, received, tmp_path) as broker:
+                await steps(broker, received)
 
         asyncio.run(go())
 
     return run
 
 
-async def opened(broker: Any, heard: Heard) -> Door:
+async def opened(broker: Any, received: Received) -> Door:
     door: Door = broker.door
-    await door.start(lambda *one: heard.interest.append(one), heard.messages.append)
+    await door.start(lambda *one: received.interest.append(one), received.messages.append)
     assert door.is_open
     return door
 
 
-def test_interest_comes_goes_and_stood_before(run_door: Callable[..., None]) -> None:
+def test_interest_begins_ends_and_may_exist_before(run_door: Callable[..., None]) -> None:
     """Each subject is reported once for any number of clients, if wanted earlier at the start; its end, too."""
 
-    async def steps(broker: Any, heard: Heard) -> None:
-        first = await broker.want("before.*") if broker.TELLS_BEFORE else None
-        await opened(broker, heard)
+    async def steps(broker: Any, received: Received) -> None:
+        first = await broker.want("before.*") if broker.REPORTS_EARLIER_INTEREST else None
+        await opened(broker, received)
         first = first or await broker.want("before.*")
-        await until(lambda: heard.wanted == {"before.*"})
+        await until(lambda: received.wanted == {"before.*"})
         second = await broker.want("before.*", "group")
         third = await broker.want("after.>")
         after = broker.subjects("after.>")
-        await until(lambda: set(after) < heard.wanted)
+        await until(lambda: set(after) < received.wanted)
         await first()
         await third()
-        await until(lambda: heard.wanted == {"before.*"})
+        await until(lambda: received.wanted == {"before.*"})
         await second()
-        await until(lambda: not heard.wanted)
-        told = [(subject, wanted) for wanted in (True, False) for subject in after]
-        assert heard.interest == [("before.*", True), *told, ("before.*", False)]
+        await until(lambda: not received.wanted)
+        changes = [(subject, wanted) for wanted in (True, False) for subject in after]
+        assert received.interest == [("before.*", True), *changes, ("before.*", False)]
 
     run_door(steps)
 
 
-def test_queue_group_is_one_interest(run_door: Callable[..., None]) -> None:
+def test_a_queue_group_is_one_interest(run_door: Callable[..., None]) -> None:
     """A subject that queue groups and plain subscribers want is reported once, and each gets one message."""
 
-    async def steps(broker: Any, heard: Heard) -> None:
-        door = await opened(broker, heard)
+    async def steps(broker: Any, received: Received) -> None:
+        door = await opened(broker, received)
         leave = [await broker.want("work", queue) for queue in ("g", "h")]
-        await until(lambda: heard.wanted == {"work"})
+        await until(lambda: received.wanted == {"work"})
         assert door.publish(LocalMessage("work", b"1"))
         await until(lambda: bool(broker.got("work")))
         for one in leave:
             await one()
-        await until(lambda: not heard.wanted)
-        assert heard.interest == [("work", True), ("work", False)]
+        await until(lambda: not received.wanted)
+        assert received.interest == [("work", True), ("work", False)]
 
     run_door(steps)
 
 
-def test_what_the_door_hands_over_never_comes_back(run_door: Callable[..., None]) -> None:
+def test_the_door_never_receives_its_own_messages(run_door: Callable[..., None]) -> None:
     """A message that came through the door is not a message of a local client."""
 
-    async def steps(broker: Any, heard: Heard) -> None:
-        door = await opened(broker, heard)
+    async def steps(broker: Any, received: Received) -> None:
+        door = await opened(broker, received)
         await broker.want("echo.*")
-        await until(lambda: heard.wanted == {"echo.*"})
+        await until(lambda: received.wanted == {"echo.*"})
         for number in range(20):
             assert door.publish(LocalMessage("echo.a", b"%d" % number))
         await until(lambda: len(broker.got("echo.a")) == 20)
-        await broker.say(LocalMessage("end", b""))
-        await until(lambda: bool(heard.messages))
-        assert [message.subject for message in heard.messages] == ["end"]
+        await broker.publish(LocalMessage("end", b""))
+        await until(lambda: bool(received.messages))
+        assert [message.subject for message in received.messages] == ["end"]
         assert [message.payload for message in broker.got("echo.a")] == [b"%d" % number for number in range(20)]
 
     run_door(steps)
@@ -117,20 +117,20 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_messages_cross_as_they_are(name: str, run_door: Callable[..., None]) -> None:
+def test_messages_cross_unchanged(name: str, run_door: Callable[..., None]) -> None:
     """In both directions subject, payload, reply and headers stay the same, byte for byte."""
 
-    async def steps(broker: Any, heard: Heard) -> None:
+    async def steps(broker: Any, received: Received) -> None:
         message = MESSAGES[name]
         if not message.subject:
             message = LocalMessage(broker.UNUSUAL, message.payload)
-        door = await opened(broker, heard)
+        door = await opened(broker, received)
         await broker.want(message.subject)
-        await until(lambda: heard.wanted == {message.subject})
-        await broker.say(message)
-        await until(lambda: bool(heard.messages))
-        assert heard.messages == [message]
-        before = int(broker.HEARS_ITSELF)
+        await until(lambda: received.wanted == {message.subject})
+        await broker.publish(message)
+        await until(lambda: bool(received.messages))
+        assert received.messages == [message]
+        before = int(broker.GETS_OWN_MESSAGES)
         await until(lambda: len(broker.got(message.subject)) == before)
         assert door.publish(message)
         await until(lambda: len(broker.got(message.subject)) == before + 1)
@@ -142,24 +142,24 @@ def test_messages_cross_as_they_are(name: str, run_door: Callable[..., None]) ->
 def test_many_messages_keep_their_order(run_door: Callable[..., None]) -> None:
     """Five thousand messages of one client leave in the order in which they were published."""
 
-    async def steps(broker: Any, heard: Heard) -> None:
-        await opened(broker, heard)
+    async def steps(broker: Any, received: Received) -> None:
+        await opened(broker, received)
         for number in range(50):
             for each in range(100):
-                await broker.say(LocalMessage("n", b"%d" % (100 * number + each)))
-        await until(lambda: len(heard.messages) == 5_000)
-        assert [int(message.payload) for message in heard.messages] == list(range(5_000))
+                await broker.publish(LocalMessage("n", b"%d" % (100 * number + each)))
+        await until(lambda: len(received.messages) == 5_000)
+        assert [int(message.payload) for message in received.messages] == list(range(5_000))
 
     run_door(steps)
 
 
-def test_nats_server_that_restarts_tells_again_what_is_wanted(tmp_path: Path) -> None:
+def test_a_restarted_nats_server_reports_interest_again(tmp_path: Path) -> None:
     """Interest survives a short absence of the server; what is no longer wanted afterwards has ended."""
     needs_nats()
     import nats
 
     async def go() -> None:
-        heard = Heard()
+        received = Received()
         server = NatsServer("b01", tmp_path).start()
         door = NatsDoor(server.leaf_url, "b01")
         try:
@@ -167,8 +167,8 @@ def test_nats_server_that_restarts_tells_again_what_is_wanted(tmp_path: Path) ->
             await client.subscribe("stays")
             await client.subscribe("goes")
             await client.flush()
-            await door.start(lambda *one: heard.interest.append(one), heard.messages.append)
-            await until(lambda: heard.wanted == {"stays", "goes"})
+            await door.start(lambda *one: received.interest.append(one), received.messages.append)
+            await until(lambda: received.wanted == {"stays", "goes"})
             server.stop()
             await until(lambda: not door.is_open)
             assert not door.publish(LocalMessage("stays", b""))
@@ -177,7 +177,7 @@ def test_nats_server_that_restarts_tells_again_what_is_wanted(tmp_path: Path) ->
             client = await nats.connect(server.url, allow_reconnect=False)
             await client.subscribe("stays")
             await client.flush()
-            await until(lambda: heard.wanted == {"stays"})
+            await until(lambda: received.wanted == {"stays"})
             assert door.is_open
             await client.close()
         finally:
@@ -187,7 +187,7 @@ def test_nats_server_that_restarts_tells_again_what_is_wanted(tmp_path: Path) ->
     asyncio.run(go())
 
 
-def test_nats_door_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nats_door_reports_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An invalid door address and a closed port are named with what to do."""
     monkeypatch.setattr("regraft.producers.nodes.nats_door.CONNECT_S_MAX", 0.3)
     with pytest.raises(DoorError, match="names the leaf port"):
@@ -200,7 +200,7 @@ def test_nats_door_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
         asyncio.run(go())
 
 
-def test_nats_server_without_monitoring_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nats_server_without_monitoring_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that cannot be queried and one that is absent are named with what to do."""
     needs_nats()
     from regraft.producers.nodes.nats_client_door import NatsClientDoor

@@ -50,7 +50,7 @@ async def take_b01_in(fleet: NodeFleet, door: Door) -> None:
     assert plan.phase is PlanPhase.VERIFYING
 
 
-def test_receipt_waits_for_the_neighbour() -> None:
+def test_a_receipt_waits_for_the_neighbour() -> None:
     """A message is released once the neighbour has it, not while their link is cut; unwanted ones at once."""
     doors = {broker: MemoryDoor() for broker in BROKERS}
     doors["b03"].want("data")
@@ -77,7 +77,7 @@ def test_receipt_waits_for_the_neighbour() -> None:
     run_fleet(dict(doors), steps)
 
 
-def test_receipt_outlasts_a_time_outside_the_overlay() -> None:
+def test_a_receipt_survives_a_time_outside_the_overlay() -> None:
     """What is published while the node is outside, or has begun another life, crosses once a plan admits it."""
     doors = {broker: MemoryDoor() for broker in BROKERS}
     doors["b03"].want("data")
@@ -104,7 +104,7 @@ def test_receipt_outlasts_a_time_outside_the_overlay() -> None:
 
 
 @pytest.mark.stack
-def test_stream_outlasts_the_death_of_node_and_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_survives_the_death_of_node_and_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that the server acknowledged is in the other stream, once, although node and server are killed.
 
     Both streams are sources; messages that came from the overlay do not cross again.
@@ -178,7 +178,7 @@ def test_stream_outlasts_the_death_of_node_and_server(tmp_path: Path, monkeypatc
             server.stop()
 
 
-def test_stream_that_is_not_there_is_reported(tmp_path: Path) -> None:
+def test_a_missing_stream_is_reported(tmp_path: Path) -> None:
     """A node that should read from a stream does not start without it."""
     needs_nats()
     server = NatsServer("b01", tmp_path, f'jetstream {{ store_dir: "{tmp_path}/b01" }}').start()
@@ -189,11 +189,11 @@ def test_stream_that_is_not_there_is_reported(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_session_outlasts_the_death_of_a_node(tmp_path: Path) -> None:
+def test_a_session_survives_the_death_of_a_node(tmp_path: Path) -> None:
     """Everything that an MQTT broker acknowledged reaches a remote subscriber at least once, although the node dies."""
     needs_mosquitto()
     servers = {broker: MqttServer(broker, tmp_path).start() for broker in BROKERS}
-    said: list[int] = []
+    published: list[int] = []
     got: list[int] = []
 
     def door_of(broker: str) -> MqttDoor:
@@ -202,7 +202,7 @@ def test_session_outlasts_the_death_of_a_node(tmp_path: Path) -> None:
     async def publish(client: MqttClient) -> None:
         for number in range(120):
             await client.publish("data/x", b"%d" % number, qos=1)
-            said.append(number)
+            published.append(number)
 
     async def steps(fleet: NodeFleet) -> None:
         subscriber = await MqttClient(servers["b03"].port, lambda message: got.append(int(message.payload))).connected()
@@ -212,13 +212,13 @@ def test_session_outlasts_the_death_of_a_node(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.3)
         publishing = asyncio.create_task(publish(publisher))
-        while len(said) < 30:
+        while len(published) < 30:
             await asyncio.sleep(0.005)
         await fleet.kill("b01")
         await repair_without_b01(fleet)
         await take_b01_in(fleet, door_of("b01"))
         await publishing
-        while not set(got) >= set(said):
+        while not set(got) >= set(published):
             await asyncio.sleep(0.02)
         subscriber.close()
         publisher.close()
@@ -230,17 +230,17 @@ def test_session_outlasts_the_death_of_a_node(tmp_path: Path) -> None:
             server.stop()
 
 
-def test_session_outlasts_the_death_of_its_broker(tmp_path: Path) -> None:
+def test_a_session_survives_the_death_of_its_broker(tmp_path: Path) -> None:
     """A Mosquitto that persists at once delivers what it acknowledged in the node's absence, although it is killed."""
     needs_mosquitto()
     more = f"persistence true\npersistence_location {tmp_path}/\nautosave_on_changes true\nautosave_interval 1\n"
     server = MqttServer("b01", tmp_path, more)
     stored = tmp_path / "mosquitto.db"
-    heard: list[int] = []
+    received: list[int] = []
 
     async def open_door() -> MqttDoor:
         door = MqttDoor(server.url, "b01", is_durable=True)
-        await door.start(lambda *_: None, lambda message: heard.append(int(message.payload)))
+        await door.start(lambda *_: None, lambda message: received.append(int(message.payload)))
         return door
 
     async def go() -> None:
@@ -254,9 +254,9 @@ def test_session_outlasts_the_death_of_its_broker(tmp_path: Path) -> None:
         server.stop()
         server.start()
         door = await open_door()
-        while len(heard) < 60:
+        while len(received) < 60:
             await asyncio.sleep(0.01)
-        assert heard == list(range(60))
+        assert received == list(range(60))
         await door.close()
 
     try:

@@ -17,19 +17,19 @@ def session_with(count: int) -> LinkSession:
     return session
 
 
-def test_frame_that_comes_again_is_taken_once() -> None:
+def test_a_repeated_frame_is_taken_once() -> None:
     session = session_with(0)
     assert [session.accept(number) for number in (1, 2, 2, 1, 3)] == [True, True, False, False, True]
     assert session.received == 3
 
 
-def test_frame_behind_a_gap_is_refused() -> None:
+def test_a_frame_behind_a_gap_is_refused() -> None:
     session = session_with(0)
     with pytest.raises(LinkError, match="frame 2 came after 0"):
         session.accept(2)
 
 
-def test_acknowledgement_of_what_was_never_sent_is_refused() -> None:
+def test_an_acknowledgement_of_an_unsent_frame_is_refused() -> None:
     session = session_with(3)
     session.acknowledge(2)
     for number in (1, 4):
@@ -37,7 +37,7 @@ def test_acknowledgement_of_what_was_never_sent_is_refused() -> None:
             session.acknowledge(number)
 
 
-def test_what_a_life_that_is_over_was_owed_is_counted() -> None:
+def test_what_a_past_life_was_owed_is_counted() -> None:
     """Only notifications count: control messages for a past life are no loss."""
     notification = CarriedNotification("p", 1, 0.0, "b01", 0, {}, 1, subject="a", payload=b"x")
     session = session_with(1)
@@ -50,7 +50,7 @@ def test_what_a_life_that_is_over_was_owed_is_counted() -> None:
     assert session.successor("2").lost_notifications == 3
 
 
-def test_connection_that_follows_sends_what_is_not_acknowledged() -> None:
+def test_the_next_connection_sends_what_was_not_acknowledged() -> None:
     session = session_with(5)
     assert [number for number, _ in session.take_unsent(1 << 20)] == [1, 2, 3, 4, 5]
     session.acknowledge(2)

@@ -13,7 +13,7 @@ from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.mqtt_door import PAYLOAD_BYTES_MAX, MqttDoor
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
-from tests.producers.nodes.door_brokers import Heard
+from tests.producers.nodes.door_brokers import Received
 from tests.producers.nodes.emqx_stand_in import KEY, SECRET, EmqxList
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, cut, needs_mosquitto
 from tests.producers.nodes.server_process import free_port
@@ -25,13 +25,13 @@ class MqttSite:
 
     def __init__(self, server: MqttServer, **more: Any) -> None:
         self.server = server
-        self.heard = Heard()
+        self.received = Received()
         self.got: list[Any] = []
         self.clients: list[MqttClient] = []
         self.door = MqttDoor(server.url, "b01", **more)
 
     async def open(self) -> None:
-        await self.door.start(lambda *one: self.heard.interest.append(one), self.heard.messages.append)
+        await self.door.start(lambda *one: self.received.interest.append(one), self.received.messages.append)
 
     async def client(self, name: str = "", version: int = 5) -> MqttClient:
         client = await MqttClient(self.server.port, self.got.append, name, version).connected()
@@ -63,7 +63,7 @@ def run_site(tmp_path: Path) -> Callable[..., None]:
     return run
 
 
-def test_fields_of_mqtt_cross_as_they_are(run_site: Callable[..., None]) -> None:
+def test_fields_of_mqtt_cross_unchanged(run_site: Callable[..., None]) -> None:
     """QoS, retain, content type, correlation, text, expiry and user properties come in and go out unchanged."""
     properties = (("a:b", " c "), ("a", "1"), ("a", "2"), ("ä", "✓"))
     fields = MqttFields(properties, 1, True, True, "text/plain", b"\0\xff", 1_000)
@@ -74,12 +74,12 @@ def test_fields_of_mqtt_cross_as_they_are(run_site: Callable[..., None]) -> None
 
         await site.open()
         client = await site.client()
-        said = Properties(PacketTypes.PUBLISH)
-        said.UserProperty, said.PayloadFormatIndicator, said.ContentType = list(properties), 1, "text/plain"
-        said.CorrelationData, said.MessageExpiryInterval, said.ResponseTopic = b"\0\xff", 1_000, "answers/x 1"
-        await client.publish("a/b", b"hello", said, qos=1, retain=True)
-        await until(lambda: bool(site.heard.messages))
-        (message,) = site.heard.messages
+        sent = Properties(PacketTypes.PUBLISH)
+        sent.UserProperty, sent.PayloadFormatIndicator, sent.ContentType = list(properties), 1, "text/plain"
+        sent.CorrelationData, sent.MessageExpiryInterval, sent.ResponseTopic = b"\0\xff", 1_000, "answers/x 1"
+        await client.publish("a/b", b"hello", sent, qos=1, retain=True)
+        await until(lambda: bool(site.received.messages))
+        (message,) = site.received.messages
         assert (message.subject, message.payload, message.reply) == ("a.b", b"hello", "answers.x/x20/1")
         assert fields_of(message.headers) == fields
 
@@ -88,12 +88,12 @@ def test_fields_of_mqtt_cross_as_they_are(run_site: Callable[..., None]) -> None
         await until(lambda: bool(site.got))
         (got,) = site.got
         assert (got.topic, got.payload, got.qos) == ("c/d", b"hello", 1)
-        assert vars(got.properties) == vars(said)
+        assert vars(got.properties) == vars(sent)
 
     run_site(steps)
 
 
-def test_retained_message_is_there_for_who_comes_later(run_site: Callable[..., None]) -> None:
+def test_retained_messages_reach_later_subscribers(run_site: Callable[..., None]) -> None:
     """A retained message from the door stays until an empty one replaces it; retained ones from before stay local."""
 
     async def steps(site: MqttSite) -> None:
@@ -102,7 +102,7 @@ def test_retained_message_is_there_for_who_comes_later(run_site: Callable[..., N
         await site.open()
         assert site.door.publish(LocalMessage("state.door", b"open", headers=block_of(MqttFields((), 1, True))))
         await client.publish("end", b"", qos=1)
-        await until(lambda: bool(site.heard.messages))
+        await until(lambda: bool(site.received.messages))
         await (await site.client()).subscribe("state/#")
         await until(lambda: len(site.got) == 2)
         assert {(message.topic, message.payload, message.retain) for message in site.got} == {
@@ -118,12 +118,12 @@ def test_retained_message_is_there_for_who_comes_later(run_site: Callable[..., N
         await asyncio.sleep(0.1)
         other.close()
         assert [message.topic for message in late] == ["state/old"]
-        assert [message.subject for message in site.heard.messages] == ["end"]
+        assert [message.subject for message in site.received.messages] == ["end"]
 
     run_site(steps)
 
 
-def test_shared_subscription_gets_each_message_once(run_site: Callable[..., None]) -> None:
+def test_a_shared_subscription_gets_each_message_once(run_site: Callable[..., None]) -> None:
     """One member of a group gets each message from the door; plain subscribers get all of them."""
 
     async def steps(site: MqttSite) -> None:
@@ -131,7 +131,7 @@ def test_shared_subscription_gets_each_message_once(run_site: Callable[..., None
         for name in ("one", "two"):
             await (await site.client(name)).subscribe("$share/g/work")
         await (await site.client("plain")).subscribe("work")
-        await until(lambda: site.heard.wanted == {"work"})
+        await until(lambda: site.received.wanted == {"work"})
         for number in range(50):
             assert site.door.publish(LocalMessage("work", b"%d" % number, headers=block_of(MqttFields(qos=1))))
         await until(lambda: len(site.got) == 100)
@@ -141,7 +141,7 @@ def test_shared_subscription_gets_each_message_once(run_site: Callable[..., None
     run_site(steps)
 
 
-def test_interest_of_a_client_that_leaves(run_site: Callable[..., None]) -> None:
+def test_interest_of_a_client_that_disconnects(run_site: Callable[..., None]) -> None:
     """It ends at once without a session, and otherwise with the session; a clean start ends it."""
 
     async def steps(site: MqttSite) -> None:
@@ -150,32 +150,32 @@ def test_interest_of_a_client_that_leaves(run_site: Callable[..., None]) -> None
         await first.subscribe("a/x 1 y")
         await second.subscribe("b")
         await second.subscribe("c")
-        await until(lambda: site.heard.wanted == {"a.x/x20/1/x20/y", "b", "c"})
+        await until(lambda: site.received.wanted == {"a.x/x20/1/x20/y", "b", "c"})
         await second.unsubscribe("c")
         second.close()
         first.close()
-        await until(lambda: site.heard.wanted == {"b"})
+        await until(lambda: site.received.wanted == {"b"})
         await site.client("new kind")
-        await until(lambda: not site.heard.wanted)
+        await until(lambda: not site.received.wanted)
 
     run_site(steps)
 
 
-def test_session_that_is_over_wants_nothing(run_site: Callable[..., None]) -> None:
+def test_an_expired_session_wants_nothing(run_site: Callable[..., None]) -> None:
     """``session_s`` after a client has disconnected its interest ends, unless it has returned."""
 
     async def steps(site: MqttSite) -> None:
         await site.open()
         client = await site.client("b")
         await client.subscribe("b")
-        await until(lambda: site.heard.wanted == {"b"})
+        await until(lambda: site.received.wanted == {"b"})
         client.close()
-        await until(lambda: not site.heard.wanted)
+        await until(lambda: not site.received.wanted)
 
     run_site(steps, session_s=0.0)
 
 
-def test_next_life_of_a_node_knows_what_was_wanted(run_site: Callable[..., None], tmp_path: Path) -> None:
+def test_the_next_life_of_a_node_restores_the_interest(run_site: Callable[..., None], tmp_path: Path) -> None:
     """The broker does not repeat what its clients want, so the door stores it; a corrupt file is ignored."""
     file = tmp_path / "interest.json"
 
@@ -185,25 +185,25 @@ def test_next_life_of_a_node_knows_what_was_wanted(run_site: Callable[..., None]
         for wanted in ("a/#", "b", "c"):
             await client.subscribe(wanted)
         await client.unsubscribe("c")
-        await until(lambda: ("c", False) in site.heard.interest)
-        assert site.heard.wanted == {"a", "a.>", "b"}
+        await until(lambda: ("c", False) in site.received.interest)
+        assert site.received.wanted == {"a", "a.>", "b"}
         await site.door.close()
         other = MqttSite(site.server, interest_file=file)
         await other.open()
-        assert other.heard.wanted == {"a", "a.>", "b"}
+        assert other.received.wanted == {"a", "a.>", "b"}
         await client.unsubscribe("b")
-        await until(lambda: other.heard.wanted == {"a", "a.>"})
+        await until(lambda: other.received.wanted == {"a", "a.>"})
         await other.close()
         file.write_text('{"x": ["a#"')
         last = MqttSite(site.server, interest_file=file)
         await last.open()
-        assert not last.heard.wanted
+        assert not last.received.wanted
         await last.close()
 
     run_site(steps, interest_file=file)
 
 
-def test_log_file_tells_what_nobody_heard(run_site: Callable[..., None], tmp_path: Path) -> None:
+def test_the_log_file_gives_earlier_interest(run_site: Callable[..., None], tmp_path: Path) -> None:
     """Subscriptions that began and ended before the node came or while it was away are known; no others are given."""
     more = {"log_file": tmp_path / "b01.log", "interest_file": tmp_path / "interest.json"}
 
@@ -213,9 +213,9 @@ def test_log_file_tells_what_nobody_heard(run_site: Callable[..., None], tmp_pat
             await client.subscribe(wanted)
         await client.unsubscribe("b 1 c")
         await site.open()
-        assert site.heard.interest == [("a", True), ("a.>", True), ("d", True)]
+        assert site.received.interest == [("a", True), ("a.>", True), ("d", True)]
         await client.subscribe("e")
-        await until(lambda: "e" in site.heard.wanted)
+        await until(lambda: "e" in site.received.wanted)
         await site.door.close()
         await client.subscribe("f")
         await client.unsubscribe("e")
@@ -223,20 +223,18 @@ def test_log_file_tells_what_nobody_heard(run_site: Callable[..., None], tmp_pat
         await client.subscribe("a/#")
         other = MqttSite(site.server, **more)
         await other.open()
-        assert other.heard.wanted == {"a", "a.>", "d", "f"}
-        told = [each for each in other.heard.interest if each[0] in "ef"]
-        assert told == [("e", True), ("e", False), ("f", True)]
-        assert len(other.heard.interest) == 6
+        assert other.received.wanted == {"a", "a.>", "d", "f"}
+        changes = [each for each in other.received.interest if each[0] in "ef"]
+        assert changes == [("e", True), ("e", False), ("f", True)]
+        assert len(other.received.interest) == 6
         await client.subscribe("g")
-        await until(lambda: "g" in other.heard.wanted)
+        await until(lambda: "g" in other.received.wanted)
         await other.close()
 
     run_site(steps, **more)
 
 
-def test_log_file_tells_what_happened_while_the_connection_was_cut(
-    run_site: Callable[..., None], tmp_path: Path
-) -> None:
+def test_the_log_file_gives_what_happened_during_a_cut(run_site: Callable[..., None], tmp_path: Path) -> None:
     """After a reconnection the door reads on where it stopped, and reports only changes."""
 
     async def steps(site: MqttSite) -> None:
@@ -244,21 +242,21 @@ def test_log_file_tells_what_happened_while_the_connection_was_cut(
         client = await site.client("stays")
         await client.subscribe("a")
         await client.subscribe("b")
-        await until(lambda: site.heard.wanted == {"a", "b"})
+        await until(lambda: site.received.wanted == {"a", "b"})
         interest, site.door._interest = site.door._interest, None  # As if the log were unreadable for a while.
         await client.subscribe("c")
         await client.unsubscribe("b")
         await site.client("last")
         site.door._interest = interest
         cut(site.door)
-        await until(lambda: site.heard.wanted == {"a", "c"})
-        assert site.heard.interest[:2] == [("a", True), ("b", True)]
-        assert sorted(site.heard.interest[2:]) == [("b", False), ("c", True)]  # From the file, or late from the log.
+        await until(lambda: site.received.wanted == {"a", "c"})
+        assert site.received.interest[:2] == [("a", True), ("b", True)]
+        assert sorted(site.received.interest[2:]) == [("b", False), ("c", True)]  # From the file, or late from the log.
 
     run_site(steps, log_file=tmp_path / "b01.log")
 
 
-def test_log_file_of_another_broker_is_refused(
+def test_the_log_file_of_another_broker_is_refused(
     run_site: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file in which the door itself does not appear is named, with what it should be."""
@@ -272,31 +270,31 @@ def test_log_file_of_another_broker_is_refused(
     run_site(steps, log_file=tmp_path / "other.log")
 
 
-def test_broker_that_restarts_is_met_again(run_site: Callable[..., None]) -> None:
+def test_a_restarted_broker_is_used_again(run_site: Callable[..., None]) -> None:
     """Interest stays meanwhile, undeliverable messages are counted, and clients' messages cross again."""
 
     async def steps(site: MqttSite) -> None:
         await site.open()
         client = await site.client("stays")
         await client.subscribe("stays")
-        await until(lambda: site.heard.wanted == {"stays"})
+        await until(lambda: site.received.wanted == {"stays"})
         site.server.stop()
         await until(lambda: not site.door.is_open)
         assert not site.door.publish(LocalMessage("stays", b""))
         assert site.door.counts["broker_away"] == 1
         site.server.start()
         await until(lambda: site.door.is_open)
-        assert site.heard.wanted == {"stays"}
+        assert site.received.wanted == {"stays"}
         other = await site.client("comes")
         await other.subscribe("new")
-        await until(lambda: site.heard.wanted == {"stays", "new"})
+        await until(lambda: site.received.wanted == {"stays", "new"})
         await other.publish("x", b"1", qos=1)
-        await until(lambda: len(site.heard.messages) == 1)
+        await until(lambda: len(site.received.messages) == 1)
 
     run_site(steps)
 
 
-def test_cut_connection_loses_and_repeats_nothing_of_qos_1(run_site: Callable[..., None]) -> None:
+def test_a_cut_connection_loses_and_repeats_nothing_of_qos_1(run_site: Callable[..., None]) -> None:
     """What is published while the door's connection is cut arrives once and in order when it is back."""
 
     async def steps(site: MqttSite) -> None:
@@ -309,9 +307,9 @@ def test_cut_connection_loses_and_repeats_nothing_of_qos_1(run_site: Callable[..
             await until(lambda: not site.door.is_open)
             await until(lambda: site.door.is_open)
         await publishing
-        await until(lambda: len(site.heard.messages) >= 400)
+        await until(lambda: len(site.received.messages) >= 400)
         await asyncio.sleep(0.1)
-        assert [int(message.payload) for message in site.heard.messages] == list(range(400))
+        assert [int(message.payload) for message in site.received.messages] == list(range(400))
 
     run_site(steps)
 
@@ -321,12 +319,12 @@ async def _publish(client: MqttClient, count: int) -> None:
         await client.publish("n", b"%d" % number, qos=1)
 
 
-def test_message_that_is_sent_again_is_taken_once(run_site: Callable[..., None]) -> None:
+def test_a_redelivered_message_is_taken_once(run_site: Callable[..., None]) -> None:
     """A broker that missed an acknowledgement sends the message again with its number; a different message is taken."""
 
     async def steps(site: MqttSite) -> None:
         await site.open()
-        door, taken = site.door, site.heard.messages
+        door, taken = site.door, site.received.messages
         acknowledge = door._session.acknowledge
         door._session.acknowledge = lambda number: None  # As if the connection were cut just then.
         client = await site.client()
@@ -341,7 +339,7 @@ def test_message_that_is_sent_again_is_taken_once(run_site: Callable[..., None])
     run_site(steps)
 
 
-def test_what_cannot_cross_is_counted(run_site: Callable[..., None]) -> None:
+def test_messages_that_cannot_cross_are_counted(run_site: Callable[..., None]) -> None:
     """A subject that only NATS can express is not renamed, and no link has to carry what it cannot."""
 
     async def steps(site: MqttSite) -> None:
@@ -350,14 +348,14 @@ def test_what_cannot_cross_is_counted(run_site: Callable[..., None]) -> None:
         client = await site.client()
         await client.publish("x", bytes(PAYLOAD_BYTES_MAX + 1), qos=1)
         await client.publish("x", b"1", qos=1)
-        await until(lambda: bool(site.heard.messages))
+        await until(lambda: bool(site.received.messages))
         assert site.door.counts == {"bad_topic": 1, "payload_too_large": 1}
-        assert [message.payload for message in site.heard.messages] == [b"1"]
+        assert [message.payload for message in site.received.messages] == [b"1"]
 
     run_site(steps)
 
 
-def test_silent_broker_needs_filters(run_site: Callable[..., None]) -> None:
+def test_a_silent_broker_needs_filters(run_site: Callable[..., None]) -> None:
     """If the broker's log cannot be read, the door says what to do, or uses the configured filters."""
 
     async def steps(site: MqttSite) -> None:
@@ -365,15 +363,15 @@ def test_silent_broker_needs_filters(run_site: Callable[..., None]) -> None:
             await site.open()
         other = MqttSite(site.server, filters=["a/#", "b/+"])
         await other.open()
-        assert other.heard.wanted == {"a", "a.>", "b.*"}
+        assert other.received.wanted == {"a", "a.>", "b.*"}
         await (await other.client()).publish("x", b"1", qos=1)
-        await until(lambda: len(other.heard.messages) == 1)
+        await until(lambda: len(other.received.messages) == 1)
         await other.close()
 
     run_site(steps, is_plain=True)
 
 
-def test_door_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mqtt_door_reports_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """An invalid address or filter and a closed port are named with what to do."""
     monkeypatch.setattr("regraft.producers.nodes.mqtt_door.CONNECT_S_MAX", 0.3)
     with pytest.raises(DoorError, match="names an MQTT 5 broker"):
@@ -388,7 +386,7 @@ def test_door_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
         asyncio.run(go(filters=["a#"]))
 
 
-def test_emqx_is_asked_what_clients_want(
+def test_emqx_is_asked_for_the_interest_of_clients(
     run_site: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What EMQX lists is wanted while it is listed; a failed request ends nothing, nor does the end of the broker.
@@ -405,27 +403,27 @@ def test_emqx_is_asked_what_clients_want(
         async def steps(site: MqttSite) -> None:
             emqx.subscriptions = [("c", "a/#"), ("regraft-b01-0123abcd", "#")]
             await site.open()
-            assert site.heard.wanted == {"a", "a.>"}
+            assert site.received.wanted == {"a", "a.>"}
             emqx.subscriptions.append(("d", "$share/g/x/+"))
-            await until(lambda: site.heard.wanted == {"a", "a.>", "x.*"})
+            await until(lambda: site.received.wanted == {"a", "a.>", "x.*"})
             emqx.subscriptions = [("d", "$share/g/x/+")]
-            await until(lambda: site.heard.wanted == {"x.*"})
+            await until(lambda: site.received.wanted == {"x.*"})
             emqx.is_broken = True
             asked = emqx.asked
             await until(lambda: emqx.asked > asked + 2)
             cut(site.door)
             await until(lambda: site.door.is_open)
-            assert site.heard.wanted == {"x.*"}
+            assert site.received.wanted == {"x.*"}
             emqx.is_broken, emqx.subscriptions = False, [("d", "y")]
-            await until(lambda: site.heard.wanted == {"y"})
+            await until(lambda: site.received.wanted == {"y"})
             client = await site.client()
             await client.publish("b", b"1", qos=1)
-            await until(lambda: [message.payload for message in site.heard.messages] == [b"1"])
+            await until(lambda: [message.payload for message in site.received.messages] == [b"1"])
 
         run_site(steps, is_plain=True, api=BrokerApi(url, KEY, SECRET), interest_file=kept)
 
 
-def test_emqx_that_gives_no_list_keeps_the_door_closed(run_site: Callable[..., None]) -> None:
+def test_the_door_stays_closed_if_emqx_gives_no_list(run_site: Callable[..., None]) -> None:
     """A key that EMQX does not accept is reported at the start, with what to give."""
     with EmqxList().serving() as url:
 

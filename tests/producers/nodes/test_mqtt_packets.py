@@ -35,7 +35,7 @@ def expected(packet: mqtt5.Packet) -> mqtt5.Packet | Oversized:
 
 
 @given(st.lists(MESSAGES | OTHERS, max_size=8), st.lists(st.integers(1, 300), max_size=40))
-def test_packets_are_the_same_however_the_stream_is_cut(packets: list[mqtt5.Packet], cuts: list[int]) -> None:
+def test_packets_do_not_depend_on_how_the_stream_is_split(packets: list[mqtt5.Packet], cuts: list[int]) -> None:
     """Each packet comes once, complete and in order; of oversized ones only the packet number, none at QoS 0."""
     stream = b"".join(packet.write() for packet in packets)
     reader = PacketReader(BYTES_MAX)
@@ -47,7 +47,7 @@ def test_packets_are_the_same_however_the_stream_is_cut(packets: list[mqtt5.Pack
     assert found == [expected(packet) for packet in packets]
 
 
-def test_large_message_is_not_kept() -> None:
+def test_a_large_message_is_not_kept() -> None:
     """The bytes of an oversized message are dropped as they arrive; what follows is read."""
     reader = PacketReader(BYTES_MAX)
     stream = message("a", bytes(1 << 20), 9).write() + mqtt5.PingRespPacket().write()
@@ -71,7 +71,7 @@ def test_large_message_is_not_kept() -> None:
         (b"\x30\xff\x7f\xff\xff" + bytes(10), "longer than it is"),
     ],
 )
-def test_what_is_no_packet_is_named(stream: bytes, reason: str) -> None:
+def test_invalid_packets_are_named(stream: bytes, reason: str) -> None:
     """Packets before it are read, whether in one piece or byte by byte; nothing after it is."""
     for size in (1, len(stream) + 2):
         reader = PacketReader(BYTES_MAX)

@@ -28,13 +28,13 @@ class Site:
     """A session with its messages; by default every one may be forgotten at once."""
 
     def __init__(self, port: int, **more: Any) -> None:
-        self.heard: list[mqtt5.PublishPacket] = []
+        self.received: list[mqtt5.PublishPacket] = []
         self.may_forget = True
         login = MqttLogin("127.0.0.1", port, "me", session_s=60, packet_bytes_max=LARGE_BYTES)
         self.session = MqttSession(replace(login, **more), self._take, Counter())
 
     def _take(self, packet: mqtt5.PublishPacket) -> bool:
-        self.heard.append(packet)
+        self.received.append(packet)
         return self.may_forget
 
     def publish(self, qos: int, *payloads: bytes) -> None:
@@ -63,7 +63,7 @@ async def connect_again(broker: StandIn, site: Site, welcome: mqtt5.ConnAckPacke
 RESUMED = mqtt5.ConnAckPacket(session_present=True)
 
 
-def test_what_is_not_acknowledged_is_sent_again() -> None:
+def test_unacknowledged_messages_are_sent_again() -> None:
     """After a cut those of QoS 1 go first, in order, with the same numbers and marked as duplicates."""
 
     async def steps(broker: StandIn, site: Site) -> None:
@@ -86,7 +86,7 @@ def test_what_is_not_acknowledged_is_sent_again() -> None:
     run(steps)
 
 
-def test_broker_without_the_session_gets_messages_as_new_ones() -> None:
+def test_a_broker_that_lost_the_session_gets_messages_as_new() -> None:
     """They are not lost with the session, and are not marked as duplicates."""
 
     async def steps(broker: StandIn, site: Site) -> None:
@@ -99,7 +99,7 @@ def test_broker_without_the_session_gets_messages_as_new_ones() -> None:
     run(steps)
 
 
-def test_resumed_session_is_never_begun_clean() -> None:
+def test_a_resumed_session_is_never_begun_clean() -> None:
     """A session of the node's former life is continued from the first connection on."""
 
     async def steps(broker: StandIn, site: Site) -> None:
@@ -111,7 +111,7 @@ def test_resumed_session_is_never_begun_clean() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 4), st.lists(st.integers(0, 1), min_size=1, max_size=30))
-def test_receive_maximum_is_honoured(receive_max: int, levels: list[int]) -> None:
+def test_the_receive_maximum_is_honoured(receive_max: int, levels: list[int]) -> None:
     """No more messages are under way than the broker accepts; all arrive in order of publishing at any QoS."""
 
     async def steps(broker: StandIn, site: Site) -> None:
@@ -132,7 +132,7 @@ def test_receive_maximum_is_honoured(receive_max: int, levels: list[int]) -> Non
     run(steps, mqtt5.ConnAckPacket(receive_max=receive_max))
 
 
-def test_what_waits_for_the_broker_was_not_sent_before() -> None:
+def test_messages_waiting_for_the_broker_are_no_duplicates() -> None:
     """After a cut only messages that had been sent are marked; the rest follows as the broker accepts more."""
 
     async def steps(broker: StandIn, site: Site) -> None:
@@ -145,7 +145,7 @@ def test_what_waits_for_the_broker_was_not_sent_before() -> None:
     run(steps, mqtt5.ConnAckPacket(receive_max=1))
 
 
-def test_half_open_connection_is_over() -> None:
+def test_a_half_open_connection_is_ended() -> None:
     """A broker that answers pings keeps its connection; one that answers nothing loses it, whatever is sent to it."""
 
     async def steps(broker: StandIn, site: Site) -> None:
@@ -160,7 +160,7 @@ def test_half_open_connection_is_over() -> None:
     run(steps, mqtt5.ConnAckPacket(server_keep_alive=1))
 
 
-def test_messages_are_acknowledged_when_they_may_be_forgotten() -> None:
+def test_messages_are_acknowledged_once_they_may_be_forgotten() -> None:
     """QoS 1 is acknowledged at once or later by number; an oversized message at once, and it is counted."""
 
     async def steps(broker: StandIn, site: Site) -> None:
@@ -168,11 +168,11 @@ def test_messages_are_acknowledged_when_they_may_be_forgotten() -> None:
             return mqtt5.PublishPacket("t", payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=packet_id)
 
         await site.session.connect()
-        broker.say(message(b"1", 1), mqtt5.PublishPacket("t", b"2"), message(bytes(LARGE_BYTES), 3))
+        broker.send(message(b"1", 1), mqtt5.PublishPacket("t", b"2"), message(bytes(LARGE_BYTES), 3))
         await until(lambda: mqtt5.PubAckPacket(3) in broker.got)
         site.may_forget = False
-        broker.say(message(b"4", 4), message(b"5", 5))
-        await until(lambda: len(site.heard) == 4)
+        broker.send(message(b"4", 4), message(b"5", 5))
+        await until(lambda: len(site.received) == 4)
         site.session.acknowledge(5)
         await until(lambda: mqtt5.PubAckPacket(5) in broker.got)
         got = broker.got
@@ -183,14 +183,14 @@ def test_messages_are_acknowledged_when_they_may_be_forgotten() -> None:
         site.publish(0, b"6")
         await broker.has(b"6")
         assert not [each for each in broker.got if isinstance(each, mqtt5.PubAckPacket)]
-        assert [each.payload for each in site.heard] == [b"1", b"2", b"4", b"5"]
+        assert [each.payload for each in site.received] == [b"1", b"2", b"4", b"5"]
         assert site.session.counts == {"payload_too_large": 1}
 
     run(steps)
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("ending", "reason"),
     [
         (b"\x00\x00", "what came is not a packet of MQTT 5: Invalid PacketType value: 0"),
         (
@@ -205,19 +205,19 @@ def test_messages_are_acknowledged_when_they_may_be_forgotten() -> None:
         ),
     ],
 )
-def test_connection_ends_with_a_reason(said: mqtt5.Packet | bytes, reason: str) -> None:
+def test_a_connection_ends_with_a_reason(ending: mqtt5.Packet | bytes, reason: str) -> None:
     """An invalid packet, or one that no broker may send, ends it; packets before it are taken."""
 
     async def steps(broker: StandIn, site: Site) -> None:
         await site.session.connect()
-        broker.say(mqtt5.PublishPacket("t", b"1"), said, mqtt5.PublishPacket("t", b"2"))
+        broker.send(mqtt5.PublishPacket("t", b"1"), ending, mqtt5.PublishPacket("t", b"2"))
         assert (await site.session.lost()).startswith(reason)
-        assert [each.payload for each in site.heard] == [b"1"]
+        assert [each.payload for each in site.received] == [b"1"]
 
     run(steps)
 
 
-def test_broker_that_refuses_the_client_is_named() -> None:
+def test_the_brokers_refusal_is_named() -> None:
     """The error has the broker's reason, or that the connection ended at once."""
 
     async def steps(broker: StandIn, site: Site) -> None:
@@ -231,7 +231,7 @@ def test_broker_that_refuses_the_client_is_named() -> None:
     run(steps, mqtt5.ConnAckPacket(reason_code=mqtt5.ConnAckReasonCode.NOT_AUTHORIZED, reason_str="go away"))
 
 
-def test_message_that_the_broker_refuses_is_counted() -> None:
+def test_a_message_that_the_broker_refuses_is_counted() -> None:
     """It is not sent again; "no matching subscribers" is no refusal."""
 
     async def steps(broker: StandIn, site: Site) -> None:
@@ -246,7 +246,7 @@ def test_message_that_the_broker_refuses_is_counted() -> None:
     run(steps)
 
 
-def test_what_the_broker_cannot_have_is_held_back() -> None:
+def test_what_the_broker_does_not_support_is_held_back() -> None:
     """No packet exceeds its limit, and neither QoS nor retain is used if the broker lacks it."""
 
     async def steps(broker: StandIn, site: Site) -> None:
@@ -261,7 +261,7 @@ def test_what_the_broker_cannot_have_is_held_back() -> None:
     run(steps, mqtt5.ConnAckPacket(max_packet_size=50, max_qos=nothing, retain_available=False))
 
 
-def test_kept_message_above_a_new_limit_is_counted() -> None:
+def test_a_kept_message_above_a_new_limit_is_counted() -> None:
     """A broker with a lower limit than before gets the rest."""
 
     async def steps(broker: StandIn, site: Site) -> None:
@@ -300,7 +300,7 @@ def test_buffers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     run(steps, mqtt5.ConnAckPacket(receive_max=1))
 
 
-def test_end_of_the_session_is_said() -> None:
+def test_the_end_of_a_session_is_announced() -> None:
     """Pending messages are sent first, then the broker learns how long to keep the session."""
 
     async def steps(broker: StandIn, site: Site) -> None:
@@ -314,25 +314,25 @@ def test_end_of_the_session_is_said() -> None:
     run(steps)
 
 
-def test_message_that_became_safe_while_the_broker_was_away() -> None:
+def test_a_message_becomes_safe_while_the_broker_is_away() -> None:
     """The door of a durable session acknowledges it on redelivery, and takes it only once."""
 
     async def go() -> None:
         async with stand_in() as broker:
-            heard: list[LocalMessage] = []
+            received: list[LocalMessage] = []
             door = MqttDoor(f"mqtt://127.0.0.1:{broker.port}", "b01", is_durable=True, filters=["#"])
-            await door.start(lambda *_: None, heard.append)
+            await door.start(lambda *_: None, received.append)
             message = mqtt5.PublishPacket("t", b"1", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=7)
-            broker.say(message)
-            await until(lambda: len(heard) == 1)
+            broker.send(message)
+            await until(lambda: len(received) == 1)
             broker.welcome = RESUMED
             broker.cut()
             await until(lambda: not door.is_open)
-            door.release(heard[0].receipt)
+            door.release(received[0].receipt)
             await until(lambda: door.is_open)
-            broker.say(message)
+            broker.send(message)
             await until(lambda: mqtt5.PubAckPacket(7) in broker.got)
-            assert (len(heard), door.counts["redelivered"]) == (1, 1)
+            assert (len(received), door.counts["redelivered"]) == (1, 1)
             await door.close()
 
     asyncio.run(go())

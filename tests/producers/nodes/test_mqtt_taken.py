@@ -11,7 +11,7 @@ def message(payload: bytes = b"1", *, duplicate: bool = False) -> mqtt5.PublishP
     return mqtt5.PublishPacket("t", payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=1, duplicate=duplicate)
 
 
-def test_message_sent_again_is_known_by_number_content_and_mark() -> None:
+def test_a_redelivery_is_recognised_by_number_content_and_mark() -> None:
     """Any two of the three may also be those of another message."""
     taken = TakenAtOnce()
     assert taken.take(message(), 7) == 0
@@ -23,7 +23,7 @@ def test_message_sent_again_is_known_by_number_content_and_mark() -> None:
     assert taken.take(message(b"2", duplicate=True), 7) == 0
 
 
-def test_what_might_be_sent_again_is_bounded() -> None:
+def test_the_memory_for_redeliveries_is_bounded() -> None:
     """The oldest number is dropped first."""
     taken = TakenAtOnce()
     for number in range(1, TAKEN_MAX + 2):
@@ -32,7 +32,7 @@ def test_what_might_be_sent_again_is_bounded() -> None:
     assert taken.take(message(duplicate=True), 1) == 0
 
 
-def test_message_of_a_durable_session_is_under_way_until_it_is_safe() -> None:
+def test_a_message_of_a_durable_session_is_under_way_until_it_is_safe() -> None:
     """Then its number is free again; if the broker is away, it is acknowledged on redelivery."""
     taken = TakenUntilSafe()
     first, second = taken.take(message(), 7), taken.take(message(), 8)
@@ -48,7 +48,7 @@ def test_message_of_a_durable_session_is_under_way_until_it_is_safe() -> None:
     assert taken.take(message(b"2"), 8) not in (None, 0, first, second)
 
 
-def test_receipt_of_a_former_session_names_nothing() -> None:
+def test_a_receipt_of_a_former_session_is_void() -> None:
     """A broker that has lost the session reuses its numbers for other messages, which are not safe yet."""
     taken = TakenUntilSafe()
     before = taken.take(message(), 7)

@@ -42,7 +42,7 @@ def test_subjects_match_what_the_filter_matches(wanted: str, topic: str) -> None
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0+#"), min_size=1, max_size=20))
-def test_topic_comes_back_as_it_was(topic: str) -> None:
+def test_a_topic_converts_back_unchanged(topic: str) -> None:
     """Any topic that may be published, including dots, wildcards of NATS, spaces and empty levels."""
     subject = subject_of(topic)
     assert "" not in subject.split(".")
@@ -52,24 +52,24 @@ def test_topic_comes_back_as_it_was(topic: str) -> None:
 @pytest.mark.parametrize(
     ("topic", "subject"), [("a/b", "a.b"), ("a.b", "a//b"), ("/a", "/.a"), ("a b", "a/x20/b"), ("a//b", "a./.b")]
 )
-def test_common_topics_are_subjects_as_nats_has_them(topic: str, subject: str) -> None:
+def test_common_topics_are_the_usual_nats_subjects(topic: str, subject: str) -> None:
     assert subject_of(topic) == subject
 
 
 @pytest.mark.parametrize("subject", ["a/b.c", "a.+", "a#", "a/x.b", "a/x110000/", "a" * 70_000])
-def test_subject_that_is_no_topic_is_refused(subject: str) -> None:
+def test_a_subject_that_is_no_topic_is_refused(subject: str) -> None:
     """A subject that only NATS can express is reported and never renamed."""
     with pytest.raises(TopicError):
         topic_of(subject)
 
 
 @pytest.mark.parametrize("wanted", ["", "a/#/b", "a+", "a/b#", "$share/g", "$share/g/"])
-def test_impossible_filter_is_refused(wanted: str) -> None:
+def test_an_impossible_filter_is_refused(wanted: str) -> None:
     with pytest.raises(TopicError):
         subjects_of(wanted)
 
 
-def test_shared_subscription_wants_what_its_filter_does() -> None:
+def test_a_shared_subscription_wants_what_its_filter_wants() -> None:
     """Topics of the broker itself never cross, so they are not requested elsewhere."""
     assert subjects_of("$share/g/a/+") == ("a.*",)
     assert subjects_of("$SYS/broker/uptime") == ()
@@ -87,7 +87,7 @@ def test_shared_subscription_wants_what_its_filter_does() -> None:
         expiry_s=st.none() | st.integers(0, 2**32 - 1),
     )
 )
-def test_fields_come_back_as_they_were(fields: MqttFields) -> None:
+def test_fields_convert_back_unchanged(fields: MqttFields) -> None:
     assert fields_of(block_of(fields)) == fields
 
 

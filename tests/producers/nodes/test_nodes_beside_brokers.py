@@ -46,10 +46,10 @@ class NatsAtServer:
 
         found = cls(await nats.connect(server.url))
 
-        async def hear(message: Any) -> None:
+        async def receive(message: Any) -> None:
             take(message.subject, message.data)
 
-        await found.client.subscribe("data.*", cb=hear)
+        await found.client.subscribe("data.*", cb=receive)
         await found.client.flush()
         return found
 
@@ -81,7 +81,7 @@ class MqttAtServer:
     def __init__(self, server: MqttServer, name: str, take: Take) -> None:
         self.answers: list[bytes] = []
         self.take, self.inbox = take, f"answers/{name}"
-        self.client = MqttClient(server.port, self._hear)
+        self.client = MqttClient(server.port, self._receive)
 
     @classmethod
     async def at(cls, server: MqttServer, take: Take) -> MqttAtServer:
@@ -91,7 +91,7 @@ class MqttAtServer:
         await found.client.subscribe(found.inbox)
         return found
 
-    def _hear(self, message: Any) -> None:
+    def _receive(self, message: Any) -> None:
         if message.topic == self.inbox:
             self.answers.append(message.payload)
         elif message.topic == "svc":
@@ -152,7 +152,7 @@ class AmqpAtServer:
     def __init__(self, server: RabbitExchange, take: Take) -> None:
         self.answers: list[bytes] = []
         self.take, self.inbox = take, f"answers.{server.broker}"
-        self.client = RabbitClient(server.server.port, server.exchange, self._hear)
+        self.client = RabbitClient(server.server.port, server.exchange, self._receive)
 
     @classmethod
     async def at(cls, server: RabbitExchange, take: Take) -> AmqpAtServer:
@@ -162,8 +162,8 @@ class AmqpAtServer:
             await found.client.bind(key)
         return found
 
-    def _hear(self, said: Any) -> None:
-        _, deliver, properties, body = said
+    def _receive(self, delivered: Any) -> None:
+        _, deliver, properties, body = delivered
         if deliver.routing_key == self.inbox:
             self.answers.append(body)
         elif deliver.routing_key == "svc":
@@ -198,7 +198,7 @@ class RealSite:
         self.kind_of = dict(zip(BROKERS, (KINDS[each] for each in kinds), strict=False))
         self.servers = {broker: self.kind_of[broker][0](broker, directory) for broker in BROKERS}
         self.clients: dict[str, Any] = {}
-        self.said = dict.fromkeys(BROKERS, 0)
+        self.published = dict.fromkeys(BROKERS, 0)
         self.ledger = NodeLedger()
 
     async def begin(self) -> None:
@@ -216,20 +216,20 @@ class RealSite:
             self.clients[broker] = await self.kind_of[broker][1].at(server, take)
         await self.fleet.all_confirmed()
 
-    async def say(self, broker: str) -> None:
-        number = self.said[broker]
-        self.said[broker] += 1
+    async def publish(self, broker: str) -> None:
+        number = self.published[broker]
+        self.published[broker] += 1
         await self.clients[broker].publish(broker, str(number).encode())
 
     async def publish_until(self, stop: asyncio.Event, brokers: tuple[str, ...] = BROKERS) -> None:
         while not stop.is_set():
             for broker in brokers:
-                await self.say(broker)
+                await self.publish(broker)
             await asyncio.sleep(0.005)
 
     def owed(self, brokers: tuple[str, ...] = BROKERS) -> dict[tuple[str, str], range]:
         """Return what is owed: every client gets everything, including what is published at its own server."""
-        return {(a, b): range(self.said[a]) for a in brokers for b in brokers}
+        return {(a, b): range(self.published[a]) for a in brokers for b in brokers}
 
     async def all_there(self, brokers: tuple[str, ...] = BROKERS) -> None:
         owed = self.owed(brokers)
@@ -291,12 +291,12 @@ def test_swaps_and_cuts_lose_nothing(run_site: Callable[..., None]) -> None:
         await site.all_there()
         assert site.ledger.account(site.owed()).total() == 0
         assert {node.core.epoch for node in site.fleet.nodes.values()} == {6}
-        assert min(site.said.values()) > 50
+        assert min(site.published.values()) > 50
 
     run_site(steps)
 
 
-def test_request_is_answered_at_another_server(run_site: Callable[..., None]) -> None:
+def test_a_request_is_answered_at_another_server(run_site: Callable[..., None]) -> None:
     """A responder three links away answers once the overlay knows the subject at which the requester waits."""
 
     async def steps(site: RealSite) -> None:
@@ -309,12 +309,12 @@ def test_request_is_answered_at_another_server(run_site: Callable[..., None]) ->
     run_site(steps)
 
 
-def test_death_of_a_node_is_repaired(run_site: Callable[..., None]) -> None:
+def test_the_death_of_a_node_is_repaired(run_site: Callable[..., None]) -> None:
     """If the middle node dies, the others stay in order without repeats; after the repair everything arrives."""
 
     async def steps(site: RealSite) -> None:
         for broker in BROKERS:
-            await site.say(broker)
+            await site.publish(broker)
         await site.all_there()
         await site.fleet.kill("b03")
         living = ("b01", "b02", "b04")
@@ -324,17 +324,17 @@ def test_death_of_a_node_is_repaired(run_site: Callable[..., None]) -> None:
             [("b01", "b02"), ("b02", "b04")], living, BrokerChange(lost=frozenset({"b03"}))
         )
         assert plan.phase is PlanPhase.VERIFYING
-        repaired = dict(site.said)
+        repaired = dict(site.published)
         await asyncio.sleep(0.2)
         stop.set()
         await publishing
-        owed = {(a, b): range(repaired[a], site.said[a]) for a in living for b in living}
+        owed = {(a, b): range(repaired[a], site.published[a]) for a in living for b in living}
         while any(not set(numbers) <= set(site.ledger.came[pair]) for pair, numbers in owed.items()):
             await asyncio.sleep(0.02)
         account = site.ledger.account(site.owed(living) | {("b03", b): range(1) for b in BROKERS})
         assert (account["repeated"], account["out_of_order"]) == (0, 0)
         for publisher, receiver in site.owed(living):
-            lost = set(range(site.said[publisher])).difference(site.ledger.came[publisher, receiver])
+            lost = set(range(site.published[publisher])).difference(site.ledger.came[publisher, receiver])
             assert max(lost, default=-1) < repaired[publisher]
 
     run_site(steps)

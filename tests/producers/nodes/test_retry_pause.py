@@ -19,7 +19,7 @@ def test_pauses_grow_while_no_connection_lasts(lasted_s: list[float | None]) -> 
         assert pause.after(now_s + (each or 0.0)) == min(RETRY_S * 2**number, RETRY_S_MAX)
 
 
-def test_a_connection_that_lasted_starts_over() -> None:
+def test_a_connection_that_lasted_resets_the_pause() -> None:
     """A broker that was connected for a while is called again at once."""
     pause = RetryPause()
     for _ in range(10):

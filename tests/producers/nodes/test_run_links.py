@@ -25,23 +25,23 @@ class Site:
 
     def __init__(self, limits: LinkLimits = LIMITS, tls: Callable[[str], LinkTls | None] = lambda _: None) -> None:
         self.limits, self.tls = limits, tls
-        self.heard: dict[str, list[Message]] = {"b01": [], "b02": []}
+        self.received: dict[str, list[Message]] = {"b01": [], "b02": []}
         self.deaths: list[tuple[str, str]] = []
         self.ports = {"b01": 0, "b02": 0}
         self.links: dict[str, Links] = {}
         self.proxy = LinkProxy(lambda: self.ports["b02"])
 
     async def begin(self, broker: str, life: str) -> Links:
-        def hear(peer: str, message: Message) -> None:
+        def receive(peer: str, message: Message) -> None:
             assert peer != broker
-            self.heard[broker].append(message)
+            self.received[broker].append(message)
 
         addresses = {"b01": ("127.0.0.1", 0), "b02": ("127.0.0.1", self.proxy.port)}
         links = Links(
             broker,
             life,
             addresses,
-            hear,
+            receive,
             lambda peer: self.deaths.append((broker, peer)),
             self.limits,
             self.tls(broker),
@@ -99,8 +99,8 @@ def test_cuts_lose_repeat_and_reorder_nothing() -> None:
             if sequence % 100 == 99:
                 await asyncio.sleep(rng.uniform(0.0, 0.04))
                 site.proxy.cut()
-        await until(lambda: all(len(each) == 3_000 for each in site.heard.values()))
-        assert all(sequences(each) == list(range(3_000)) for each in site.heard.values())
+        await until(lambda: all(len(each) == 3_000 for each in site.received.values()))
+        assert all(sequences(each) == list(range(3_000)) for each in site.received.values())
         assert a.counts["cut"] > 5
         await until(lambda: not len(a.peers["b02"].session) and not len(b.peers["b01"].session))
         assert (a.peers["b02"].session.bytes_kept, site.deaths) == (0, [])
@@ -108,19 +108,19 @@ def test_cuts_lose_repeat_and_reorder_nothing() -> None:
     run_site(steps)
 
 
-def test_half_open_connection_is_made_again() -> None:
+def test_a_half_open_connection_is_made_again() -> None:
     """A connection that stays open but passes nothing on is ended for its silence; its messages are sent again."""
 
     async def steps(site: Site) -> None:
         a, _ = await site.begin("b01", "1"), await site.begin("b02", "1")
         a.send("b02", End(1))
-        await until(lambda: len(site.heard["b02"]) == 1)
+        await until(lambda: len(site.received["b02"]) == 1)
         site.proxy.is_deaf = True
         a.send("b02", End(2))
         await until(lambda: a.counts["cut"] > 0)
         site.proxy.is_deaf = False
-        await until(lambda: len(site.heard["b02"]) == 2)
-        assert site.heard["b02"] == [End(1), End(2)]
+        await until(lambda: len(site.received["b02"]) == 2)
+        assert site.received["b02"] == [End(1), End(2)]
 
     run_site(steps)
 
@@ -131,7 +131,7 @@ def test_another_life_of_a_peer_is_a_death() -> None:
     async def steps(site: Site) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
         a.send("b02", End(1))
-        await until(lambda: not len(a.peers["b02"].session) and len(site.heard["b02"]) == 1)
+        await until(lambda: not len(a.peers["b02"].session) and len(site.received["b02"]) == 1)
         await b.close()
         a.send("b02", End(2))
         await asyncio.sleep(0.05)
@@ -140,14 +140,14 @@ def test_another_life_of_a_peer_is_a_death() -> None:
         await until(lambda: site.deaths == [("b01", "b02")])
         a.send("b02", End(3))
         b.send("b01", End(4))
-        await until(lambda: len(site.heard["b02"]) == 2 and bool(site.heard["b01"]))
-        assert (site.heard["b02"], site.heard["b01"]) == ([End(1), End(3)], [End(4)])
+        await until(lambda: len(site.received["b02"]) == 2 and bool(site.received["b01"]))
+        assert (site.received["b02"], site.received["b01"]) == ([End(1), End(3)], [End(4)])
         assert site.deaths == [("b01", "b02")]
 
     run_site(steps)
 
 
-def test_what_a_plan_sends_a_peer_it_takes_in_waits_for_its_next_life() -> None:
+def test_messages_to_a_peer_being_admitted_wait_for_its_next_life() -> None:
     """After a renewal messages are for the life that the peer begins next, which is not a death."""
 
     async def steps(site: Site) -> None:
@@ -159,31 +159,31 @@ def test_what_a_plan_sends_a_peer_it_takes_in_waits_for_its_next_life() -> None:
         a.renew("b02")
         a.send("b02", End(3))
         await site.begin("b02", "2")
-        await until(lambda: len(site.heard["b02"]) == 2)
-        assert (site.heard["b02"], site.deaths) == ([End(1), End(3)], [])
+        await until(lambda: len(site.received["b02"]) == 2)
+        assert (site.received["b02"], site.deaths) == ([End(1), End(3)], [])
 
     run_site(steps)
 
 
-def test_node_that_begins_anew_is_another_life() -> None:
+def test_a_restarted_node_is_another_life() -> None:
     """An install ends a life without ending the process: both ends number from the start."""
 
     async def steps(site: Site) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
         a.want({"b02"})
         b.send("b01", End(1))
-        await until(lambda: len(site.heard["b01"]) == 1)
+        await until(lambda: len(site.received["b01"]) == 1)
         b.begin_life("1.1")
         await until(lambda: site.deaths == [("b01", "b02")])
         b.send("b01", End(2))
         a.send("b02", End(3))
-        await until(lambda: len(site.heard["b01"]) == 2 and len(site.heard["b02"]) == 1)
+        await until(lambda: len(site.received["b01"]) == 2 and len(site.received["b02"]) == 1)
         assert site.deaths == [("b01", "b02")]
 
     run_site(steps)
 
 
-def test_full_buffer_drops_notifications_and_keeps_control() -> None:
+def test_a_full_buffer_drops_notifications_and_keeps_control() -> None:
     """The buffer for an absent peer is bounded: notifications are dropped and counted, control messages wait."""
 
     async def steps(site: Site) -> None:
@@ -192,13 +192,13 @@ def test_full_buffer_drops_notifications_and_keeps_control() -> None:
         assert a.send("b02", End(1))
         assert (sent.count(False), a.counts["dropped"]) == (10, 10)
         await site.begin("b02", "1")
-        await until(lambda: End(1) in site.heard["b02"])
-        assert sequences(site.heard["b02"]) == list(range(10))
+        await until(lambda: End(1) in site.received["b02"])
+        assert sequences(site.received["b02"]) == list(range(10))
 
     run_site(steps, Site(LinkLimits(kept_bytes_max=10_000, retry_ms=5.0)))
 
 
-def test_megabyte_and_filters_arrive_as_they_were() -> None:
+def test_a_megabyte_and_filters_arrive_unchanged() -> None:
     """A large binary payload with headers and a subscription with its filter leave as they entered."""
     payload = random.Random(1).randbytes(1 << 20)
     carried = CarriedNotification(
@@ -211,8 +211,8 @@ def test_megabyte_and_filters_arrive_as_they_were() -> None:
         a, _ = await site.begin("b01", "1"), await site.begin("b02", "1")
         a.send("b02", carried)
         a.send("b02", subscribe)
-        await until(lambda: len(site.heard["b02"]) == 2)
-        found, second = site.heard["b02"]
+        await until(lambda: len(site.received["b02"]) == 2)
+        found, second = site.received["b02"]
         assert isinstance(found, CarriedNotification)
         assert (found.subject, found.reply, found.headers, found.payload) == (
             carried.subject, carried.reply, carried.headers, payload,
@@ -223,14 +223,14 @@ def test_megabyte_and_filters_arrive_as_they_were() -> None:
     run_site(steps)
 
 
-def test_connection_that_nobody_needs_ends_unless_something_is_owed() -> None:
+def test_an_unneeded_connection_ends_unless_something_is_owed() -> None:
     """Closing it is not a cut, and the link resumes where it was once it is wanted again."""
 
     async def steps(site: Site) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
         a.want({"b02"})
         b.send("b01", End(1))
-        await until(lambda: len(site.heard["b01"]) == 1)
+        await until(lambda: len(site.received["b01"]) == 1)
         a.let_go()
         a.want(())
         a.let_go()  # Not yet: a message has just arrived.
@@ -244,13 +244,13 @@ def test_connection_that_nobody_needs_ends_unless_something_is_owed() -> None:
         assert (a.counts["connected"], a.counts["cut"]) == (1, 0)
         a.want({"b02"})
         b.send("b01", End(2))
-        await until(lambda: len(site.heard["b01"]) == 2)
+        await until(lambda: len(site.received["b01"]) == 2)
         assert site.deaths == []
 
     run_site(steps)
 
 
-def test_stranger_is_turned_away() -> None:
+def test_a_stranger_is_refused() -> None:
     """A caller that speaks another protocol, or sends no hello, is disconnected and disturbs no link."""
 
     async def steps(site: Site) -> None:
@@ -261,19 +261,19 @@ def test_stranger_is_turned_away() -> None:
             assert await reader.read() == b""
             writer.close()
         a.send("b02", End(1))
-        await until(lambda: site.heard["b02"] == [End(1)])
+        await until(lambda: site.received["b02"] == [End(1)])
         assert list(b.peers) == ["b01"]
 
     run_site(steps)
 
 
-def test_namesake_that_calls_another_disturbs_nobody() -> None:
+def test_a_namesake_that_calls_another_node_is_refused() -> None:
     """A b01 of other nodes that calls b03 at the address of b02 is not a new life of the b01 known here."""
 
     async def steps(site: Site) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
         a.send("b02", End(1))
-        await until(lambda: site.heard["b02"] == [End(1)])
+        await until(lambda: site.received["b02"] == [End(1)])
         addresses = {"b01": ("127.0.0.1", 1), "b03": ("127.0.0.1", site.ports["b02"])}
         namesake = Links("b01", "other", addresses, lambda *_: None, lambda _: None, LinkLimits(retry_ms=5.0))
         await namesake.start("127.0.0.1", 0)
@@ -281,14 +281,14 @@ def test_namesake_that_calls_another_disturbs_nobody() -> None:
         await until(lambda: namesake.counts["calls_failed"] > 2)
         await namesake.close()
         a.send("b02", End(2))
-        await until(lambda: site.heard["b02"] == [End(1), End(2)])
+        await until(lambda: site.received["b02"] == [End(1), End(2)])
         assert (b.counts["new_lives"], b.counts["cut"]) == (0, 0)
 
     run_site(steps)
 
 
 @pytest.mark.parametrize("named", ["b02", "b03"])
-def test_certificate_must_name_the_broker(named: str, tmp_path: Path) -> None:
+def test_the_certificate_must_name_the_broker(named: str, tmp_path: Path) -> None:
     """With TLS both ends prove their identity; a certificate of another broker is refused."""
     authority = LocalAuthority(tmp_path)
     issued = {broker: authority.issue(broker, (broker,)) for broker in ("b01", "b02", "b03")}
@@ -306,9 +306,9 @@ def test_certificate_must_name_the_broker(named: str, tmp_path: Path) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
         a.send("b02", End(1))
         if named == "b02":
-            await until(lambda: site.heard["b02"] == [End(1)])
+            await until(lambda: site.received["b02"] == [End(1)])
         else:
             await until(lambda: a.counts["calls_failed"] > 2)
-            assert (site.heard["b02"], b.counts["connected"]) == ([], 0)
+            assert (site.received["b02"], b.counts["connected"]) == ([], 0)
 
     run_site(steps, Site(tls=tls))

@@ -169,7 +169,7 @@ class Traffic:
 
     def __init__(self, site: NodeProcesses) -> None:
         self.site = site
-        self.said = dict.fromkeys(BROKERS, 0)
+        self.published = dict.fromkeys(BROKERS, 0)
         self.ledger = NodeLedger()
         self.clients: dict[str, Any] = {}
 
@@ -188,8 +188,8 @@ class Traffic:
     async def publish_until(self, stop: asyncio.Event, brokers: tuple[str, ...]) -> None:
         while not stop.is_set():
             for broker in brokers:
-                await self.clients[broker].publish(f"data.{broker}", str(self.said[broker]).encode())
-                self.said[broker] += 1
+                await self.clients[broker].publish(f"data.{broker}", str(self.published[broker]).encode())
+                self.published[broker] += 1
             await asyncio.sleep(0.005)
 
     async def wait_for(self, owed: dict[tuple[str, str], range]) -> None:
@@ -223,7 +223,7 @@ def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_
             assert await asyncio.to_thread(site.change_to, links) is PlanPhase.VERIFYING
         stop.set()
         await publishing
-        owed = {(a, b): range(traffic.said[a]) for a in BROKERS for b in BROKERS}
+        owed = {(a, b): range(traffic.published[a]) for a in BROKERS for b in BROKERS}
         await traffic.wait_for(owed)
         assert traffic.ledger.account(owed).total() == 0
 
@@ -238,13 +238,13 @@ def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_
         assert await asyncio.to_thread(site.change_to, links, BROKERS, joined) is PlanPhase.VERIFYING
         site.wait(lambda: site.status("b01").get("is_in_overlay") is True, "the return of b01")
         await asyncio.sleep(1.0)
-        before = dict(traffic.said)
+        before = dict(traffic.published)
         stop.clear()
         publishing = asyncio.create_task(traffic.publish_until(stop, BROKERS))
         await asyncio.sleep(0.5)
         stop.set()
         await publishing
-        await traffic.wait_for({(a, b): range(before[a], traffic.said[a]) for a in BROKERS for b in BROKERS})
+        await traffic.wait_for({(a, b): range(before[a], traffic.published[a]) for a in BROKERS for b in BROKERS})
         await traffic.close()
 
     try:
@@ -263,7 +263,7 @@ def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_
         site.close()
 
 
-def test_node_that_nobody_knows_asks_to_join(kafka: RunningKafka, tmp_path: Path) -> None:
+def test_an_unknown_node_asks_to_join(kafka: RunningKafka, tmp_path: Path) -> None:
     """It announces its address and link costs, sends no telemetry until it is a member, and a plan then admits it.
 
     It is next to an MQTT broker, whose clients then exchange messages with those of NATS servers.
@@ -283,8 +283,8 @@ def test_node_that_nobody_knows_asks_to_join(kafka: RunningKafka, tmp_path: Path
         site.begin("x01", "--set", f"node.peers_path={own}", "--set", "node.durable_session=true")
         site.wait(lambda: bool(site.records(ANNOUNCEMENTS, Announcement)), "an announcement")
         asked: Announcement = site.records(ANNOUNCEMENTS, Announcement)[0]
-        assert [told.peer for told in asked.facts.link_costs] == list(BROKERS)
-        assert all(0 < told.cost < 1_000 for told in asked.facts.link_costs)
+        assert [cost.peer for cost in asked.facts.link_costs] == list(BROKERS)
+        assert all(0 < cost.cost < 1_000 for cost in asked.facts.link_costs)
         assert asked.facts.address == json.loads(own.read_text())["x01"]
         assert site.status("x01")["is_member"] is False
         assert not any(batch.broker == "x01" for batch in site.records(TELEMETRY, TelemetryBatch))
@@ -313,28 +313,28 @@ async def _talk(site: NodeProcesses) -> None:
     """Let a client of NATS and one of MQTT receive each other's messages."""
     import nats
 
-    heard: list[bytes] = []
+    received: list[bytes] = []
     got: list[tuple[str, bytes]] = []
     one = await nats.connect(site.servers["b01"].url)
 
     async def take(message: Any) -> None:
-        heard.append(message.data)
+        received.append(message.data)
 
     await one.subscribe("rooms.*", cb=take)
     other = await MqttClient(site.servers["x01"].port, lambda it: got.append((it.topic, it.payload))).connected()
     await other.subscribe("orders/#")
     async with asyncio.timeout(PATIENCE_S):
-        while not heard or not got:  # Until both subscriptions are known at the other end.
+        while not received or not got:  # Until both subscriptions are known at the other end.
             await one.publish("orders.eu", b"1")
             await other.publish("rooms/7", b"2", qos=1)
             await asyncio.sleep(0.2)
-    assert (heard[0], got[0]) == (b"2", ("orders/eu", b"1"))
+    assert (received[0], got[0]) == (b"2", ("orders/eu", b"1"))
     await one.close()
     other.close()
 
 
 @pytest.mark.parametrize(
-    ("broker", "peers", "says"),
+    ("broker", "peers", "reason"),
     [
         ("b09", "{}", "none of the 3 brokers"),
         ("b01", "{}", "has no address of b01"),
@@ -342,8 +342,8 @@ async def _talk(site: NodeProcesses) -> None:
         ("b01", '{"b01": "127.0.0.1:1"}', "no NATS server answers"),
     ],
 )
-def test_node_that_cannot_begin_says_why(
-    broker: str, peers: str, says: str, kafka: RunningKafka, tmp_path: Path
+def test_a_node_that_cannot_start_reports_why(
+    broker: str, peers: str, reason: str, kafka: RunningKafka, tmp_path: Path
 ) -> None:
     """What is missing is one sentence in the log, and the exit code is 1."""
     create_topics(kafka.access, namespace="second")
@@ -356,4 +356,4 @@ def test_node_that_cannot_begin_says_why(
         ],
         capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
-    assert (run.returncode, says in run.stderr) == (1, True), run.stderr
+    assert (run.returncode, reason in run.stderr) == (1, True), run.stderr

@@ -33,7 +33,7 @@ def test_filter_matches_what_the_subject_matches(wanted: str, subject: str) -> N
 
 
 @given(st.lists(WILDCARDS, max_size=8), SUBJECTS)
-def test_index_finds_all_that_match(wanted: list[str], subject: str) -> None:
+def test_the_index_finds_all_matches(wanted: list[str], subject: str) -> None:
     index = MatchIndex()
     for number, one in enumerate(wanted):
         index.add(str(number), filter_of(one), "local")
@@ -52,6 +52,6 @@ def test_relations_of_filters_hold_for_every_subject(first: str, second: str, su
 
 
 @pytest.mark.parametrize("subject", ["", "a..b", ".a", "a.", "a b", "a.>.b", ".".join("a" * 65)])
-def test_impossible_subject_is_refused(subject: str) -> None:
+def test_an_impossible_subject_is_refused(subject: str) -> None:
     with pytest.raises(SubjectError):
         filter_of(subject)

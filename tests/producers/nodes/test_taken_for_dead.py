@@ -78,7 +78,7 @@ async def begin_and_end_namesake(fleet: NodeFleet) -> None:
     await namesake.close()
 
 
-def test_node_that_a_neighbour_considers_dead_joins_again() -> None:
+def test_a_node_that_a_neighbour_considers_dead_joins_again() -> None:
     """Without an order, one plan admits it, though no broker died; later messages reach all brokers once."""
 
     async def steps(site: MemorySite) -> None:
@@ -90,17 +90,19 @@ def test_node_that_a_neighbour_considers_dead_joins_again() -> None:
             while running.loop.state.newest is None:
                 await asyncio.sleep(STEP_S)
             for broker in BROKERS:
-                site.say(broker)
+                site.publish(broker)
             await site.all_there()
             await begin_and_end_namesake(fleet)
-            site.say(CALLER)  # This leads to two brokers; what the broker beyond the neighbour gets is undetermined.
+            site.publish(
+                CALLER
+            )  # This leads to two brokers; what the broker beyond the neighbour gets is undetermined.
             while len(running.reasons()) < 2:
                 assert not controller.done(), controller.result()
                 await asyncio.sleep(STEP_S)
             await fleet.all_confirmed()
             handed = {broker: len(site.doors[broker].handed) for broker in BROKERS}
             for broker in BROKERS:
-                site.say(broker)
+                site.publish(broker)
             while any(len(site.doors[broker].handed) < handed[broker] + 3 for broker in BROKERS):
                 await asyncio.sleep(0.01)
         finally:

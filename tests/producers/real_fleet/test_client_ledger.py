@@ -35,7 +35,7 @@ def closed(ledger: ClientLedger, now_ms: float) -> LedgerSnapshot:
     st.lists(st.integers(0, 19), max_size=40),
     st.integers(0, 19),
 )
-def test_every_way_of_arriving_is_reported(arrivals: list[int], first: int) -> None:
+def test_every_sequence_of_arrivals_is_accounted_for(arrivals: list[int], first: int) -> None:
     """After the first arrival missing ones are lost, and earlier ones count as repeated or out of order."""
     ledger = ledger_of(20)
     for number in (first, *arrivals):
@@ -52,7 +52,7 @@ def test_every_way_of_arriving_is_reported(arrivals: list[int], first: int) -> N
     assert account.final
 
 
-def test_what_has_not_come_when_nobody_waits_any_more_is_lost() -> None:
+def test_missing_messages_are_lost_once_an_account_is_given_up() -> None:
     """The account is then final, and the loss is unexcused."""
     ledger = ledger_of(3)
     ledger.hand_over("s", 0, 300.0)
@@ -61,7 +61,7 @@ def test_what_has_not_come_when_nobody_waits_any_more_is_lost() -> None:
     assert (account.final, account.lost, account.excused, account.delivered) == (True, 2, 0, 1)
 
 
-def test_what_comes_after_an_account_is_closed_changes_nothing() -> None:
+def test_messages_after_an_account_is_closed_change_nothing() -> None:
     """A subscription that got nothing in time may end; a first message during its end leaves it owed nothing."""
     ledger = ledger_of(3)
     ledger.leave("s", 300.0)
@@ -74,7 +74,7 @@ def test_what_comes_after_an_account_is_closed_changes_nothing() -> None:
     assert (account.lost, account.delivered, account.concurrent, account.unexpected) == (0, 0, 1, 1)
 
 
-def test_a_client_leaves_when_it_has_all_or_has_waited_long_enough() -> None:
+def test_a_client_leaves_once_it_has_everything_or_waited_long_enough() -> None:
     """What is published after its request to leave is not owed."""
     ledger = ledger_of(3)
     ledger.hand_over("s", 0, 300.0)
@@ -91,7 +91,7 @@ def test_a_client_leaves_when_it_has_all_or_has_waited_long_enough() -> None:
     assert (account.expected, account.delivered, account.lost, account.concurrent) == (3, 3, 0, 1)
 
 
-def test_who_never_hears_anything_has_lost_what_came_late() -> None:
+def test_a_subscription_that_never_receives_has_lost_later_messages() -> None:
     """A deaf subscription is detected although nothing confirms when it begins to count."""
     every_ms = 1_000.0
     late = int(FIRST_S_MAX) + 5
@@ -135,7 +135,7 @@ def test_only_what_a_death_cut_is_excused() -> None:
     assert account.lost_by_reason == {"broker_died": 100, "unknown": 1}
 
 
-def test_time_to_be_heard_begins_with_the_repair() -> None:
+def test_the_time_to_receive_begins_with_the_repair() -> None:
     """A subscription during a death is owed nothing before the overlay is repaired, and everything afterwards."""
     for repaired_ms, lost in ((30_000.0, 0), (25_000.0, 50)):
         ledger = ledger_of(400)
@@ -148,7 +148,7 @@ def test_time_to_be_heard_begins_with_the_repair() -> None:
         assert ledger.snapshot(39_000.0).lost == lost
 
 
-def test_what_comes_before_the_overlay_has_confirmed_is_no_first() -> None:
+def test_messages_before_the_confirmation_do_not_count_as_first() -> None:
     """A subscription that follows another at the same broker may get messages on their way to that one, then a gap."""
     ledger = ledger_of(20)
     for number in range(20):
@@ -169,7 +169,7 @@ def test_what_comes_before_the_overlay_has_confirmed_is_no_first() -> None:
     assert (account.delivered, account.expected) == (36, 37)
 
 
-def test_what_is_owed_does_not_depend_on_how_late_it_comes() -> None:
+def test_what_is_owed_does_not_depend_on_delays() -> None:
     """On a busy machine everything arrives 20 s late: what was published 10 s after the beginning is owed."""
     ledger = ledger_of(200)
     ledger.note_confirmed("p", "b02", None)

@@ -33,7 +33,7 @@ def test_during_a_plan_there_are_two_overlays() -> None:
     assert together(overlays, "b01", "b03") == [True]
 
 
-def test_plan_that_is_aborted_leaves_the_overlay_as_it_is() -> None:
+def test_an_aborted_plan_leaves_the_overlay_as_it_is() -> None:
     """An overlay that was prepared but not activated carries nothing."""
     overlays = FleetOverlays(Configuration.of(1, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")]))
     after = Configuration.of(2, BROKERS, [("b01", "b03"), ("b02", "b03"), ("b03", "b04")])

@@ -76,7 +76,7 @@ class MemoryPorts:
 
 
 @pytest.mark.parametrize(
-    ("brokers", "outages", "told"),
+    ("brokers", "outages", "expected"),
     [
         (NATS, [], []),
         (NATS, ["death b1 at 3 for 2"], ["b1: died", "b1: back, empty"]),
@@ -94,7 +94,7 @@ class MemoryPorts:
     ids=["quiet", "death", "links", "mqtt"],
 )
 def test_all_messages_of_a_fleet_are_accounted_for(
-    brokers: str, outages: list[str], told: list[str], tmp_path: Path
+    brokers: str, outages: list[str], expected: list[str], tmp_path: Path
 ) -> None:
     """Subscriptions come and go, only what a death excuses is lost, and nothing is ever repeated."""
     NEEDS[brokers]()
@@ -112,7 +112,7 @@ def test_all_messages_of_a_fleet_are_accounted_for(
         links = [",".join(link) for link in inventory.bootstrap.links]
         planned = [outage_of(text.format(*links)) for text in outages]
         fleet = RealFleet(settings, inventory, ports, kind, servers, planned)
-        threading.Timer(14.0 if kind.name == NATS and told else 8.0, stop.set).start()
+        threading.Timer(14.0 if kind.name == NATS and expected else 8.0, stop.set).start()
         account = asyncio.run(fleet.run(stop))
     assert account.final
     assert account.is_clean, account
@@ -120,7 +120,7 @@ def test_all_messages_of_a_fleet_are_accounted_for(
     deaths = sum(text.startswith("death") for text in outages)
     assert bool(account.excused) == bool(deaths)
     notes = [text for _, text in json.loads(status_file.read_text())["outage_notes"]]
-    assert notes == [text.format(*(link.replace(",", ", ") for link in links)) for text in told]
+    assert notes == [text.format(*(link.replace(",", ", ") for link in links)) for text in expected]
     assert {batch.broker for batch in ports.batches} == set(inventory.brokers)
     lives = {(batch.broker, batch.boot) for batch in ports.batches}
     assert len(lives) == BROKERS + deaths

@@ -112,7 +112,7 @@ def test_a_file_cut_anywhere_is_read_up_to_the_cut(tmp_path: Path) -> None:
             assert f"is cut: it was read to byte {last} of {length}, {len(found)} records" in warning
 
 
-def test_a_damaged_block_is_left_out(tmp_path: Path) -> None:
+def test_a_damaged_block_is_skipped(tmp_path: Path) -> None:
     """A changed byte costs only its own block, and the warning names the missing records."""
     messages = telemetry(range(30))
     write(tmp_path / "rec.avro", messages)
@@ -130,7 +130,7 @@ def test_a_damaged_block_is_left_out(tmp_path: Path) -> None:
     assert "is damaged from byte" in recording.warnings[0]
 
 
-def test_time_that_goes_back_is_reported_and_put_in_order(tmp_path: Path) -> None:
+def test_time_that_jumps_back_is_reported_and_sorted(tmp_path: Path) -> None:
     """If a clock was set back, within a block or between two, messages come by time with one warning."""
     messages = telemetry(range(40))
     back = [at_time(one, one.time_ms - (3_600_000 if number >= 25 else 0)) for number, one in enumerate(messages)]
@@ -145,7 +145,7 @@ def at_time(one: Sent, time_ms: int) -> Sent:
     return Sent(one.topic, time_ms, one.partition, one.offset, one.key, one.value)
 
 
-def test_partitions_that_were_read_one_after_the_other_come_in_order(tmp_path: Path) -> None:
+def test_partitions_that_were_read_in_turn_are_sorted(tmp_path: Path) -> None:
     """A backlog is recorded partition by partition; that is not a clock that jumped back."""
     messages = telemetry(range(80))
     write(tmp_path / "rec.avro", sorted(messages, key=lambda one: (one.partition, one.offset)), per_block=7)
@@ -173,7 +173,7 @@ def test_parts_are_one_recording(tmp_path: Path) -> None:
     assert as_sent(open_recording(tmp_path / "other.avro")) == messages
 
 
-def test_what_is_no_recording_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_a_file_that_is_no_recording_is_refused_with_the_reason(tmp_path: Path) -> None:
     """A missing file, one of another kind and another Avro file each have their own message."""
     with pytest.raises(RecordingError, match="does not exist"):
         open_recording(tmp_path / "rec.avro")
@@ -218,7 +218,7 @@ def test_a_newer_or_damaged_header_is_refused(tmp_path: Path) -> None:
 def test_a_recording_of_an_older_schema_is_read_as_the_newest(tmp_path: Path) -> None:
     """A file with version 1 of TelemetryBatch gives batches of the newest version, as dicts and as messages."""
     ids = [101 if name == "TelemetryBatch" else latest_schema(name).schema_id for name in recorded_names()]
-    told = {
+    metadata = {
         "format": 1,
         "recording": "old",
         "namespace": "live",
@@ -236,7 +236,7 @@ def test_a_recording_of_an_older_schema_is_read_as_the_newest(tmp_path: Path) ->
         batch = batch_of(number)
         body = encode_as(batch, 101)[5:]
         builder.add("telemetry", batch.time_ms, 0, number, batch.broker.encode(), branch, body)
-    head = encode_header(told, recorded_run().inventory, b"s" * 16)
+    head = encode_header(metadata, recorded_run().inventory, b"s" * 16)
     (tmp_path / "old.avro").write_bytes(head + builder.take())
     rewritten_header(tmp_path / "old.avro", lambda meta: meta | {SCHEMA_IDS_KEY: json.dumps(ids)})
     recording = open_recording(tmp_path / "old.avro")
@@ -245,7 +245,7 @@ def test_a_recording_of_an_older_schema_is_read_as_the_newest(tmp_path: Path) ->
     assert as_batches(recording.batches()) == wanted
 
 
-def test_telemetry_that_does_not_decode_is_counted(tmp_path: Path) -> None:
+def test_undecodable_telemetry_is_counted(tmp_path: Path) -> None:
     """It is kept unchanged, and left out of the batches with a warning."""
     bad = [b"rubbish", struct.pack(">BI", 0, 102) + b"\xff" * 4, b""]
     messages = telemetry(range(8))
@@ -258,7 +258,7 @@ def test_telemetry_that_does_not_decode_is_counted(tmp_path: Path) -> None:
     assert "3 records of telemetry in the block" in recording.warnings[0]
 
 
-def test_the_bounds_say_how_much_is_in_memory(tmp_path: Path) -> None:
+def test_the_bounds_limit_memory(tmp_path: Path) -> None:
     """A larger block is skipped with a warning; blocks that overlap by more end reading with an error."""
     large = Sent("telemetry", START_MS + 2_000, 0, 50, b"b0", random.Random(1).randbytes(2 << 20))
     write(tmp_path / "rec.avro", [*telemetry(range(4)), large], per_block=100)

@@ -109,7 +109,7 @@ class Recording:
         self.recorder.close()
 
 
-def test_the_register_is_recorded_whole_and_telemetry_from_now_on(
+def test_the_register_is_recorded_in_full_and_telemetry_from_now_on(
     cluster: tuple[Producer, str], tmp_path: Path
 ) -> None:
     """Earlier records are kept for compacted topics only; tombstones, keys, times and partitions are Kafka's."""
@@ -148,7 +148,7 @@ def test_topics_of_all_agents_are_recorded_as_one(cluster: tuple[Producer, str],
     ]
 
 
-def test_from_the_start_everything_is_recorded(cluster: tuple[Producer, str], tmp_path: Path) -> None:
+def test_everything_is_recorded_from_the_start_on_request(cluster: tuple[Producer, str], tmp_path: Path) -> None:
     """Topics are read from the oldest record to the newest, and older schemas become the newest."""
     producer, bootstrap = cluster
     messages = telemetry(range(30))
@@ -200,7 +200,7 @@ def replayer_of(file: Path, bootstrap: str, namespace: str, **options: object) -
     return RecordingReplayer(open_recording(file), KafkaAccess(bootstrap), namespace, **options)  # type: ignore[arg-type]
 
 
-def test_a_recording_comes_back_with_its_keys_times_and_places(cluster: tuple[Producer, str], tmp_path: Path) -> None:
+def test_a_replay_keeps_keys_times_and_partitions(cluster: tuple[Producer, str], tmp_path: Path) -> None:
     """Inputs are on Kafka again as they were; derived records only on request."""
     producer, bootstrap = cluster
     for topic in TOPICS:
@@ -221,7 +221,7 @@ def test_a_recording_comes_back_with_its_keys_times_and_places(cluster: tuple[Pr
         check_replay_namespace(KafkaAccess(bootstrap), "again", open_recording(tmp_path / "rec.avro"), "regraft")
 
 
-def test_a_part_of_the_time_has_the_whole_register(cluster: tuple[Producer, str], tmp_path: Path) -> None:
+def test_a_replayed_part_has_the_entire_register(cluster: tuple[Producer, str], tmp_path: Path) -> None:
     """Registers are replayed from their beginning, telemetry of the given span; the last of it can be held back."""
     producer, bootstrap = cluster
     for topic in TOPICS:
@@ -241,7 +241,7 @@ def test_a_part_of_the_time_has_the_whole_register(cluster: tuple[Producer, str]
         replayer_of(tmp_path / "rec.avro", bootstrap, "part", from_ms=to_ms + HOUR_MS)
 
 
-def test_a_paced_replay_follows_the_times_and_passes_over_holes(cluster: tuple[Producer, str], tmp_path: Path) -> None:
+def test_a_paced_replay_follows_the_times_and_skips_gaps(cluster: tuple[Producer, str], tmp_path: Path) -> None:
     """Nothing is sent before it is due; a gap of an hour, or a clock set back by one, delays nothing."""
     producer, bootstrap = cluster
     producer.list_topics("paced.telemetry", timeout=10)
@@ -272,7 +272,7 @@ def test_live_namespaces_are_refused(cluster: tuple[Producer, str], tmp_path: Pa
     check_replay_namespace(KafkaAccess(bootstrap), "fresh", recording, "regraft")
 
 
-def test_a_stopped_replay_ends_at_once(cluster: tuple[Producer, str], tmp_path: Path) -> None:
+def test_a_replay_that_is_stopped_ends_at_once(cluster: tuple[Producer, str], tmp_path: Path) -> None:
     """A replay that would last an hour ends on request, and what was sent is on Kafka."""
     producer, bootstrap = cluster
     producer.list_topics("stopped.telemetry", timeout=10)
@@ -285,7 +285,7 @@ def test_a_stopped_replay_ends_at_once(cluster: tuple[Producer, str], tmp_path: 
 
 
 @pytest.mark.stack
-def test_recording_goes_on_when_kafka_is_back(tmp_path: Path) -> None:
+def test_recording_continues_once_kafka_is_back(tmp_path: Path) -> None:
     """Kafka is killed and restarts: nothing is missed and nothing is repeated."""
     messages = telemetry(range(40))
     with start_kafka(tmp_path / "kafka") as kafka:
@@ -309,7 +309,7 @@ def test_recording_goes_on_when_kafka_is_back(tmp_path: Path) -> None:
     assert not running.recorder.missed
 
 
-def test_marks_of_transactions_are_no_records_that_were_missed(
+def test_transaction_markers_are_not_missed_records(
     cluster: tuple[Producer, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only a gap behind which records were deleted is counted; a warning of 0 lost records never appears."""

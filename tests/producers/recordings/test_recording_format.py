@@ -103,7 +103,9 @@ MESSAGES = st.lists(
 
 
 @given(MESSAGES)
-def test_records_are_stepped_over_whatever_they_hold(messages: list[tuple[str, int, int, int, bytes, bytes]]) -> None:
+def test_records_are_stepped_over_whatever_their_content(
+    messages: list[tuple[str, int, int, int, bytes, bytes]],
+) -> None:
     """Any topic, time, place, key and body of a block is found again, and the block's span is known."""
     builder = BlockBuilder(SYNC)
     for topic, time_ms, partition, offset, key, body in messages:
@@ -126,7 +128,7 @@ def test_records_are_stepped_over_whatever_they_hold(messages: list[tuple[str, i
     assert span.telemetry == sum(message[0] == "telemetry" for message in messages)
 
 
-def test_a_block_that_another_tool_wrote_says_nothing_of_its_span() -> None:
+def test_a_block_written_by_another_tool_has_no_span() -> None:
     """Data without our frame at their end are recognised; decoders skip the frame."""
     assert decode_span(zstd.compress(b"x" * 100)) is None
     builder = BlockBuilder(SYNC)
@@ -137,7 +139,7 @@ def test_a_block_that_another_tool_wrote_says_nothing_of_its_span() -> None:
     assert builder.take() == b""
 
 
-def test_a_header_is_read_again() -> None:
+def test_a_header_survives_encoding() -> None:
     """The metadata and the sync marker come back, whatever follows."""
     head = encode_header({"format": 1, "wide": "é"}, "{}", SYNC)
     found = decode_header(head + b"blocks")
@@ -154,7 +156,7 @@ def test_limits_of_a_recording_are_checked() -> None:
     assert RecordingLimits().faults() == []
 
 
-def test_a_small_block_does_not_become_a_large_one() -> None:
+def test_a_compressed_block_cannot_exceed_its_bound() -> None:
     """10 KB that would expand to 300 MB are refused at the bound, and so is a block of many frames."""
     bomb = zstd.compress(bytes(300 << 20))
     assert len(bomb) < 30_000
@@ -169,7 +171,7 @@ def test_a_small_block_does_not_become_a_large_one() -> None:
         decompress_block(zstd.compress(random.Random(1).randbytes(2_000_000)), raw_bytes_max=1_000_000)
 
 
-def test_what_a_recorder_writes_is_never_too_large() -> None:
+def test_a_recorders_own_blocks_are_never_too_large() -> None:
     """A block of one repeated record, and one with a record of the maximum size, are read back."""
     for count, value in ((9_000, b"same" * 7), (1, bytes(RECORD_BYTES_MAX)), (1, random.Random(1).randbytes(1 << 20))):
         builder = BlockBuilder(SYNC)

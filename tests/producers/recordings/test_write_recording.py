@@ -48,7 +48,7 @@ def test_older_versions_and_other_framings_become_the_newest(tmp_path: Path) -> 
     assert not writer.counts.unread
 
 
-def test_a_registry_s_ids_are_taken_off(tmp_path: Path) -> None:
+def test_registry_ids_are_replaced_by_fixed_ones(tmp_path: Path) -> None:
     """Recorded with a registry's ids and read without one, a batch has the fixed id and the same body."""
     batch = batch_of(1)
     use_wire_ids({102: 7, 101: 6})
@@ -59,7 +59,7 @@ def test_a_registry_s_ids_are_taken_off(tmp_path: Path) -> None:
     assert values_of(tmp_path / "rec.avro") == [encode(batch)]
 
 
-def test_what_only_begins_like_a_record_does_not_spoil_its_block(tmp_path: Path) -> None:
+def test_a_value_that_only_begins_like_a_record_does_not_spoil_its_block(tmp_path: Path) -> None:
     """A value with the newest schema's id and a broken body is kept separately, so any Avro tool reads the rest."""
     good = encode(batch_of(6))
     bad = [good[:-3], good + b"x", struct.pack(">BI", 0, 102)]
@@ -73,7 +73,7 @@ def test_what_only_begins_like_a_record_does_not_spoil_its_block(tmp_path: Path)
     assert values_of(tmp_path / "rec.avro") == [good, *bad, good]
 
 
-def test_values_are_not_looked_into_while_there_is_no_time(tmp_path: Path) -> None:
+def test_values_are_not_checked_under_time_pressure(tmp_path: Path) -> None:
     """An invalid value that was written unchecked is found on reading, and only that value is lost."""
     writer = new_writer(tmp_path / "rec.avro")
     writer.is_checking = False
@@ -87,7 +87,7 @@ def test_values_are_not_looked_into_while_there_is_no_time(tmp_path: Path) -> No
     assert "does not decode" in recording.warnings[0]
 
 
-def test_files_change_at_their_size_and_age(tmp_path: Path) -> None:
+def test_files_rotate_by_size_and_age(tmp_path: Path) -> None:
     """No file exceeds its limit by more than a block, and all of them together hold everything."""
     messages = telemetry(range(4_000))
     writer = write(tmp_path / "rec.avro", messages, per_block=50, limits=RecordingLimits(rotate_mb=0.06))
@@ -99,7 +99,7 @@ def test_files_change_at_their_size_and_age(tmp_path: Path) -> None:
     assert recording.count == 4_000
 
 
-def test_what_was_written_stays_when_the_recorder_is_killed(tmp_path: Path) -> None:
+def test_what_was_written_survives_the_death_of_the_recorder(tmp_path: Path) -> None:
     """Without a proper end, a file holds every message older than the flush interval."""
     writer = new_writer(tmp_path / "rec.avro")
     messages = telemetry(range(20))
@@ -113,7 +113,7 @@ def test_what_was_written_stays_when_the_recorder_is_killed(tmp_path: Path) -> N
     assert values_of(tmp_path / "rec.avro") == [one.value for one in messages[: recording.count]]
 
 
-def test_a_recording_is_never_written_over(tmp_path: Path) -> None:
+def test_a_recording_is_never_overwritten(tmp_path: Path) -> None:
     """An existing file or part is not touched; names that parts use are refused."""
     write(tmp_path / "rec.avro", telemetry(range(3)))
     before = (tmp_path / "rec.avro").read_bytes()
@@ -156,7 +156,7 @@ def test_a_disk_without_room_is_reported_at_once(tmp_path: Path) -> None:
         new_writer(disk.directory / "rec.avro")
 
 
-def test_header_and_blocks_are_what_fastavro_itself_reads_in_blocks(tmp_path: Path) -> None:
+def test_fastavro_reads_header_and_blocks(tmp_path: Path) -> None:
     """The counts of the blocks are those of any reader of blocks."""
     write(tmp_path / "rec.avro", telemetry(range(35)))
     data = io.BytesIO((tmp_path / "rec.avro").read_bytes())

@@ -12,7 +12,7 @@ from regraft.producers.workloads.checkin_settings import DAYS_SHIPPED, USERS_SHI
 DATA = load_checkins()
 
 
-def test_shipped_checkins_are_whole() -> None:
+def test_shipped_checkins_are_complete() -> None:
     """1,225 users with several check-ins each, a quarter of an hour apart, in 56 days and in New York City."""
     assert (DATA.user_count, DATA.days, len(DATA.user)) == (USERS_SHIPPED, DAYS_SHIPPED, 19_981)
     assert np.bincount(DATA.user).min() == CHECKINS_PER_USER_MIN
@@ -30,7 +30,7 @@ def test_positions_are_no_finer_than_a_street_corner() -> None:
         assert np.abs(degrees * 1_000 - np.round(degrees * 1_000)).max() < 1e-6
 
 
-def test_nobody_can_change_what_all_share() -> None:
+def test_shared_data_cannot_be_changed() -> None:
     """The data is read once, and writing to it is refused."""
     assert load_checkins() is DATA
     with pytest.raises(ValueError, match="read-only"):

@@ -14,7 +14,7 @@ def test_defaults_are_faultless() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "fault"),
     [
         ({"user_count": 0}, "user_count is 0: from 1 to 1225"),
         ({"user_count": 1_226}, "user_count is 1226: from 1 to 1225"),
@@ -29,11 +29,11 @@ def test_defaults_are_faultless() -> None:
         ({"connect_spread_s": -1.0}, "connect_spread_s is -1, at least 0"),
     ],
 )
-def test_each_fault_names_value_and_limit(change: dict[str, object], told: str) -> None:
+def test_each_fault_names_value_and_limit(change: dict[str, object], fault: str) -> None:
     """Each wrong setting gives one sentence."""
     faults = replace(CheckinSettings(), **change).faults()  # type: ignore[arg-type]
     assert len(faults) == 1
-    assert faults[0].startswith(told)
+    assert faults[0].startswith(fault)
 
 
 def test_all_faults_are_listed_at_once() -> None:

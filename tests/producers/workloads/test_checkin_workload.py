@@ -152,13 +152,13 @@ def test_users_want_their_own_cell_and_those_of_four_friends(at_s: float) -> Non
         assert topics == {own[user], *(own[friend] for friend in workload.friends[user])}
 
 
-def test_friends_are_others_and_each_one_once() -> None:
+def test_friends_are_distinct_other_users() -> None:
     """No user follows itself, or another one twice; all are users of the run."""
     workload, _ = started(CheckinSettings(user_count=5, friend_count=4))
     assert all({user, *friends} == set(workload.friends) for user, friends in workload.friends.items())
 
 
-def test_topics_change_only_when_somebody_checks_in() -> None:
+def test_topics_change_only_at_check_ins() -> None:
     """Every change is at the compressed time of a real check-in of the user, or of a user it follows."""
     settings = CheckinSettings(user_count=200, days_per_s=0.5, notifications_per_s=0.01)
     workload, overlay = started(settings)
@@ -174,7 +174,7 @@ def test_topics_change_only_when_somebody_checks_in() -> None:
         assert min(abs(at_ms - request.at_ms) for cause in causes for at_ms in times_ms[cause]) < 1e-3
 
 
-def test_users_are_there_around_their_check_ins() -> None:
+def test_users_are_connected_around_their_check_ins() -> None:
     """A user is connected for a week before and after each check-in of the looped data, and at no other time."""
     settings = CheckinSettings(linger_days=7.0, days_per_s=1.0, connect_spread_s=0.5, notifications_per_s=0.01)
     _, overlay = started(settings)
@@ -213,7 +213,7 @@ def test_first_homes_are_spread_over_all_brokers() -> None:
     assert all(0.5 * share < counts[broker] < 2 * share for broker in overlay.brokers)
 
 
-def test_who_comes_again_comes_to_its_last_home() -> None:
+def test_a_returning_user_connects_to_its_last_home() -> None:
     """A user that was moved while it was connected next connects to where it was moved."""
     _, overlay = started(CheckinSettings(linger_days=3.0, days_per_s=2.0, notifications_per_s=0.01))
     overlay.run_until_ms(4_000)
@@ -228,7 +228,7 @@ def test_who_comes_again_comes_to_its_last_home() -> None:
     assert len({request.home for request in again}) == len(overlay.brokers)
 
 
-def test_who_has_lost_its_home_connects_again_when_it_wants_something_else() -> None:
+def test_a_user_that_lost_its_home_reconnects_at_its_next_change() -> None:
     """A user whose home died has none; its next change of topics is a connection with all its topics."""
     settings = CheckinSettings(linger_days=None, days_per_s=0.5, notifications_per_s=0.01)
     workload, overlay = started(settings)
@@ -262,7 +262,7 @@ def test_feeds_publish_in_proportion_to_real_check_ins() -> None:
     assert sum(map(len, overlay.published.values())) == pytest.approx(15_000, rel=0.05)
 
 
-def test_feeds_publish_the_check_ins_of_their_cell_oldest_first_and_over_again() -> None:
+def test_feeds_publish_the_check_ins_of_their_cell_oldest_first_and_repeatedly() -> None:
     """Content is a real check-in there and matches what the feed advertised; the oldest follows the newest."""
     settings = CheckinSettings(user_count=10, notifications_per_s=5_000.0)
     _, overlay = started(settings)
@@ -275,13 +275,13 @@ def test_feeds_publish_the_check_ins_of_their_cell_oldest_first_and_over_again()
         rows = real[topic]
         assert overlay.feeds[topic][1] == topic_filter(topic)
         assert all(matches(topic_filter(topic), content) for content in contents)
-        told = [(content["user"], content["minute"]) for content in contents]
-        assert told == [rows[position % len(rows)] for position in range(len(told))]
+        published = [(content["user"], content["minute"]) for content in contents]
+        assert published == [rows[position % len(rows)] for position in range(len(published))]
     assert max(len(overlay.published[topic]) / len(rows) for topic, rows in real.items()) > 1.5
     assert 60 < min(overlay.sizes_bytes) <= max(overlay.sizes_bytes) < 120
 
 
-def test_equal_seeds_ask_for_the_same_whatever_brokers_answer_first() -> None:
+def test_equal_seeds_give_the_same_requests_in_any_order_of_answers() -> None:
     """Users and homes of feeds do not depend on when feeds may publish; another seed gives other requests."""
     settings = CheckinSettings(user_count=300, notifications_per_s=50.0)
 
@@ -311,7 +311,7 @@ def test_contents_do_not_depend_on_when_feeds_may_publish() -> None:
         assert contents[:both] == other.published[topic][:both]
 
 
-def test_stopped_workload_changes_nothing() -> None:
+def test_a_stopped_workload_changes_nothing() -> None:
     """After the stop no client publishes, connects, moves or leaves; connected ones stay."""
     workload, overlay = started(CheckinSettings(days_per_s=1.0))
     overlay.run_until_ms(3_000)

@@ -30,7 +30,7 @@ def homes_by_symbol(virtual: VirtualOverlay) -> dict[str, list[str]]:
     return found
 
 
-def test_shipped_data_is_whole() -> None:
+def test_shipped_data_is_complete() -> None:
     """49 symbols have both quotes and subscriptions; quotes are in date order and match their advertisement."""
     assert len(DATA.symbols) == SYMBOLS_SHIPPED
     assert sum(len(thresholds) for thresholds in DATA.thresholds.values()) == 1_000
@@ -42,7 +42,7 @@ def test_shipped_data_is_whole() -> None:
         assert all(matches(advertisement(symbol), quote.content) for quote in quotes)
 
 
-def test_quotes_are_published_in_date_order_and_start_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quotes_are_published_in_date_order_and_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """A symbol that has reached its newest quote continues with its oldest."""
     settings = WorkloadSettings(publisher_count=1, notifications_per_s=500.0, interested_broker_count=1)
     virtual = VirtualOverlay(place_overlay(2, 2, random.Random(1), (0.01, 0.01)), settings)
@@ -60,7 +60,7 @@ def test_quotes_are_published_in_date_order_and_start_over(monkeypatch: pytest.M
     assert seen[400:450] == seen[:50]
 
 
-def test_real_subscriptions_come_first_then_like_ones() -> None:
+def test_real_subscriptions_come_first_then_similar_ones() -> None:
     """Each shipped subscription of a symbol is used once, then thresholds drawn from the same shares."""
     maker = SubscriptionMaker(DATA, random.Random(1))
     shipped = {subscription("AAPL", *thresholds) for thresholds in DATA.thresholds["AAPL"]}
@@ -86,7 +86,7 @@ def test_each_symbol_is_wanted_at_about_nine_brokers() -> None:
     assert all(len(set(homes)) == len(homes) for homes in found.values())
 
 
-def test_subscriptions_live_and_are_replaced() -> None:
+def test_subscriptions_end_and_are_replaced() -> None:
     """Their number stays, their names do not: 63 % of them are replaced in about one lifetime."""
     settings = WorkloadSettings(lifetime_s_mean=10.0, notifications_per_s=0.1)
     virtual = VirtualOverlay(inventory(), settings, VirtualSettings(flush_ms=None))
@@ -112,7 +112,7 @@ def test_regime_change_replaces_all_and_shifts_shares() -> None:
     assert moved > 0.2 * 9 * 49
 
 
-def test_stopped_workload_changes_nothing() -> None:
+def test_a_stopped_workload_changes_nothing() -> None:
     """After the stop no client publishes, connects or leaves."""
     virtual = VirtualOverlay(inventory(), WorkloadSettings(regime_change_s=4.0))
     virtual.run_for(3_000)
@@ -123,7 +123,7 @@ def test_stopped_workload_changes_nothing() -> None:
     assert virtual.clients.connected == connected
 
 
-def test_bursts_multiply_the_rate_for_their_time() -> None:
+def test_bursts_multiply_the_rate_while_they_last() -> None:
     """Two bursts have the set times and lengths, and leave the rate as it was; subscriptions are the same."""
     calm = WorkloadSettings(publisher_count=10, notifications_per_s=2.0, lifetime_s_mean=1_000.0)
     bursty = replace(calm, burst_every_s=60.0, burst_s=20.0, burst_factor=5.0, burst_count=2)
@@ -141,7 +141,7 @@ def test_bursts_multiply_the_rate_for_their_time() -> None:
         assert expected * 0.8 < count < expected * 1.2
 
 
-def test_last_burst_lasts_its_own_time_and_publishers_enter_by_few_brokers() -> None:
+def test_the_last_burst_has_its_own_length_and_publishers_enter_at_few_brokers() -> None:
     """The first of two lasts 20 s, the second 60 s, longer than the pause between bursts."""
     settings = WorkloadSettings(
         publisher_count=10, notifications_per_s=2.0, lifetime_s_mean=1_000.0, burst_every_s=40.0, burst_s=20.0,
@@ -158,7 +158,7 @@ def test_last_burst_lasts_its_own_time_and_publishers_enter_by_few_brokers() -> 
     assert len(homes) == 2
 
 
-def test_interests_shift_again_and_again() -> None:
+def test_interests_shift_repeatedly() -> None:
     """The first shift comes at its set time, each further one after the same pause."""
     settings = WorkloadSettings(
         publisher_count=3,
@@ -218,7 +218,7 @@ def test_one_publisher_publishes_more_from_the_change_on() -> None:
     assert len(subscribed.keys() & virtual.clients.connected.keys()) > 0.95 * len(subscribed)
 
 
-def test_crowd_comes_and_goes() -> None:
+def test_a_crowd_comes_and_goes() -> None:
     """Meanwhile every broker wants one symbol, with half of all subscriptions; afterwards all is as before."""
     settings = WorkloadSettings(
         notifications_per_s=0.1,
@@ -240,7 +240,7 @@ def test_crowd_comes_and_goes() -> None:
     assert largest[1][1] == len(virtual.overlay.brokers)
 
 
-def test_day_goes_around_the_brokers() -> None:
+def test_the_day_goes_around_the_brokers() -> None:
     """At noon at the first broker most subscriptions are near it, half a day later on the other side."""
     settings = WorkloadSettings(
         publisher_count=10,
