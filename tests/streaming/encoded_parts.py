@@ -1,4 +1,4 @@
-"""Parts as Spark encodes them, by fastavro."""
+"""Parts as Spark encodes them, encoded by fastavro."""
 
 import io
 from typing import Any
@@ -11,7 +11,7 @@ _SCHEMA = parse_schema(PART_SCHEMA)
 
 
 def encode_part(part: dict[str, Any]) -> bytes:
-    """Return the body of a part; lists that it has not are empty."""
+    """Return the body of a part; missing lists are empty."""
     body = io.BytesIO()
     schemaless_writer(body, _SCHEMA, {name: [] if value is None else value for name, value in part.items()})
     return body.getvalue()

@@ -1,4 +1,4 @@
-"""A window of all brokers as the messages that the job writes of it."""
+"""A window of all brokers as the messages that the job writes for it."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class EncodedWindow:
 
 
 def encode_window(window: WindowRows) -> EncodedWindow:
-    """Return the messages of a window, as of one shard."""
+    """Return the messages of a window written by a single shard."""
     shard, span = encode_shard(window.shard), window.window
     joined = join_window([shard.summary], span.end_ms - span.start_ms, window.marker.late_rows)
     return EncodedWindow(shard.messages, encode_marker(joined.marker))

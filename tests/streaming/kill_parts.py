@@ -1,7 +1,7 @@
-"""Where the job's processes can be killed while it works: sinks that kill at a point, once for each time it is armed.
+"""Points at which the job's processes can be killed: sinks that kill at a point, once for each time it is armed.
 
-Spark pickles sinks to its Python workers, so they live in a module of their own. Files say what is armed: workers and
-driver are different processes, and each file is claimed by whoever removes it first.
+Spark pickles sinks to its Python workers, so they are in a separate module. Files hold what is armed because workers
+and driver are different processes; the process that removes a file first claims it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from regraft.streaming.write_state import StateWriter
 WORKER_BEFORE, WORKER_BETWEEN, WORKER_AFTER = "worker before rows", "worker between rows", "worker before its report"
 DRIVER_BEFORE, DRIVER_AFTER = "driver before markers", "driver after markers"
 KAFKA_ROWS, KAFKA_MARKER = "kafka while rows", "kafka while marker"
-IN_FLIGHT_S = 0.2  # A Kafka that is stopped so long holds requests that it has not taken when it is killed.
+IN_FLIGHT_S = 0.2  # A Kafka suspended for this long holds requests that it has not processed when it is killed.
 
 
 @dataclass(frozen=True)
 class Armed:
-    """The faults that are to happen; ``directory`` has a file for each, with Kafka's process id."""
+    """The armed faults; ``directory`` has a file for each, with Kafka's process id."""
 
     directory: Path
 
@@ -41,7 +41,7 @@ class Armed:
         return bool(point) and (self.directory / point).exists()
 
     def claim(self, point: str) -> str:
-        """Return what the fault was armed with, to one caller for each time that it was; to all others nothing."""
+        """Return what the fault was armed with to one caller per arming, and "" to all others."""
         claimed = self.directory / f".{os.getpid()}"
         try:
             (self.directory / point).rename(claimed)
@@ -50,7 +50,7 @@ class Armed:
         return claimed.read_text()
 
     def kill_kafka(self, kafka_pid: str) -> None:
-        """Let Kafka hold what comes from here on, and kill it a moment later."""
+        """Let Kafka hold requests from now on, and kill it a moment later."""
         pid = int(kafka_pid)
         os.kill(pid, signal.SIGSTOP)
         threading.Timer(IN_FLIGHT_S, os.kill, (pid, signal.SIGKILL)).start()
@@ -58,7 +58,7 @@ class Armed:
 
 @dataclass(frozen=True)
 class KillingRows(KafkaRows):
-    """Writes rows as the job does, but for the worker or Kafka being killed where that is armed."""
+    """Writes rows as the job does, but kills the worker or Kafka at armed points."""
 
     armed: Armed
 
@@ -79,12 +79,12 @@ class KillingRows(KafkaRows):
 
 
 def killing_markers(armed: Armed) -> Callable[[StateWriter, Sequence[JoinedWindow]], None]:
-    """Return what writes markers as the job does, but for the driver or Kafka being killed where that is armed."""
+    """Return a writer of markers that works as the job's, but kills the driver or Kafka at armed points."""
     write_windows = StateWriter.write_windows
 
     def write_markers(writer: StateWriter, windows: Sequence[JoinedWindow]) -> None:
         if armed.claim(DRIVER_BEFORE):
-            os.killpg(os.getpgid(0), signal.SIGKILL)  # With its Java and its workers, as a machine that ends.
+            os.killpg(os.getpgid(0), signal.SIGKILL)  # With its Java and its workers, as if the machine ended.
         if kafka_pid := armed.claim(KAFKA_MARKER):
             armed.kill_kafka(kafka_pid)
         write_windows(writer, windows)
@@ -95,7 +95,7 @@ def killing_markers(armed: Armed) -> Callable[[StateWriter, Sequence[JoinedWindo
 
 
 def kill_where_armed(monkeypatch: pytest.MonkeyPatch, armed: Armed) -> None:
-    """Let jobs that begin from here on write by KillingRows and ``killing_markers``."""
+    """Let jobs that begin from now on write by KillingRows and ``killing_markers``."""
 
     def rows_of(*given: object) -> KillingRows:
         return KillingRows(*given, armed)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The program for ``spark-submit`` as an operator's, but for being killed where that is armed (``kill_parts``).
+"""The program that an operator gives to ``spark-submit``, but killed at armed points (``kill_parts``).
 
 The variable ARMED names the directory in which faults are armed.
 """

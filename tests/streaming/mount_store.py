@@ -1,4 +1,4 @@
-"""A directory as a store of Hadoop that is not a disk to it."""
+"""A directory mounted as a Hadoop store that Hadoop does not recognise as a disk."""
 
 import uuid
 from pathlib import Path
@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 
 def mounted(spark: SparkSession, directory: Path) -> str:
-    """Return the URI of a directory in a store that Hadoop does not take for a disk; each call mounts another."""
-    name = f"m{uuid.uuid4().hex[:8]}"  # Hadoop keeps what it has opened.
+    """Return the URI of a directory in a store that Hadoop does not recognise as a disk; each call mounts another."""
+    name = f"m{uuid.uuid4().hex[:8]}"  # Hadoop caches open file systems.
     context: Any = spark.sparkContext._jsc
     directory.mkdir()
     context.hadoopConfiguration().set(f"fs.viewfs.mounttable.{name}.link./store", directory.as_uri())

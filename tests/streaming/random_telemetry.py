@@ -1,6 +1,6 @@
-"""Random telemetry for the streaming tests: brokers that start again, windows that overlap batches, loss, repeats.
+"""Random telemetry for the streaming tests: restarted brokers, windows that span several batches, loss, repeats.
 
-Half of the batches are packed, as they go to Kafka, the others are as senders before version 3 wrote them.
+Half of the batches are packed, as they go to Kafka; the others are as senders before version 3 wrote them.
 """
 
 import random
@@ -59,7 +59,7 @@ PART = pa.struct(
 
 
 def random_telemetry(rng: random.Random, flushes: int = 12, flush_ms: int = 1_250) -> list[TelemetryBatch]:
-    """Return what all brokers sent, in order of time; a broker may start again with counters at 0."""
+    """Return what all brokers sent, in order of time; a broker may restart with its counters at 0."""
     batches: list[TelemetryBatch] = []
     for broker in BROKERS:
         boot, sequence, counters = BEGIN_MS, 0, [0] * 7
@@ -74,7 +74,7 @@ def random_telemetry(rng: random.Random, flushes: int = 12, flush_ms: int = 1_25
 
 
 def lossy(rng: random.Random, batches: Sequence[TelemetryBatch]) -> list[TelemetryBatch]:
-    """Return the batches with some lost, some sent again, and all in any order."""
+    """Return the batches with some lost, some repeated, and all shuffled."""
     arrived = [batch for batch in batches if rng.random() > 0.1]
     arrived += [batch for batch in arrived if rng.random() < 0.3]
     rng.shuffle(arrived)
@@ -82,7 +82,7 @@ def lossy(rng: random.Random, batches: Sequence[TelemetryBatch]) -> list[Telemet
 
 
 def taken_times_ms(rng: random.Random, batches: Sequence[TelemetryBatch]) -> list[int]:
-    """Return when Kafka took each batch: mostly soon, now and then with a clock that is far ahead or far behind."""
+    """Return when Kafka received each batch: mostly soon, sometimes with a clock far ahead or far behind."""
     clocks_ms = {broker: rng.choice((0, 0, 3_000, -3_000, 59 * 60_000)) for broker in BROKERS}
     return [batch.time_ms - clocks_ms[batch.broker] + rng.choice((0, 20, 300, -400)) for batch in batches]
 
@@ -94,12 +94,12 @@ def as_dicts(batches: Sequence[TelemetryBatch]) -> list[dict[str, Any]]:
 
 
 def unpacked(batch: TelemetryBatch) -> TelemetryBatch:
-    """Return the batch with all cells one by one."""
+    """Return the batch with all cells unpacked."""
     return msgspec.structs.replace(batch, deliveries=batch.cells(), seconds=())
 
 
 def parts_of(batches: Sequence[TelemetryBatch]) -> WindowParts:
-    """Return the parts that Spark makes of the batches, in order of arrival and repeats kept."""
+    """Return the parts that Spark makes of the batches, in order of arrival and with repeats."""
     windows, parts = [], []
     for batch in as_dicts([unpacked(batch) for batch in batches]):
         del batch["seconds"]

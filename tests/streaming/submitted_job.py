@@ -22,9 +22,9 @@ KILLED_PROGRAM = "killed_submit_job.py"
 def submitted_job(
     job: StreamingSettings, directory: Path, master: str, *, more: Sequence[str] = (), armed: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run it with its log in ``directory/log``; it is killed at the end where it still runs.
+    """Run it with its log in ``directory/log``; it is killed at the end if it still runs.
 
-    With ``armed`` its driver is killed where that directory says so (``kill_parts``).
+    With ``armed`` its driver is killed at the points armed in that directory (``kill_parts``).
     """
     java_options = f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1"
     command = [
@@ -49,7 +49,7 @@ def submitted_job(
 def running(
     command: Sequence[str], directory: Path, environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program in a directory with its log there; at the end it is killed with all that it started."""
+    """Run a program in a directory with its log there; at the end it is killed with all its child processes."""
     with (directory / "log").open("ab") as log:
         process = subprocess.Popen(
             command, env=environment, stdout=log, stderr=log, cwd=directory, start_new_session=True
@@ -63,7 +63,7 @@ def running(
 
 
 def ask_to_stop(process: subprocess.Popen[bytes]) -> None:
-    """Tell the program itself to stop; the JVM around it ends with the program's exit code."""
+    """Ask the program itself to stop; the JVM around it ends with the program's exit code."""
     for child in psutil.Process(process.pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # Spark starts short-lived ones all the time.
             if "submit_job.py" in " ".join(child.cmdline()):

@@ -1,4 +1,4 @@
-"""Telemetry of two agents on a Kafka with TLS, logins and rights: neither reports for a broker of the other."""
+"""Telemetry of two agents on a Kafka with TLS, logins and access rules: neither reports for a broker of the other."""
 
 import threading
 import time
@@ -49,7 +49,7 @@ class Site:
     secured: SecuredKafka
 
     def write(self, agent: str, batches: list[tuple[str, TelemetryBatch]]) -> RecordWriter:
-        """Write batches to the topics named, with the agent's login; return the writer, which counts."""
+        """Write batches to the named topics with the agent's login; return the writer, which counts."""
         access = KafkaAccess(self.running.bootstrap, "regraft-emulator", self.secured.login(f"live-brokers-{agent}"))
         with closing(RecordWriter(access, outage_s_max=20, buffer_records_max=1_000, linger_ms=0)) as writer:
             for name, batch in batches:
@@ -103,7 +103,7 @@ def run_until(spark: SparkSession, settings: StreamingSettings, is_done: Callabl
 
 
 def test_an_agent_reports_for_its_own_brokers_alone(spark: SparkSession, site: Site, tmp_path: Path) -> None:
-    """Kafka keeps west out of east's topic; what it says of east's broker in its own is refused and changes nothing."""
+    """Kafka denies west the topic of east; west's records about east's broker have no effect."""
     INVENTORY.save(tmp_path / "inventory.json")
     begin_ms = (int(time.time()) - 60) * 1_000
     west, east = (TOPICS_OF.name(TELEMETRY, broker) for broker in INVENTORY.brokers)

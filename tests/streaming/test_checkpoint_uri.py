@@ -1,4 +1,4 @@
-"""A checkpoint in Hadoop's file systems: on a disk by its URI, and on a store that is not a disk to Hadoop."""
+"""A checkpoint in Hadoop's file systems: on a disk by its URI, and on a store that is not a disk for Hadoop."""
 
 import threading
 from dataclasses import replace
@@ -20,7 +20,7 @@ from tests.streaming.mount_store import mounted
 
 
 def test_only_a_disk_gets_the_manager_that_is_made_for_it(tmp_path: Path) -> None:
-    """Elsewhere Spark's own choice, or the operator's, writes the checkpoint; all else a session has everywhere."""
+    """Elsewhere Spark's or the operator's choice writes the checkpoint; all other session settings are the same."""
     job = StreamingSettings("none:1", tmp_path)
     assert job.session_options == replace(job, checkpoint_uri="file:///data").session_options == SPARK_SETTINGS
     others = replace(job, checkpoint_uri="hdfs://name/path").session_options
@@ -29,13 +29,13 @@ def test_only_a_disk_gets_the_manager_that_is_made_for_it(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("uri", ["checkpoint", "/data/checkpoint", "hdfs://", "s3a:bucket"])
 def test_what_is_no_uri_is_refused(tmp_path: Path, uri: str) -> None:
-    """A directory is not taken for one, nor is a scheme alone."""
+    """Neither a plain directory nor a scheme alone is a URI."""
     [fault] = StreamingSettings("none:1", tmp_path, checkpoint_uri=uri).faults()
     assert fault.startswith(f"checkpoint_uri is {uri!r}: it is a scheme and an absolute path")
 
 
 def test_spark_submit_takes_either(tmp_path: Path) -> None:
-    """What has a scheme is a URI; what the job keeps on this machine is then where the settings say."""
+    """A value with a scheme is a URI; the job's local files are then where the settings say."""
     given = ["--bootstrap", "h:1", "--checkpoint"]
     assert parse_settings([*given, "c"]) == StreamingSettings("h:1", Path("c"))
     at_uri = parse_settings([*given, "s3a://b/c", "--directory", str(tmp_path)])
@@ -46,14 +46,14 @@ def test_spark_submit_takes_either(tmp_path: Path) -> None:
 
 @pytest.fixture(params=["file", "viewfs"])
 def job(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> StreamingSettings:
-    """Settings with a checkpoint on a disk, known as such to Hadoop, or mounted into another of its file systems."""
+    """Settings with a checkpoint on a disk that Hadoop knows as one, or mounted into another of its file systems."""
     at = (tmp_path / "checkpoint").as_uri() if request.param == "file" else mounted(spark, tmp_path / "mounted")
     return StreamingSettings("none:1", tmp_path, checkpoint_uri=at)
 
 
 @pytest.mark.spark
 def test_small_files_are_replaced_and_read_as_on_a_disk(job: StreamingSettings) -> None:
-    """Whatever was written last is read, nothing else is left beside it, and a missing one is reported as such."""
+    """The last content written is read, no other file remains next to it, and a missing file is reported as such."""
     file = HadoopPath(job.checkpoint_uri) / "file.json"
     for text in ("old", "new, and longer"):
         replace_file(file, text)
@@ -70,7 +70,7 @@ def test_small_files_are_replaced_and_read_as_on_a_disk(job: StreamingSettings) 
 
 @pytest.mark.spark
 def test_a_checkpoint_is_known_again(job: StreamingSettings) -> None:
-    """It is marked, refused for other settings, keeps the rule of its last query, and is moved aside whole."""
+    """It is marked, refused for other settings, keeps the rule of its last query, and is moved aside as a whole."""
     open_checkpoint(job)
     open_checkpoint(job)
     with pytest.raises(CheckpointMismatchError, match=f"{job.checkpoint_uri} was written with window_ms 5000 instead"):
@@ -95,7 +95,7 @@ def test_a_checkpoint_is_known_again(job: StreamingSettings) -> None:
 
 @pytest.mark.spark
 def test_another_machine_knows_the_brokers_that_were_added(job: StreamingSettings, tmp_path: Path) -> None:
-    """A micro-batch that runs again knows those that it knew before, wherever; what another checkpoint left is gone."""
+    """A micro-batch that is run again elsewhere knows the same brokers; those of another checkpoint are dropped."""
     job.members_file.write_text('{"of": "another"}')
     open_checkpoint(job)
     assert added_brokers(job) == {}
@@ -109,7 +109,7 @@ def test_another_machine_knows_the_brokers_that_were_added(job: StreamingSetting
 @pytest.mark.spark
 @pytest.mark.parametrize("uri", ["s3a://bucket/checkpoint", "nowhere://host/checkpoint"])
 def test_a_store_that_sparks_java_does_not_know_is_reported(spark: SparkSession, tmp_path: Path, uri: str) -> None:
-    """One sentence has the URI, what Java said and what to do; another fault of a store is reported as one."""
+    """One sentence has the URI, Java's reason and what to do; other faults of a store are reported separately."""
     job = StreamingSettings("none:1", tmp_path, checkpoint_uri=uri)
     with pytest.raises(NoFileSystemError):
         HadoopPath(uri).exists()

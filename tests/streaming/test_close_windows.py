@@ -1,4 +1,4 @@
-"""Whole windows to rows, without Spark: the vectorised path against the plain one, and each measure by hand."""
+"""Complete windows to rows, without Spark: the vectorised path against the plain one, and each measure by hand."""
 
 import random
 from collections import Counter
@@ -40,7 +40,7 @@ def batch(broker: str = "b1", sequence: int = 0, *, at_ms: int = 0, boot: int = 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
 def test_both_paths_give_the_same_rows(seed: int) -> None:
-    """Loss, repeats and disorder included, the vectorised rows and markers equal those of the plain loops."""
+    """The vectorised rows and markers equal those of the plain loops, even with loss, repeats and disorder."""
     rng = random.Random(seed)
     batches = lossy(rng, random_telemetry(rng))
     reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
@@ -55,7 +55,7 @@ def test_both_paths_give_the_same_rows(seed: int) -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32))
 def test_order_and_repeats_change_no_byte(seed: int) -> None:
-    """Telemetry that comes again and in another order gives the same messages, byte for byte and in the same order."""
+    """Repeated or reordered telemetry gives the same messages, byte for byte and in the same order."""
     rng = random.Random(seed)
     batches = random_telemetry(rng)
     again = [*batches, *rng.sample(batches, 5)]
@@ -67,7 +67,7 @@ def test_order_and_repeats_change_no_byte(seed: int) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32))
 def test_what_is_written_unpacks_to_the_rows(seed: int) -> None:
-    """Key and value of every record are the codec's, and what they hold are all rows and what the marker counts."""
+    """Key and value of every record are the codec's; together they hold all rows and what the marker counts."""
     for window in closed(*random_telemetry(random.Random(seed))):
         encoded = encode_window(window)
         records = [decode(message["value"], StateRow) for message in encoded.rows]
@@ -84,7 +84,7 @@ def test_what_is_written_unpacks_to_the_rows(seed: int) -> None:
 
 
 def test_a_cell_sent_early_and_again_counts_once() -> None:
-    """Within a cell the largest counters and all bits hold; seconds and blocks of a publisher add up."""
+    """In a cell the largest counters and the union of bits count; seconds and blocks of a publisher add up."""
     early = batch(sequence=0, deliveries=(Delivery("p", 0, SECOND, 0b01, 1, 10),))
     again = batch(sequence=1, deliveries=(Delivery("p", 0, SECOND, 0b11, 2, 20), Delivery("p", 0, SECOND + 1, 4, 5, 6)))
     later = batch(sequence=2, deliveries=(Delivery("p", 1, SECOND + 1, 1, 1, 1),))
@@ -94,7 +94,7 @@ def test_a_cell_sent_early_and_again_counts_once() -> None:
 
 
 def test_published_is_distinguished_from_delivered() -> None:
-    """What a broker published and what it delivered are or-ed apart, and a notification that is both counts once."""
+    """Published and delivered notifications are united separately, and one that is both counts once."""
     first = batch(sequence=0, deliveries=(Delivery("p", 0, SECOND, 0b001, 1, 10, 0b011),))
     second = batch(sequence=1, deliveries=(Delivery("p", 0, SECOND + 1, 0b100, 1, 10, -(2**63)),))
     [row] = rows_of("delivery", second, first, second)
@@ -102,7 +102,7 @@ def test_published_is_distinguished_from_delivered() -> None:
 
 
 def test_a_delivery_belongs_to_the_window_of_its_publish_time() -> None:
-    """A batch just after a window's end fills the window before, but says nothing of the batches sent in it."""
+    """A batch just after a window's end adds to the window before, but not to its count of batches."""
     late = batch(at_ms=5_100, deliveries=(Delivery("p", 0, SECOND + 4, 1, 1, 1), Delivery("p", 0, SECOND + 5, 2, 1, 1)))
     before, after = closed(late)
     assert [row.delivery.masks for row in before.delivery_rows() if row.delivery] == [(1,)]
@@ -118,7 +118,7 @@ def sample(
 
 
 def test_rates_come_from_counters_within_each_boot() -> None:
-    """A restart of the broker resets its counters and loses neither what came before nor what came after."""
+    """A restart resets a broker's counters and loses neither what came before nor what came after."""
     [row] = rows_of(
         "queue",
         batch(sequence=0, at_ms=0, queues=sample(10, 10, 10, 100, 100, 5, length=4, most=9)),
@@ -138,7 +138,7 @@ def test_rates_come_from_counters_within_each_boot() -> None:
 def test_congestion_is_in_over_out_times_the_queue_in_rows_and_at_brokers(
     moved_in: int, moved_out: int, congestion: float
 ) -> None:
-    """CE is 1 when nothing moved, and its divisor is never less than 1."""
+    """This holds in rows and at brokers: CE is 1 if nothing moved, and its divisor is never less than 1."""
     [row] = rows_of(
         "queue",
         batch(sequence=0, queues=sample(0, 0, 0, 0, 0, 0)),
@@ -146,13 +146,13 @@ def test_congestion_is_in_over_out_times_the_queue_in_rows_and_at_brokers(
     )
     assert row.queue is not None
     assert row.queue.congestion == congestion
-    broker = ScotBroker("b00", SCOT, 1)  # Brokers measure their own, shorter windows by the same rule.
+    broker = ScotBroker("b00", SCOT, 1)  # Brokers apply the same rule to their own, shorter windows.
     broker.observe_links({"b01": QueueWindow(moved_in, moved_out, 7)})
     assert broker.loads == {"b01": congestion}
 
 
 def test_the_mean_wait_is_that_of_the_messages_that_went_out() -> None:
-    """500 ms in one boot and 100 ms in the next over 10 + 2 messages are 50 ms each; what waited before is not part."""
+    """500 ms in one boot and 100 ms in the next over 10 + 2 messages are 50 ms each; earlier waits do not count."""
     [row] = rows_of(
         "queue",
         batch(sequence=0, at_ms=0, queues=sample(90, 80, 0, 0, 0, 0, wait_ms=7_000)),
@@ -165,7 +165,7 @@ def test_the_mean_wait_is_that_of_the_messages_that_went_out() -> None:
 
 
 def test_nothing_waited_where_nothing_went_out() -> None:
-    """A queue that nothing left has a mean wait of 0, and no division by zero."""
+    """Its mean wait is 0, without a division by zero."""
     [row] = rows_of(
         "queue",
         batch(sequence=0, queues=sample(0, 0, 0, 0, 0, 0)),
@@ -176,7 +176,7 @@ def test_nothing_waited_where_nothing_went_out() -> None:
 
 
 def test_a_single_sample_has_no_rate() -> None:
-    """One sample in a window gives lengths but no rates, and no division by zero."""
+    """One sample in a window gives lengths but no rates, without a division by zero."""
     [row] = rows_of("queue", batch(queues=sample(5, 5, 5, 5, 5, 5, length=2, most=3, peer="")))
     assert row.queue is not None
     assert (row.queue.messages_in_per_s, row.queue.busy_share, row.queue.span_ms) == (0, 0, 0)
@@ -184,7 +184,7 @@ def test_a_single_sample_has_no_rate() -> None:
 
 
 def test_rtt_is_the_least_and_the_last() -> None:
-    """The last round trip is by time, not by arrival."""
+    """The last round trip is the last by time, not by arrival."""
     probes = [batch(sequence=n, at_ms=100 * n, probes=(LinkProbe("b2", rtt),)) for n, rtt in enumerate((9.0, 4.0, 7.0))]
     [row] = rows_of("rtt", probes[2], probes[0], probes[1])
     assert row.rtt is not None
@@ -192,7 +192,7 @@ def test_rtt_is_the_least_and_the_last() -> None:
 
 
 def test_churn_counts_distinct_changes_and_clients() -> None:
-    """A change that is reported twice is one change."""
+    """A change that is reported twice counts once."""
     first = batch(clients=(ClientChange("c1", 0, "subscribed"), ClientChange("c2", 0, "subscribed")))
     second = batch(sequence=1, clients=(ClientChange("c1", 0, "subscribed"), ClientChange("c1", 1, "left")))
     [row] = rows_of("churn", first, second, first)
@@ -200,7 +200,7 @@ def test_churn_counts_distinct_changes_and_clients() -> None:
 
 
 def test_completeness_is_batches_received_of_the_span() -> None:
-    """A gap in the sequence of a boot is a lost batch; a repeat is not a second one."""
+    """A gap in the sequence of a boot means lost batches; a repeat does not count twice."""
     [window] = closed(batch(sequence=70), batch(sequence=70), batch(sequence=5), batch(sequence=0, boot=9))
     assert window.marker.brokers == (
         BrokerCompleteness("b1", 1, 5, 70, 2, 66, 3, 3),
@@ -210,7 +210,7 @@ def test_completeness_is_batches_received_of_the_span() -> None:
 
 
 def test_late_rows_are_reported_once() -> None:
-    """Of several windows closed together the first marker tells what was dropped since the one before."""
+    """Of several windows closed together the first marker has the rows dropped since the marker before."""
     windows = close_windows(merge_parts(parts_of([batch(), batch(at_ms=6_000)])), WINDOW_MS, late_rows=4)
     assert [window.marker.late_rows for window in windows] == [4, 0]
 
@@ -228,7 +228,7 @@ def test_extreme_numbers_do_not_break_a_window() -> None:
 
 
 def test_sums_beyond_64_bits_stand_at_the_greatest_number() -> None:
-    """A broker may claim any total in each of many seconds and boots: what is added up never turns negative."""
+    """A broker may claim any total in each of many seconds and boots: the sum never turns negative."""
     cells = tuple(Delivery("p", 0, SECOND + n % 5, 1 << n, TOTAL_MAX - n, TOTAL_MAX // 3) for n in range(5))
     blocks = tuple(Delivery("q", n, SECOND, 1, TOTAL_MAX, 7) for n in range(40))
     batches = [

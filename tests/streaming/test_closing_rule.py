@@ -1,4 +1,4 @@
-"""By which rule a query starts: the one that is due, but for a micro-batch that another one left uncommitted."""
+"""The closing rule with which a query starts: the one in force, unless a micro-batch under another is uncommitted."""
 
 from pathlib import Path
 
@@ -22,14 +22,14 @@ def begin(job: StreamingSettings, log: str, batch: int) -> None:
 
 
 def test_an_uncommitted_micro_batch_keeps_its_rule_and_runs_alone(job: StreamingSettings) -> None:
-    """Until Spark has committed it, whatever is due meanwhile, and by numbers, not as texts."""
+    """It lasts until Spark has committed the micro-batch; batches are compared as numbers, not as texts."""
     for batch in (9, 10):
         begin(job, "offsets", batch)
     begin(job, "commits", 9)
     assert starting_rule(job, LIVE) == (LIVE, False)  # Nothing was kept: an earlier version wrote the checkpoint.
     assert starting_rule(job, CATCH_UP) == (LIVE, True)
     assert starting_rule(job, CATCH_UP) == (LIVE, True)
-    assert starting_rule(job, LIVE) == (LIVE, False)  # It may as well continue: the rule is the same.
+    assert starting_rule(job, LIVE) == (LIVE, False)  # It may continue: the rule is the same.
     begin(job, "commits", 10)
     assert starting_rule(job, CATCH_UP) == (CATCH_UP, False)
     begin(job, "offsets", 11)
@@ -37,7 +37,7 @@ def test_an_uncommitted_micro_batch_keeps_its_rule_and_runs_alone(job: Streaming
 
 
 def test_a_new_checkpoint_and_rubbish_in_the_file_hinder_nobody(job: StreamingSettings) -> None:
-    """What is due holds where nothing is known."""
+    """Without a known rule the one for the start applies."""
     assert starting_rule(job, CATCH_UP) == (CATCH_UP, False)
     begin(job, "offsets", 0)
     job.rule_file.write_text("rubbish")

@@ -1,4 +1,4 @@
-"""Bodies decoded by columns are what fastavro reads, and those that it cannot read are left out."""
+"""Decoding bodies by columns gives what fastavro reads; bodies that fastavro cannot read are left out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEWEST, FIRST = 103, 101
 
 
 def decoded(bodies: Sequence[bytes], schema_id: int = NEWEST, wanted: Sequence[str] | None = None) -> DecodedColumns:
-    """Return the bodies by columns, with bytes of something else before, between and behind them."""
+    """Return the bodies by columns, with other bytes before, between and after them."""
     data, starts, ends = b"\xff\x80", [], []
     for body in bodies:
         starts.append(len(data))
@@ -34,7 +34,7 @@ def decoded(bodies: Sequence[bytes], schema_id: int = NEWEST, wanted: Sequence[s
 
 
 def read_one(body: bytes, schema_id: int = NEWEST) -> dict[str, Any] | None:
-    """Return what fastavro reads, None where it does not read all bytes as one record."""
+    """Return what fastavro reads, or None if it does not read all bytes as one record."""
     stream = io.BytesIO(body)
     try:
         found: dict[str, Any] = schemaless_reader(stream, schema_by_id(schema_id).parsed, None)  # type: ignore[assignment]
@@ -45,7 +45,7 @@ def read_one(body: bytes, schema_id: int = NEWEST) -> dict[str, Any] | None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_columns_are_what_fastavro_reads(seed: int) -> None:
-    """Any telemetry, negative masks and long numbers included, comes out of the columns as it went in."""
+    """This holds for any telemetry, including negative masks and long numbers."""
     batches = random_telemetry(random.Random(seed))
     bodies = [encode(batch)[CONFLUENT_HEADER_BYTES:] for batch in batches]
     found = decoded(bodies)
@@ -55,10 +55,10 @@ def test_columns_are_what_fastavro_reads(seed: int) -> None:
 
 @pytest.mark.parametrize("wanted", [None, ("broker",)])
 def test_numbers_of_more_than_64_bits_are_read_by_nobody(wanted: Sequence[str] | None) -> None:
-    """Wherever a number stands: with a bit too many, or in more than ten bytes; the codec says so. 64 bits are read."""
+    """In any field: one bit too many, or more than ten bytes; the codec agrees. 64 bits are read."""
     batch = random_telemetry(random.Random(7))[0]
     body, many = encode(batch)[CONFLUENT_HEADER_BYTES:], b"\x80" * 8
-    place = len(batch.broker.encode()) + 1  # Of the boot.
+    place = len(batch.broker.encode()) + 1  # The boot's.
     while body[place] > 0x7F:
         place += 1
     for end in (b"\x80\x02", b"\x80\x7f", b"\x80\x80\x00", b"\xff\xff\x80\x01"):
@@ -72,7 +72,7 @@ def test_numbers_of_more_than_64_bits_are_read_by_nobody(wanted: Sequence[str] |
 
 
 def test_what_is_not_wanted_is_stepped_over() -> None:
-    """The wanted fields come out the same without the others."""
+    """The wanted fields are the same as with the others."""
     batches = random_telemetry(random.Random(4))
     wanted = ("broker", "epoch", "clients")
     bodies = [encode(batch)[CONFLUENT_HEADER_BYTES:] for batch in batches]
@@ -83,7 +83,7 @@ def test_what_is_not_wanted_is_stepped_over() -> None:
 
 
 def test_an_older_schema_is_read_by_itself() -> None:
-    """Telemetry of version 1 comes out with the fields of version 1."""
+    """Telemetry of version 1 gives the fields of version 1."""
     batches = as_dicts(random_telemetry(random.Random(5)))
     bodies = []
     for batch in batches:
@@ -94,7 +94,7 @@ def test_an_older_schema_is_read_by_itself() -> None:
 
 
 def test_arrays_may_come_in_blocks_with_their_sizes() -> None:
-    """Avro lets a writer divide an array, and say how many bytes a part has; both are read."""
+    """Avro allows writers to divide an array and to give the bytes of each part; both are read."""
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": "long"}}]}
     two_parts = bytes([2, 14, 3, 4, 16, 18, 0])  # [7], then two of two bytes: [8, 9].
     starts, ends = np.array([0]), np.array([len(two_parts)])
@@ -104,7 +104,7 @@ def test_arrays_may_come_in_blocks_with_their_sizes() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_damaged_body_is_left_out_and_harms_no_other(seed: int) -> None:
-    """Bodies with bytes changed, cut or added are in the columns exactly where fastavro can read them."""
+    """Bodies with bytes changed, cut or added are in the columns exactly if fastavro can read them."""
     rng = random.Random(seed)
     bodies = [encode(batch)[CONFLUENT_HEADER_BYTES:] for batch in random_telemetry(rng)]
     for place in rng.sample(range(len(bodies)), len(bodies) // 2):
@@ -133,7 +133,7 @@ def test_a_schema_that_is_not_read_by_columns_is_refused() -> None:
 
 
 def test_an_array_that_announces_the_least_long_is_no_array() -> None:
-    """-2^63 has no opposite: taken for the end of the array, what follows would be read as something else."""
+    """-2^63 has no negative: read as the end of the array, it would shift everything after it."""
     least = bytes.fromhex("ffffffffffffffffff01")
     body = b"\x02b\x02\x02\x02\x02" + least + bytes(4)
     assert read_one(body) is None

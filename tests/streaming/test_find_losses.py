@@ -1,4 +1,4 @@
-"""What is reported of telemetry that is gone, and how another topic of the same name is known."""
+"""What is reported about lost telemetry, and how another topic of the same name is recognised."""
 
 import pytest
 
@@ -10,7 +10,7 @@ DAY_MS = 24 * 3_600_000
 
 
 def test_a_micro_batch_that_ends_before_its_start_is_of_another_topic() -> None:
-    """Spark goes back without a word; nothing read and partitions that have come are no such thing."""
+    """Spark goes back without a warning; empty micro-batches and new partitions do not count."""
     start = {("t", 0): 7, ("t", 1): 3, ("gone", 0): 5}
     check_same_topics(start, {("t", 0): 7, ("t", 1): 9, ("t.west", 0): 1})
     with pytest.raises(TopicAnewError, match="topic t was recreated"):
@@ -18,7 +18,7 @@ def test_a_micro_batch_that_ends_before_its_start_is_of_another_topic() -> None:
 
 
 def test_the_event_says_which_records_of_when_are_gone() -> None:
-    """Offsets and number by partition, an agent's with its topic, from the last record read to the first there is."""
+    """It has offsets and number by partition, with an agent's topic, from the last read record to the first kept."""
     losses = [Loss(("regraft.telemetry", 0), 10, 40, 2 * DAY_MS), Loss(("regraft.telemetry.west", 3), 5, 6, None)]
     event = loss_event("regraft.telemetry", 31, losses, DAY_MS)
     assert event.text == (
@@ -30,7 +30,7 @@ def test_the_event_says_which_records_of_when_are_gone() -> None:
 
 
 def test_an_event_about_thousands_of_partitions_stays_short() -> None:
-    """Some are named, the rest counted; without an answer of Kafka the number alone is reported."""
+    """Some are named and the others counted; if Kafka does not answer, only the number is reported."""
     many = loss_event("t", 5_000, [Loss(("t", number), 0, 1, None) for number in range(5_000)], 0)
     assert "; and 4980 partitions more" in many.text
     assert len(many.details) == 23

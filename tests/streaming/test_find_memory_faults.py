@@ -1,4 +1,4 @@
-"""A Java without memory ends the job with one sentence that says what it had and what to change."""
+"""A Java that runs out of memory ends the job with one sentence about its heap and what to change."""
 
 import subprocess
 from pathlib import Path
@@ -19,7 +19,7 @@ SILENT = Py4JNetworkError("Answer from Java side is empty")
 
 @pytest.fixture
 def java(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Make a process with this exit code the one of Spark; without one it runs on."""
+    """Return a function that makes a process Spark's Java: one with this exit code, or one that keeps running."""
     begun: list[subprocess.Popen[bytes]] = []
 
     def begin(command: str) -> None:
@@ -56,14 +56,14 @@ def test_an_ended_java_is_named_with_heap_and_settings(java: Any, command: str, 
 
 
 def test_a_query_without_memory_is_named_while_java_runs() -> None:
-    """What ended the query stands in the error that ours was raised from."""
+    """The cause of the query's end is in the error from which ours was raised."""
     error = explained("the last line with an Error", SETTINGS)
     error.__cause__ = RuntimeError("java.lang.OutOfMemoryError: Java heap space")
     assert "Java ran out of memory" in str(memory_fault(error, "1g", SETTINGS))
 
 
 def test_other_errors_stay_what_they_are(java: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as Java runs, and memory is not what was missing."""
+    """Errors stay as they are if Java runs and memory is not the cause."""
     monkeypatch.setattr(find_memory_faults, "END_S_MAX", 0.01)
     java("sleep 60")
     assert memory_fault(SILENT, "1g", SETTINGS) is None

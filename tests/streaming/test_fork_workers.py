@@ -1,4 +1,4 @@
-"""The process that forks Python workers; that a real query runs with it, every test marked ``spark`` shows."""
+"""The process that forks Python workers; every test marked ``spark`` shows that real queries run with it."""
 
 import importlib
 import sys
@@ -10,7 +10,7 @@ from regraft.streaming.streaming_settings import SPARK_SETTINGS
 
 
 def test_a_task_looks_at_files_anew_only_where_the_path_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that brings a file along changes the path, and finds it; the next one has nothing to look for."""
+    """A task that brings a file changes the path, and finds it; the next one need not look."""
     looks: list[int] = []
     monkeypatch.setattr(importlib, "invalidate_caches", lambda: looks.append(1))
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -24,5 +24,5 @@ def test_a_task_looks_at_files_anew_only_where_the_path_is_another(monkeypatch: 
 
 
 def test_spark_forks_workers_by_this_module() -> None:
-    """What the settings name can be imported."""
+    """The configured module can be imported."""
     importlib.import_module(SPARK_SETTINGS["spark.python.daemon.module"])

@@ -1,4 +1,4 @@
-"""What Spark reports of a micro-batch can be scraped; a job that hangs is ill."""
+"""What Spark reports about a micro-batch can be scraped; a hung job is unhealthy."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -35,7 +35,7 @@ def test_a_report_sets_what_prometheus_sees() -> None:
 
 
 def test_the_floor_is_the_shortest_of_the_recent_micro_batches() -> None:
-    """It falls at once, and rises when this many have gone by since the short one."""
+    """It falls at once, and rises only after a number of longer ones."""
     metrics, found = JobMetrics(), []
     for duration_ms in (300, 120, 500, *[400] * FLOOR_BATCHES):
         metrics.show_progress(progress(durationMs={"triggerExecution": duration_ms + 700}), 700)
@@ -45,14 +45,14 @@ def test_the_floor_is_the_shortest_of_the_recent_micro_batches() -> None:
 
 @pytest.mark.parametrize("rate", [float("nan"), float("inf")])
 def test_a_first_micro_batch_without_a_rate_is_no_fault(rate: float) -> None:
-    """Spark reports no number for the rate of its first batch."""
+    """Spark reports NaN or infinity for the rate of its first batch."""
     metrics = JobMetrics()
     metrics.show_progress(progress(inputRowsPerSecond=rate, durationMs={}), 0)
     assert metrics.registry.get_sample_value("regraft_streaming_input_rows_per_s") == 0
 
 
 def test_the_job_is_ready_after_its_first_micro_batch() -> None:
-    """Before it nobody can know whether it reads at all."""
+    """Before it, it is unknown whether the job reads at all."""
     health = JobHealth(180.0)
     assert (health().is_ready, health().faults) == (False, ())
     health.has_batch = True
@@ -60,6 +60,6 @@ def test_the_job_is_ready_after_its_first_micro_batch() -> None:
 
 
 def test_a_job_and_a_query_that_hang_are_distinguished() -> None:
-    """The thread of the job and Spark's query can each hang for themselves."""
+    """The thread of the job and Spark's query may each hang alone."""
     assert [fault.split(" has ")[0] for fault in JobHealth(60.0, -1.0)().faults] == ["the streaming job"]
     assert [fault.split(" has ")[0] for fault in JobHealth(-1.0, 60.0)().faults] == ["the streaming query"]

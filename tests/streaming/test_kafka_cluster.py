@@ -30,7 +30,7 @@ def records_in(kafka: KafkaCluster, topic: str) -> int:
 
 
 def test_a_killed_kafka_broker_costs_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """The one that leads the topic of state dies while telemetry comes: each window is there once and whole."""
+    """The leader of the topic of state dies while telemetry arrives: each window is written once and complete."""
     namespace, begin_ms = f"test-{uuid.uuid4().hex[:8]}", (int(time.time()) - 200) * 1_000
     with Supervisor() as supervisor:
         kafka = start_kafka_cluster(supervisor, tmp_path)

@@ -1,4 +1,4 @@
-"""Whatever is killed in the middle of a micro-batch: the same rows and markers as of a job that nothing happened to."""
+"""Whatever is killed during a micro-batch: rows and markers are those of an undisturbed job."""
 
 import dataclasses
 import time
@@ -35,7 +35,7 @@ BROKERS, PUBLISHERS, AT_ONCE_S = 6, 4, 4
 
 
 def told(seconds: range, begin_ms: int) -> list[tuple[str, bytes]]:
-    """Return what each broker says of each second, of every kind that there is."""
+    """Return what each broker reports in each second, with every kind of record."""
     values = []
     for second in seconds:
         for number in range(BROKERS):
@@ -54,13 +54,13 @@ def told(seconds: range, begin_ms: int) -> list[tuple[str, bytes]]:
 
 
 def wait_closed(running: Running, until_ms: int) -> None:
-    """Wait for the windows that end until then, through a Kafka that starts again."""
+    """Wait for the windows that end until then, through a restart of Kafka."""
     is_running = running.thread.is_alive
     wait_status(running.settings, lambda status: status["window_end_ms_last"] == until_ms, is_running, PATIENCE_S)
 
 
 def written(job: StreamingSettings) -> tuple[dict[tuple[Topic, bytes], bytes], Counter[Topic]]:
-    """Return all that the job wrote by key, and how much of it came again; what comes again has the same bytes."""
+    """Return all that the job wrote by key, and how many records were repeated; repeats must have the same bytes."""
     found: dict[tuple[Topic, bytes], list[bytes]] = defaultdict(list)
     again: Counter[Topic] = Counter()
     for topic in (STATE, WINDOWS):
@@ -75,7 +75,7 @@ def written(job: StreamingSettings) -> tuple[dict[tuple[Topic, bytes], bytes], C
 def test_what_is_killed_in_the_middle_of_a_micro_batch_changes_no_byte(
     spark: SparkSession, job: StreamingSettings, kafka: RunningKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Python worker before, between and after its rows, Kafka while rows and while markers are written."""
+    """A Python worker before, between and after its rows, and Kafka during rows and during markers."""
     job = dataclasses.replace(known_brokers_of(job), write_timeout_ms=60_000)
     calm = dataclasses.replace(
         job,
@@ -108,5 +108,5 @@ def test_what_is_killed_in_the_middle_of_a_micro_batch_changes_no_byte(
     undisturbed.end()
     (rows, again), (expected, _) = written(job), written(calm)
     assert rows == expected
-    assert again[STATE] > 0  # Some did come again, and each window was announced once.
+    assert again[STATE] > 0  # Some records were repeated, and each window was announced once.
     assert again[WINDOWS] == 0

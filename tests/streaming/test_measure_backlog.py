@@ -1,4 +1,4 @@
-"""How much waits to be read, and with which grace the job therefore starts."""
+"""How much telemetry waits to be read, and the grace with which the job starts because of it."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,12 +18,12 @@ from tests.overlay.small_overlays import inventory_of, line_of
 
 TOPIC, OTHER = "telemetry", "telemetry.west"
 RECORDS, OTHERS = 30, 7
-FLUSHES_PER_S = 4  # Of each broker, one each 250 ms.
+FLUSHES_PER_S = 4  # Every broker sends a batch each 250 ms.
 
 
 @pytest.fixture
 def bootstrap() -> Iterator[str]:
-    """The address of a mock cluster whose topics hold ``RECORDS`` and ``OTHERS`` records in their first partitions."""
+    """Yield the address of a mock cluster whose topics hold ``RECORDS`` and ``OTHERS`` records in partition 0."""
     owner = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "log_level": 0})
     broker = next(iter(owner.list_topics(timeout=10).brokers.values()))
     for topic, count in ((TOPIC, RECORDS), (OTHER, OTHERS)):
@@ -44,12 +44,12 @@ def bootstrap() -> Iterator[str]:
     ],
 )
 def test_what_no_micro_batch_covered_is_behind(bootstrap: str, next_offsets: Offsets, behind: int) -> None:
-    """Counted is from the last run's offsets, from the beginning where there are none, and never below zero."""
+    """It counts from the last run's offsets, or from the beginning if there are none, and is never negative."""
     assert records_behind(KafkaAccess(bootstrap), (TOPIC, OTHER), next_offsets) == behind
 
 
 def test_a_topic_that_ends_before_what_was_read_is_another_one(bootstrap: str) -> None:
-    """The one of several agents is named, those of the others are what they were."""
+    """Of several agents' topics that one is named; the others are unaffected."""
     topics, read = (TOPIC, OTHER), {(TOPIC, 0): RECORDS, (OTHER, 0): OTHERS + 1, ("gone", 0): 9}
     assert topics_anew(KafkaAccess(bootstrap), topics, read) == [OTHER]
     assert topics_anew(KafkaAccess(bootstrap), topics, {}) == []
@@ -63,14 +63,14 @@ def test_without_kafka_nobody_knows(monkeypatch: pytest.MonkeyPatch, capfd: pyte
 
 
 class NoWriter:
-    """Takes the place of the way to Kafka."""
+    """Takes the place of the writer to Kafka."""
 
     def write_dead_letters(self, _letters: object) -> None:
         pytest.fail("nothing is read yet")
 
 
 def brokers_in(directory: Path, count: int) -> Path:
-    """The inventory of a line of this many brokers."""
+    """Write the inventory of a line of this many brokers."""
     tree = line_of(count)
     file = directory / "inventory.json"
     inventory_of(tree, {}).save(file)
@@ -81,7 +81,7 @@ def brokers_in(directory: Path, count: int) -> Path:
 def test_half_a_minute_of_any_fleet_is_no_backlog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, records: int
 ) -> None:
-    """What comes while a query starts is one micro-batch, of 40 brokers and of 1,000; minutes of it are caught up."""
+    """What arrives while a query starts is one micro-batch, of 40 brokers as of 1,000; minutes of it are caught up."""
     settings = StreamingSettings("none:1", tmp_path, inventory_path=brokers_in(tmp_path, count))
     assert batch_records_max(settings) == records
     assert records >= 30 * count * FLUSHES_PER_S
@@ -102,7 +102,7 @@ def answer(behind: int | None) -> Callable[..., int | None]:
 def test_only_a_backlog_of_several_micro_batches_waits_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: int | None, catching_up: bool
 ) -> None:
-    """What one micro-batch holds is read as a whole, so it needs no catch-up grace; an unknown backlog gets it."""
+    """A single micro-batch is read as a whole, so it needs no catch-up grace; an unknown backlog gets it."""
     monkeypatch.setattr(run_job, "records_behind", answer(behind))
     settings = StreamingSettings("none:1", tmp_path, records_per_trigger_max=500)
     nothing: Any = None

@@ -1,4 +1,4 @@
-"""When windows close, and that all shards close the same whenever they run: on rows, without Spark."""
+"""When windows close, and that all shards close the same ones whenever they run: on rows, without Spark."""
 
 import random
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ UNDER_WAY_MS = 400
 
 
 def rows_of(batches: Sequence[TelemetryBatch], kafka_ms: int = NEVER_MS, shard: int = 0, shards: int = 1) -> ShardRows:
-    """Return what Spark gives a shard of the batches; brokers are cut into shards by their last letter."""
+    """Return the rows that Spark gives a shard; brokers are assigned to shards by their last letter."""
     made = parts_of(batches)
     parts = made.parts.to_pylist()
     times = [part["time_ms"] if kafka_ms == NEVER_MS else min(part["time_ms"], kafka_ms) for part in parts]
@@ -46,7 +46,7 @@ def rows_of(batches: Sequence[TelemetryBatch], kafka_ms: int = NEVER_MS, shard: 
 
 
 class OneShard:
-    """A shard with all brokers, from one micro-batch to the next."""
+    """A single shard with all brokers, from one micro-batch to the next."""
 
     def __init__(self, brokers: Sequence[str] = (), *, waits_for_all: bool = True) -> None:
         self.grace_ms, self.waits_for_all, self.late_rows = GRACE_MS, waits_for_all, 0
@@ -80,7 +80,7 @@ def waits_ms(shard: OneShard, batches_at: Sequence[Sequence[TelemetryBatch]], *,
 
 
 def test_a_window_closes_when_all_have_gone_past_it() -> None:
-    """Once it is known how long deliveries are under way, no window waits for more, and none of them is late."""
+    """Once the delivery delay is known, no window waits longer than that, and nothing is late."""
     for kafka in (False, True):
         shard = OneShard()
         found = list(waits_ms(shard, [flush(tick, ("b1", "b2")) for tick in range(200)], kafka=kafka).values())
@@ -90,7 +90,7 @@ def test_a_window_closes_when_all_have_gone_past_it() -> None:
 
 
 def test_a_silent_broker_is_waited_for_until_it_has_missed_the_grace_a_few_times() -> None:
-    """And no longer than the grace each time; heard again, it is awaited again."""
+    """Each time the wait is at most the grace; once it reports again, windows wait for it again."""
     both, one = ("b1", "b2"), ("b1",)
     batches_at = [flush(tick, one if 100 <= tick < 300 else both) for tick in range(400)]
     for kafka in (False, True):
@@ -103,7 +103,7 @@ def test_a_silent_broker_is_waited_for_until_it_has_missed_the_grace_a_few_times
 
 
 def test_a_clock_that_is_behind_costs_the_grace_a_few_times_and_not_always() -> None:
-    """Its broker sends all the time and is past no window when the grace is over: soon nobody waits for that."""
+    """Its broker reports all the time but has passed no window when the grace ends: windows soon do not wait for it."""
     shard = OneShard()
     batches_at = [[*flush(tick, ("b1", "b2")), *flush(tick, ("b3",), ahead_ms=-3_000)] for tick in range(300)]
     waited = list(waits_ms(shard, batches_at).values())
@@ -112,7 +112,7 @@ def test_a_clock_that_is_behind_costs_the_grace_a_few_times_and_not_always() -> 
 
 
 def test_who_is_known_is_waited_for_before_it_is_heard() -> None:
-    """A backlog whose partitions are read one after the other is whole, however much later the last one comes."""
+    """A backlog whose partitions are read in turn gives complete windows, however late the last one comes."""
     names = ("b1", "b2", "b3")
     shard, received = OneShard(names), []
     for name in names:
@@ -122,13 +122,13 @@ def test_who_is_known_is_waited_for_before_it_is_heard() -> None:
 
 
 def test_the_grace_alone_closes_where_nobody_is_waited_for() -> None:
-    """As while a backlog is read: whose partition comes last is not known then."""
+    """This applies to a backlog: it is unknown whose partition comes last."""
     shard = OneShard(waits_for_all=False)
     assert {*waits_ms(shard, [flush(tick, ("b1", "b2")) for tick in range(100)]).values()} == {GRACE_MS}
 
 
 def test_a_clock_that_is_ahead_ends_nobody_elses_wait() -> None:
-    """However far ahead one broker says to be within the grace, windows have all that the others sent."""
+    """However far ahead one broker's clock is within the grace, windows have everything that the others sent."""
     shard = OneShard()
     for tick in range(200):
         batches = [*flush(tick, ("b1", "b2")), *flush(tick, ("b3",), ahead_ms=900)]
@@ -139,7 +139,7 @@ def test_a_clock_that_is_ahead_ends_nobody_elses_wait() -> None:
 
 
 def test_what_waited_in_brokers_while_kafka_was_away_is_not_late() -> None:
-    """The first to send what waited does not end the others' wait, which they have from when it came."""
+    """The first broker to send its backlog does not end the wait for the others."""
     names = ("b1", "b2", "b3")
     shard, received = OneShard(), []
     for tick in range(40):
@@ -162,7 +162,7 @@ def random_groups(seed: int) -> list[list[TelemetryBatch]]:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_grace_closes_what_the_reference_closes(seed: int) -> None:
-    """Windows, rows and late ones are the reference's, micro-batch by micro-batch."""
+    """Windows, rows and late parts are the reference's, micro-batch by micro-batch."""
     shard, reference = OneShard(waits_for_all=False), ReferenceAggregator(WINDOW_MS, GRACE_MS)
     for group in random_groups(seed):
         for taken in as_dicts(group):
@@ -189,7 +189,7 @@ class KeptRows:
 def test_shards_close_together_and_tasks_that_run_again_write_the_same(
     seed: int, shards: int, waits_for_all: bool, data: st.DataObject
 ) -> None:
-    """However brokers are cut into shards, windows are as without; in any order of rows, and run twice."""
+    """Windows do not depend on the division into shards, the order of rows, or repeated runs."""
     whole, sink = OneShard(waits_for_all=waits_for_all), KeptRows()
     closer = ShardCloser(tuple(range(shards)), WINDOW_MS, GRACE_MS, waits_for_all, sink)
     states = [ShardState()] * shards
@@ -218,7 +218,7 @@ def test_shards_close_together_and_tasks_that_run_again_write_the_same(
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32), st.booleans())
 def test_attempts_of_a_task_that_run_at_once_write_the_same(seed: int, waits_for_all: bool) -> None:
-    """As with speculation, each attempt with its rows in its own order; whichever is taken, all continues alike."""
+    """With speculation each attempt has its own order of rows; whichever is used, the job continues alike."""
     rng, sink = random.Random(seed), KeptRows()
     closer = ShardCloser((0,), WINDOW_MS, GRACE_MS, waits_for_all, sink)
     state = ShardState()

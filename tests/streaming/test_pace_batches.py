@@ -1,4 +1,4 @@
-"""When micro-batches begin: a loop of them on a clock of our own, with windows that are complete after their end."""
+"""When micro-batches begin: a simulated loop of them, with windows that become complete after their end."""
 
 import threading
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ WINDOW_MS, PAUSE_MS, SETTLE_MS = 5_000, 1_000, 900
 
 @dataclass
 class Loop:
-    """Micro-batches that take ``floor_ms`` and ``work`` times what they read, until this many windows are closed."""
+    """Micro-batches that take ``floor_ms`` plus ``work`` times the telemetry that they read."""
 
     floor_ms: float
     work: float
@@ -21,7 +21,7 @@ class Loop:
     pause_ms_max: int = PAUSE_MS
 
     def delays_ms(self, windows: int) -> list[float]:
-        """Return of each window how long after it was complete the micro-batch that closed it ended."""
+        """Return for each window the time from its completion to the end of the micro-batch that closed it."""
         pace, found = BatchPace(WINDOW_MS, self.pause_ms_max), list[float]()
         now_ms, closed_ms, self.begun = 1e12, 10**12 - WINDOW_MS, list[float]()
         read_ms = now_ms
@@ -41,7 +41,7 @@ class Loop:
 @settings(max_examples=15)
 @given(st.floats(100, 700), st.floats(-800, 3_000))
 def test_a_window_waits_for_little_more_than_one_micro_batch(floor_ms: float, late_ms: float) -> None:
-    # Whatever clocks are apart: half a second more for how soon a window is complete is the same as one that is slow.
+    # A window that is complete half a second later is like a clock that is slow by that.
     delays_ms = Loop(floor_ms, 0.0, SETTLE_MS + late_ms).delays_ms(200)[100:]
     in_time = [delay_ms for delay_ms in delays_ms if delay_ms <= floor_ms + LATER_MS + 1]
     assert len(in_time) >= 0.8 * len(delays_ms)
@@ -66,7 +66,7 @@ def test_no_micro_batch_is_waited_for_longer_than_twice_the_pause(floor_ms: floa
 
 
 def test_what_is_much_to_read_is_read_before_a_window_is_complete() -> None:
-    # With 0.8 s of work for each second of telemetry, waiting would leave 5 s of it, 4 s of work, to the last one.
+    # With 0.8 s of work per second of telemetry, waiting would leave 5 s of telemetry, 4 s of work, to the last one.
     delays_ms = Loop(100.0, 0.8, SETTLE_MS + 250.0).delays_ms(60)[20:]
     assert max(delays_ms) < 0.5 * (100.0 + 0.8 * WINDOW_MS)
 

@@ -1,4 +1,4 @@
-"""The reference aggregator's watermark: what closes a window and what is late."""
+"""The reference aggregator's watermark: what closes a window, and what is late."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def beat(sequence: int, at_ms: int, *deliveries: Delivery) -> dict:
 
 
 def test_a_window_closes_when_the_grace_is_over() -> None:
-    """With 2 s of grace a window of 5 s closes at the first event time of 7 s."""
+    """With a grace of 2 s a window of 5 s closes at the first event time of 7 s."""
     aggregator = ReferenceAggregator(WINDOW_MS, grace_ms=2_000)
     aggregator.take(beat(0, 100))
     aggregator.take(beat(1, 6_999))
@@ -27,7 +27,7 @@ def test_a_window_closes_when_the_grace_is_over() -> None:
 
 
 def test_what_comes_after_its_window_is_late_and_told_by_the_next_marker() -> None:
-    """A late part is dropped and counted; the rest of its batch is not."""
+    """The rest of its batch counts as usual."""
     aggregator = ReferenceAggregator(WINDOW_MS, grace_ms=0)
     aggregator.take(beat(0, 100))
     aggregator.take(beat(1, 5_000))
@@ -46,7 +46,7 @@ LATENCY_MS = 300
 
 
 def run(aggregator: ReferenceAggregator, ahead_ms: dict[str, int], seconds: int) -> list[ReferenceWindow]:
-    """Return the windows that five brokers give that send four times a second, each by its own clock."""
+    """Return the windows of five brokers that send four times a second, each by its own clock."""
     windows: list[ReferenceWindow] = []
     for tick in range(4 * seconds):
         sent_ms = BEGIN_MS + tick * 250
@@ -58,7 +58,7 @@ def run(aggregator: ReferenceAggregator, ahead_ms: dict[str, int], seconds: int)
 
 
 def short(window: ReferenceWindow) -> set[str]:
-    """Return the brokers of which fewer than all 20 batches of the window came."""
+    """Return the brokers with fewer than all 20 batches in the window."""
     whole = {entry.broker for entry in window.marker.brokers if entry.received == WINDOW_MS // 250}
     return set(BROKERS) - whole
 
@@ -67,7 +67,7 @@ def short(window: ReferenceWindow) -> set[str]:
     "ahead_ms", [900, 1_500, 2_000, 3_000, 30_000, 59 * 60_000, -1_500, -3_000, -30_000, -7_200_000]
 )
 def test_a_wrong_clock_costs_nobody_else_a_window(ahead_ms: int) -> None:
-    """Whatever one clock of five shows, the windows of the others are whole, and its own distance is reported."""
+    """Whatever one clock of five shows, the windows of the others are complete, and its own offset is reported."""
     aggregator = ReferenceAggregator(WINDOW_MS, 2_000, BOUNDS)
     windows = [window for window in run(aggregator, {"b0": ahead_ms}, 60) if window.marker.window_start_ms > BEGIN_MS]
     assert len(windows) >= 8
@@ -81,7 +81,7 @@ def test_a_wrong_clock_costs_nobody_else_a_window(ahead_ms: int) -> None:
 
 
 def test_one_record_far_ahead_is_refused_and_moves_nothing() -> None:
-    """A single record 59 minutes ahead is counted once, and every window before and after it is whole."""
+    """A single record 59 minutes ahead is counted once, and every window before and after it is complete."""
     aggregator = ReferenceAggregator(WINDOW_MS, 2_000, BOUNDS)
     far = TelemetryBatch("b0", 1, 99_999, BEGIN_MS + 59 * 60_000, 1)
     aggregator.take(as_dicts([far])[0], BEGIN_MS + 20_000)
@@ -92,7 +92,7 @@ def test_one_record_far_ahead_is_refused_and_moves_nothing() -> None:
 
 
 def test_telemetry_that_waited_for_kafka_is_not_late() -> None:
-    """After an outage of 20 s, brokers that send what waited one after the other still give whole windows."""
+    """After an outage of 20 s, brokers that send their backlogs one after the other still give complete windows."""
     aggregator = ReferenceAggregator(WINDOW_MS, 2_000, BOUNDS)
     windows = []
     for tick in range(80):
@@ -104,7 +104,7 @@ def test_telemetry_that_waited_for_kafka_is_not_late() -> None:
 
 
 def test_a_reader_can_hold_the_watermark_back() -> None:
-    """A reader that knows its slowest partition closes nothing that is still to come from it."""
+    """A reader that knows its slowest partition closes no window with records still to come from it."""
     aggregator = ReferenceAggregator(WINDOW_MS, grace_ms=0)
     aggregator.take(beat(0, 100))
     aggregator.take(beat(1, 60_000))

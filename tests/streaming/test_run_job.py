@@ -1,4 +1,4 @@
-"""The whole job on a real Kafka: rows before markers, dead letters, catching up, and what ends it."""
+"""The entire job on a real Kafka: rows before markers, dead letters, catching up, and what ends it."""
 
 import dataclasses
 import json
@@ -65,7 +65,7 @@ WAIT_S = 180.0  # A busy machine takes a minute to start a query.
 
 @pytest.fixture
 def job(kafka: RunningKafka, tmp_path: Path) -> StreamingSettings:
-    """Settings with topics of their own."""
+    """Settings with separate topics."""
     namespace = f"test-{uuid.uuid4().hex[:8]}"
     create_topics(kafka.access, TOPICS, namespace)
     return StreamingSettings(
@@ -81,7 +81,7 @@ def job(kafka: RunningKafka, tmp_path: Path) -> StreamingSettings:
 
 
 def known_brokers_of(job: StreamingSettings, count: int = BROKERS) -> StreamingSettings:
-    """Return the settings with an inventory of brokers, so that no window closes without what one still sends."""
+    """Return the settings with an inventory of brokers, so that no window closes while one of them still sends."""
     names = [f"b{number}" for number in range(count)]
     path = job.checkpoint_directory.with_name("known.json")
     inventory_of(Configuration.of(1, names, [("b0", name) for name in names[1:]]), {}).save(path)
@@ -94,7 +94,7 @@ def wait_status(
     is_running: Callable[[], bool],
     wait_s: float = WAIT_S,
 ) -> dict[str, Any]:
-    """Return the first status that is as wanted."""
+    """Return the first status that meets the condition."""
     deadline, file = time.monotonic() + wait_s, settings.status_file
     assert file is not None
     while time.monotonic() < deadline and is_running():
@@ -156,14 +156,14 @@ def read(settings: StreamingSettings, topic: Topic, kind: type[msgspec.Struct]) 
     consumer.assign([place])
     found = []
     while len(found) < high:
-        for message in consumer.consume(high - len(found), timeout=5):  # It returns as soon as it has so many.
+        for message in consumer.consume(high - len(found), timeout=5):  # It returns as soon as it has this many.
             found.append((message.key(), decode(message.value(), kind), message.timestamp()[1]))
     consumer.close()
     return found
 
 
 def check_windows(settings: StreamingSettings, windows: int) -> None:
-    """Each window has one key, all rows its marker announces, and a marker that is not older than they."""
+    """Check that each window has one key, all rows that its marker announces, and a marker no older than its rows."""
     rows = {key: (row, time_ms) for key, row, time_ms in read(settings, STATE, StateRow)}
     markers = {key: (marker, time_ms) for key, marker, time_ms in read(settings, WINDOWS, WindowClosed)}
     assert len(markers) == windows
@@ -177,7 +177,7 @@ def check_windows(settings: StreamingSettings, windows: int) -> None:
 
 
 def check_scrape(settings: StreamingSettings) -> None:
-    """While the job runs: alive and ready, and what it counts is what its status says."""
+    """Check that the running job is alive and ready, and that its metrics match its status."""
     found = scraped(settings.metrics_host, settings.metrics_port)
     assert found["regraft_streaming_windows_total"] == 109
     assert found["regraft_streaming_dead_letters_total"] == 2
@@ -190,14 +190,14 @@ def check_scrape(settings: StreamingSettings) -> None:
     assert found["regraft_streaming_batch_floor_ms"] > 0
     assert found["regraft_streaming_backlog_partition_max"] == 0
     assert found["regraft_streaming_window_delay_ms"] > 0
-    assert found['regraft_streaming_state_part_ms{part="commit"}'] >= 0  # Whole ms of a state of some kB.
+    assert found['regraft_streaming_state_part_ms{part="commit"}'] >= 0  # Whole ms for a state of some kB.
 
 
 def test_telemetry_becomes_state_across_catching_up_stopping_and_starting(
     spark: SparkSession, job: StreamingSettings
 ) -> None:
     """Backlog, live telemetry and a restart give every window once, none late, and every bad record a dead letter."""
-    # Less than what waits, so that the job catches up.
+    # Less than what waits, so the job catches up.
     job = dataclasses.replace(
         known_brokers_of(job), records_per_trigger_max=500, records_per_broker_max=0, metrics_port=choose_ports(1)[0]
     )
@@ -229,7 +229,7 @@ def test_telemetry_becomes_state_across_catching_up_stopping_and_starting(
 def test_a_micro_batch_that_was_not_committed_closes_the_same_windows_after_any_absence(
     spark: SparkSession, job: StreamingSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job that dies behind a marker, and then has a long way to catch up and another broker, announces the same."""
+    """A job that dies after a marker, and then has a long backlog and another broker, announces the same."""
     job = dataclasses.replace(known_brokers_of(job, BROKERS - 1), records_per_trigger_max=200, records_per_broker_max=0)
     begin_ms = (int(time.time()) - 300) * 1_000
     send(job, beats(range(20), begin_ms))
@@ -253,7 +253,7 @@ def test_a_micro_batch_that_was_not_committed_closes_the_same_windows_after_any_
     send(job, [("b0", encode(late)), *beats(range(22, 150), begin_ms)])
     again = Running(spark, job)
     again.wait(lambda status: status["records"] > 128 * BROKERS and not status["catching_up"])
-    send(job, beats(range(150, 153), begin_ms))  # What is left open of the backlog closes when more comes.
+    send(job, beats(range(150, 153), begin_ms))  # The open windows of the backlog close when more arrives.
     again.wait(lambda status: status["window_end_ms_last"] == begin_ms + 152_000)
     again.end()
     assert f"b{BROKERS - 1}" in added_brokers(job)
@@ -265,12 +265,12 @@ def test_a_micro_batch_that_was_not_committed_closes_the_same_windows_after_any_
     assert all(encode(marker) == markers[key] for key, marker in repeated)
 
 
-AHEAD_MS = {"b0": 3_000, "b1": -3_000}  # What the clocks of two of five brokers are wrong by.
+AHEAD_MS = {"b0": 3_000, "b1": -3_000}  # The clock errors of two of five brokers.
 FAR_AHEAD_MS = 59 * 60_000
 
 
 def send_by_clocks(job: StreamingSettings, ticks: range, boot: int, far_at: int) -> None:
-    """Send what five brokers say by their own clocks, ten times a second; at one tick b2 is 59 minutes ahead."""
+    """Send what five brokers report by their own clocks, ten times a second; at one tick b2 is 59 minutes ahead."""
     for tick in ticks:
         now_ms = time.time_ns() // 1_000_000
         ahead_ms = AHEAD_MS | ({"b2": FAR_AHEAD_MS} if tick == far_at else {})
@@ -282,7 +282,7 @@ def send_by_clocks(job: StreamingSettings, ticks: range, boot: int, far_at: int)
 
 
 def test_wrong_clocks_cost_the_other_brokers_nothing(spark: SparkSession, job: StreamingSettings) -> None:
-    """With a clock ahead, one behind, one record far ahead and a restart, the others' windows are whole."""
+    """With a clock ahead, one behind, one record far ahead and a restart, the others' windows are complete."""
     boot = int(time.time() * 1_000)
     job = dataclasses.replace(job, catch_up_grace_ms=500)
     running = Running(spark, job)
@@ -298,7 +298,7 @@ def test_wrong_clocks_cost_the_other_brokers_nothing(spark: SparkSession, job: S
     of_broker = {
         name: [entry for one in markers for entry in one.brokers if entry.broker == name] for name in ("b2", "b3", "b4")
     }
-    # Windows have no gap in them or between them, but for the one record of b2.
+    # There is no gap in or between windows, except for the one record of b2.
     for name, entries in of_broker.items():
         received = sum(entry.received for entry in entries)
         assert received == entries[-1].sequence_max + 1 - (name == "b2")
@@ -315,7 +315,7 @@ def test_wrong_clocks_cost_the_other_brokers_nothing(spark: SparkSession, job: S
 
 
 def test_telemetry_with_the_senders_own_times_is_refused(job: StreamingSettings) -> None:
-    """For an existing topic the message says how to alter it; a replay, which puts old times back, may read it."""
+    """For an existing topic the message says how to alter it; a replay, which restores old times, may read it."""
     made = [dataclasses.replace(TELEMETRY, timestamps=CREATE_TIME)]
     old = dataclasses.replace(job, namespace=f"{job.namespace}-old")
     create_topics(KafkaAccess(job.bootstrap), made, old.namespace)
@@ -328,7 +328,7 @@ def test_telemetry_with_the_senders_own_times_is_refused(job: StreamingSettings)
 
 
 def places_of(job: StreamingSettings) -> list[TopicPartition]:
-    """Where each partition of telemetry ends."""
+    """Return the end offset of each partition of telemetry."""
     consumer = Consumer({"bootstrap.servers": job.bootstrap, "group.id": "test"})
     topic = topic_name(TELEMETRY, job.namespace)
     ends = [consumer.get_watermark_offsets(TopicPartition(topic, at), timeout=10)[1] for at in range(4)]
@@ -337,7 +337,7 @@ def places_of(job: StreamingSettings) -> list[TopicPartition]:
 
 
 def test_what_was_deleted_unread_is_reported_and_the_job_goes_on(spark: SparkSession, job: StreamingSettings) -> None:
-    """After an outage beyond retention windows come from what is there, and an event says what is missing."""
+    """After an outage longer than retention, windows come from what is left, and an event names what is missing."""
     job, begin_ms = dataclasses.replace(job, catch_up_grace_ms=500), (int(time.time()) - 100) * 1_000
     send(job, beats(range(20), begin_ms))
     first = Running(spark, job)
@@ -368,14 +368,14 @@ def test_what_was_deleted_unread_is_reported_and_the_job_goes_on(spark: SparkSes
     assert {name: text for name, text in event.details.items() if name.startswith("partition")} == told
     assert all(f"{name} {text}" in event.text for name, text in told.items())
     assert begin_ms < int(event.details["since_ms"]) <= int(event.details["until_ms"]) <= event.time_ms
-    third = Running(spark, job)  # What was told is not told again.
+    third = Running(spark, job)  # What was reported is not reported again.
     third.wait(lambda status: not status["catching_up"])
     assert third.end().records_lost == 0
 
 
 @pytest.fixture
 def sparks_manager(spark: SparkSession) -> Iterator[None]:
-    """Checkpoints written as Spark does by itself, which is right for stores that are not a disk."""
+    """Write checkpoints as Spark does by default, which is correct for stores that are not a disk."""
     spark.conf.unset(LOCAL_MANAGER[0])
     yield
     spark.conf.set(*LOCAL_MANAGER)
@@ -383,9 +383,9 @@ def sparks_manager(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.usefixtures("sparks_manager")
 def test_a_topic_made_anew_is_read_from_its_beginning(spark: SparkSession, job: StreamingSettings) -> None:
-    """With the checkpoint of the topic that was there before, nothing of the new one is passed over.
+    """With the checkpoint of the earlier topic, no record of the new one is skipped.
 
-    The checkpoint is in a store that is not a disk to Hadoop.
+    The checkpoint is in a store that is not a disk for Hadoop.
     """
     begin_ms, uri = (int(time.time()) - 100) * 1_000, mounted(spark, job.checkpoint_directory.with_name("mounted"))
     job = dataclasses.replace(job, catch_up_grace_ms=500, checkpoint_uri=uri)
@@ -416,7 +416,7 @@ def send_by_agent(job: StreamingSettings, values: list[tuple[str, bytes]], agent
 
 
 def name_agents(job: StreamingSettings, agent_of: Mapping[str, str]) -> tuple[str, ...]:
-    """Write them into the job's inventory, make their topics, and return who there is."""
+    """Write them into the job's inventory, create their topics, and return all agents."""
     assert job.inventory_path is not None
     tree = Configuration.of(1, sorted(AGENT_OF), [("b0", f"b{number}") for number in range(1, BROKERS)])
     inventory = dataclasses.replace(inventory_of(tree, {}), agent_of=agent_of)
@@ -429,7 +429,7 @@ def name_agents(job: StreamingSettings, agent_of: Mapping[str, str]) -> tuple[st
 def test_agents_that_come_are_taken_up_and_speak_for_their_own_alone(
     spark: SparkSession, job: StreamingSettings, tmp_path: Path
 ) -> None:
-    """The checkpoint continues through agents that come and go; what one forges is refused, and costs nobody."""
+    """The checkpoint continues while agents come and go; what one forges is refused and affects no other."""
     job = dataclasses.replace(job, catch_up_grace_ms=500, inventory_path=tmp_path / "inventory.json")
     begin_ms, sent = (int(time.time()) - 100) * 1_000, 0
     forged = 0
@@ -467,7 +467,7 @@ def add_member(job: StreamingSettings, broker: str, agent: str = NO_AGENT) -> No
 def test_a_broker_that_is_added_is_known_without_a_restart(
     spark: SparkSession, job: StreamingSettings, tmp_path: Path
 ) -> None:
-    """Its telemetry is refused until the members have it, and counts from then on, in the topic of its agent, too."""
+    """Its telemetry is refused until it is a member and counts from then on, even in a new agent's topic."""
     job = dataclasses.replace(job, catch_up_grace_ms=500, inventory_path=tmp_path / "inventory.json")
     job = dataclasses.replace(job, checkpoint_uri=(tmp_path / "by-uri").as_uri())
     names = [f"b{number}" for number in range(BROKERS)]
@@ -498,7 +498,7 @@ def test_a_broker_that_is_added_is_known_without_a_restart(
 
 
 def test_a_deleted_topic_ends_the_job_with_one_sentence(spark: SparkSession, job: StreamingSettings) -> None:
-    """The job says that its topic is gone and what to do, and does not continue as if nothing had been lost."""
+    """The job reports that its topic is gone and what to do, and does not continue as if nothing were lost."""
     begin_ms = (int(time.time()) - 20) * 1_000
     send(job, beats(range(10), begin_ms))
     running = Running(spark, dataclasses.replace(job, catch_up_grace_ms=500))
@@ -506,7 +506,7 @@ def test_a_deleted_topic_ends_the_job_with_one_sentence(spark: SparkSession, job
     topic = topic_name(TELEMETRY, job.namespace)
     admin = AdminClient({"bootstrap.servers": job.bootstrap})
     admin.delete_topics([topic])[topic].result(20)
-    # Spark asks which partitions there are, then how far they go; of a topic that goes in between it asks for 60 s.
+    # Spark asks for the partitions, then for their ends; if the topic disappears in between, it retries for 60 s.
     running.thread.join(60 + WAIT_S)
     assert running.error is not None
     assert str(running.error).startswith(f"topic {topic} was deleted: create it again")
@@ -514,7 +514,7 @@ def test_a_deleted_topic_ends_the_job_with_one_sentence(spark: SparkSession, job
 
 
 def test_wrong_settings_and_foreign_checkpoints_are_refused(spark: SparkSession, job: StreamingSettings) -> None:
-    """Nothing is started with settings that cannot work or on the checkpoint of another query."""
+    """The job does not start with invalid settings or on the checkpoint of another query."""
     for wrong, reason in (
         (dataclasses.replace(job, grace_ms=-1), "grace_ms is -1"),
         (dataclasses.replace(job, checkpoint_directory=Path("/proc/none")), "/proc/none"),
@@ -532,7 +532,7 @@ def test_wrong_settings_and_foreign_checkpoints_are_refused(spark: SparkSession,
 def test_a_full_disk_ends_the_job_and_room_lets_it_go_on(
     spark: SparkSession, job: StreamingSettings, tmp_path: Path
 ) -> None:
-    """The job says whose disk is full and what to do; with room it continues, every window whole and none lost."""
+    """The job names the full disk and what to do; with room it continues, every window complete and none lost."""
     begin_ms = (int(time.time()) - 60) * 1_000
     with small_disk(tmp_path / "disk") as disk:
         small = dataclasses.replace(job, checkpoint_directory=disk.directory / "checkpoint")
@@ -555,7 +555,7 @@ def test_a_full_disk_ends_the_job_and_room_lets_it_go_on(
 
 
 def test_a_topic_that_refuses_rows_ends_the_job(spark: SparkSession, job: StreamingSettings) -> None:
-    """Rows that Kafka does not take leave their window without a marker, and the job says which topic it was."""
+    """Rows that Kafka rejects leave their window without a marker, and the error names the topic."""
     admin = AdminClient({"bootstrap.servers": job.bootstrap})
     state = topic_name(STATE, job.namespace)
     admin.delete_topics([state])[state].result(20)
@@ -571,7 +571,7 @@ def test_a_topic_that_refuses_rows_ends_the_job(spark: SparkSession, job: Stream
 
 
 def test_a_writer_without_kafka_gives_up_in_time() -> None:
-    """A Kafka that is not there is reported with its address after the time-out, not waited for."""
+    """A missing Kafka is reported with its address after the timeout."""
     writer = StateWriter(KafkaAccess("127.0.0.1:9"), "none", 1_000)
     with pytest.raises(StateWriteError, match=r"could not write none.dead-letters: .*127.0.0.1:9 runs"):
         writer.write_dead_letters([DeadLetter("t", 0, 0, "r", b"", 0)])
@@ -579,7 +579,7 @@ def test_a_writer_without_kafka_gives_up_in_time() -> None:
 
 
 def test_spark_submit_runs_the_same_job_through_deaths_of_its_driver(job: StreamingSettings, tmp_path: Path) -> None:
-    """Killed with all that it started before its markers, and alone behind them: it announces what it had announced."""
+    """The driver is killed with its children before its markers, and alone after them: it announces the same again."""
     begin_ms, sent = (int(time.time()) - 60) * 1_000, 0
     armed = Armed(tmp_path / "armed")
     armed.directory.mkdir()
@@ -600,4 +600,4 @@ def test_spark_submit_runs_the_same_job_through_deaths_of_its_driver(job: Stream
             assert (process.wait(WAIT_S) == 0) == (not point), (tmp_path / "log").read_text()
     check_windows(job, sent - 1)
     written = [(key, encode(marker)) for key, marker, _ in read(job, WINDOWS, WindowClosed)]
-    assert len(written) > len({*written}) == sent - 1  # What came again is the same.
+    assert len(written) > len({*written}) == sent - 1  # Repeated records are the same.

@@ -1,4 +1,4 @@
-"""How large the job is by the number of brokers, and that a checkpoint keeps what it was begun with."""
+"""The size of the job by the number of brokers, and that a checkpoint keeps its number of shards."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from regraft.streaming.streaming_settings import StreamingSettings
     [(0, 2, 4), (40, 2, 4), (400, 2, 4), (1_000, 2, 4), (1_001, 3, 4), (2_000, 4, 4), (2_001, 5, 5), (4_000, 8, 8)],
 )
 def test_shards_and_partitions_follow_the_number_of_brokers(brokers: int, shards: int, partitions: int) -> None:
-    """One for each 500 brokers; two cores are there in any case, and topics have four partitions."""
+    """One shard per 500 brokers, with at least two cores, and topics of four partitions."""
     assert shards_of(brokers) == shards
     assert telemetry_partitions_of(brokers) == partitions
 
@@ -29,16 +29,16 @@ def test_shards_and_partitions_follow_the_number_of_brokers(brokers: int, shards
         (120_000, 2, 0, 5_024),  # One executor may have all shards.
         (120_000, 2, 1, 2_624),
         (480_000, 8, 2, 5_024),
-        (480_000, 8, 16, heap_mb(480_000)),  # More cores than shards hold no more than all.
+        (480_000, 8, 16, heap_mb(480_000)),  # More cores than shards hold no more than all shards.
     ],
 )
 def test_an_executor_has_heap_for_what_its_cores_hold(records: int, shards: int, cores: int, heap: int) -> None:
-    """As local mode has for as many records."""
+    """It is as much as local mode has for that many records."""
     assert executor_heap_mb(records, shards, cores) == heap
 
 
 def test_what_is_set_wins_over_the_rule(tmp_path: Path) -> None:
-    """Shards and reading tasks, each by itself."""
+    """This holds for shards and for reading tasks, independently."""
     job = StreamingSettings("none:1", tmp_path)
     assert sized(job, 4_000) == dataclasses.replace(job, shards=8, read_partitions_min=8)
     set_ones = dataclasses.replace(job, shards=3, read_partitions_min=5)
@@ -46,7 +46,7 @@ def test_what_is_set_wins_over_the_rule(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_keeps_its_shards_as_the_fleet_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Left to the rule, the number is that of the start; another one that is set is reported."""
+    """If the number is not configured, it stays that of the start; a different configured one is reported."""
     fleet = range(1_200)
     monkeypatch.setattr(module, "known_brokers", lambda _: fleet)
     job = StreamingSettings("none:1", tmp_path / "checkpoint")
@@ -65,7 +65,7 @@ def test_a_checkpoint_keeps_its_shards_as_the_fleet_grows(tmp_path: Path, monkey
 
 @pytest.mark.parametrize("shards", ["null", '"2"', "0", "true", "1.5"])
 def test_a_mark_with_rubbish_for_shards_is_refused(tmp_path: Path, shards: str) -> None:
-    """A number that is none starts no query."""
+    """The query does not start with an invalid number."""
     job = StreamingSettings("none:1", tmp_path / "checkpoint")
     open_checkpoint(job)
     mark = job.checkpoint_directory / MARKER

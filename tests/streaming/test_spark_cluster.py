@@ -1,4 +1,4 @@
-"""The job on a cluster of Spark, as an operator starts it: what is killed of it costs nothing."""
+"""The job on a Spark cluster, as an operator starts it: killing its parts loses nothing."""
 
 import dataclasses
 import json
@@ -23,13 +23,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.stack]
 
 __all__ = ["job"]  # The fixture.
 
-WAIT_S = 180.0  # Seven processes of Java and Python begin, and some begin again.
+WAIT_S = 180.0  # Seven processes of Java and Python start, and some restart.
 MEMORY_MB = 512
 
 
 @contextmanager
 def streamed(job: StreamingSettings, run_dir: Path, master: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``regraft stream`` with its log in ``run_dir/log``; it is killed at the end where it still runs."""
+    """Run ``regraft stream`` with its log in ``run_dir/log``; it is killed at the end if it still runs."""
     given = {
         "kafka.bootstrap": job.bootstrap,
         "kafka.namespace": job.namespace,
@@ -47,7 +47,7 @@ def streamed(job: StreamingSettings, run_dir: Path, master: str) -> Iterator[sub
 
 
 def test_a_cluster_gives_the_same_windows_whatever_is_killed_of_it(job: StreamingSettings, tmp_path: Path) -> None:
-    """On a master with two workers, an executor and then a whole worker are killed: nothing is missing."""
+    """On a master with two workers, an executor and then an entire worker are killed: nothing is missing."""
     begin_ms, run_dir = (int(time.time()) - 100) * 1_000, tmp_path / "run"
     run_dir.mkdir()
     inventory = known_brokers_of(job).inventory_path
@@ -61,7 +61,7 @@ def test_a_cluster_gives_the_same_windows_whatever_is_killed_of_it(job: Streamin
             for killed in ("", "executor", "worker", "", ""):
                 if killed:
                     kill_part(supervisor, killed)
-                for _ in range(5):  # Each in a micro-batch of its own, or nearly.
+                for _ in range(5):  # Each in its own micro-batch, or nearly.
                     send(job, beats(range(sent, sent + 4), begin_ms))
                     sent += 4
                     time.sleep(0.3)
@@ -82,7 +82,7 @@ def test_a_cluster_gives_the_same_windows_whatever_is_killed_of_it(job: Streamin
 
 
 def kill_part(supervisor: Supervisor, part: str) -> None:
-    """Kill a worker with all that it has started, or an executor alone; either is started again."""
+    """Kill a worker with all its child processes, or an executor alone; both are restarted."""
     worker = psutil.Process(next(event.pid for event in supervisor.events if event.service == "spark-worker-0"))
     executors = [child for child in worker.children() if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())]
     assert executors

@@ -38,7 +38,7 @@ CLOSING = TelemetryBatch("good-last", 1, 0, BEGIN_MS + 120_000, 1)
 
 
 def of_good(windows: Sequence[Written]) -> dict[int, Any]:
-    """Return what windows say of good brokers alone."""
+    """Return the parts of windows that are about good brokers."""
     found = {}
     for start_ms, rows, _, entries, _ in windows:
         own = [row for row in rows if row.entity.startswith("good-")]
@@ -57,7 +57,7 @@ def why_undecodable(value: bytes) -> str:
 
 
 def test_spoiled_telemetry_is_counted_and_costs_nothing_good(spark: SparkSession, tmp_path: Path) -> None:
-    """Each record is a dead letter or used, as the codec judges it, and the good brokers' windows are whole."""
+    """Each record is used or becomes a dead letter, as the codec decides; the good brokers' windows are complete."""
     rng, job = random.Random(SEED), settings_of(tmp_path, grace_ms=0)
     good = [replace(batch, broker=f"good-{batch.broker}") for batch in random_telemetry(rng, flushes=24)]
     sent = [(value, KAFKA_MS) for _, value in spoiled(TELEMETRY, rng, SPOILED)]
@@ -71,7 +71,7 @@ def test_spoiled_telemetry_is_counted_and_costs_nothing_good(spark: SparkSession
     letters = {row["offset"]: row["reason"] for row in dead_letters(records, job).collect()}
     assert taken + len(letters) == len(sent)
     assert not {values[offset] for offset in letters} & {encode(batch) for batch in good}
-    # Spark's decoder does not say where a body ends, and cuts off numbers of more than 64 bits.
+    # Spark's decoder does not report where a body ends, and truncates numbers of more than 64 bits.
     differing = {
         offset: (why, letters.get(offset))
         for offset, value in enumerate(values)

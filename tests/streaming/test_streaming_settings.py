@@ -1,4 +1,4 @@
-"""Settings of the streaming stage and the mark on its checkpoint."""
+"""Settings of the streaming stage, and the mark on its checkpoint."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ def good(tmp_path: Path) -> StreamingSettings:
 
 
 def test_the_defaults_are_sound(tmp_path: Path) -> None:
-    """The settings that nobody changed have no fault."""
+    """The default settings have no fault."""
     assert good(tmp_path).faults() == []
 
 
@@ -33,7 +33,7 @@ def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
 
 
 def test_no_clock_may_be_ahead_by_as_much_as_the_grace(tmp_path: Path) -> None:
-    """However much is allowed, half the grace is left for what the others send; None allows any time."""
+    """Half the grace is left for the others in any case; None allows any time."""
     assert good(tmp_path).bounds == EventBounds(1_000, 3_600_000)
     short = dataclasses.replace(good(tmp_path), grace_ms=500, future_ms_max=60_000)
     assert short.bounds.future_ms_max == 250
@@ -41,7 +41,7 @@ def test_no_clock_may_be_ahead_by_as_much_as_the_grace(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
-    """Another query version or window length is reported in one sentence, before Spark reads the state wrongly."""
+    """A different query version or window length is reported in one sentence before Spark misreads the state."""
     settings = good(tmp_path)
     open_checkpoint(settings)
     open_checkpoint(settings)
@@ -54,7 +54,7 @@ def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_marks_nothing(tmp_path: Path) -> None:
-    """A checkpoint directory that could not be marked for lack of room is still a new one when there is room."""
+    """A checkpoint directory that could not be marked for lack of room still counts as new once there is room."""
     with small_disk(tmp_path / "disk") as disk:
         settings = StreamingSettings("127.0.0.1:9092", disk.directory / "checkpoint")
         settings.checkpoint_directory.mkdir()
@@ -67,7 +67,7 @@ def test_a_full_disk_marks_nothing(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
-    """Files of unknown origin are not taken for a checkpoint, nor is a marker that cannot be read."""
+    """Files of unknown origin are not treated as a checkpoint, nor is an unreadable mark."""
     settings = good(tmp_path)
     settings.checkpoint_directory.mkdir()
     (settings.checkpoint_directory / "holiday.jpg").touch()

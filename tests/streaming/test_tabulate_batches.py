@@ -1,4 +1,4 @@
-"""Batches that are decoded by columns give the windows that the reference gives."""
+"""Batches decoded by columns give the windows of the reference."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_BOUNDS = EventBounds(None, None)
 
 
 def columns_of(batches: Sequence[TelemetryBatch], wanted: Sequence[str] | None = None) -> pa.StructArray:
-    """Return batches as they are read from a recording, packed or not."""
+    """Return batches as read from a recording, packed or not."""
     bodies = [encode(batch)[CONFLUENT_HEADER_BYTES:] for batch in batches]
     sizes = np.array([len(body) for body in bodies], dtype=np.int64)
     ends = np.cumsum(sizes)
@@ -38,7 +38,7 @@ def columns_of(batches: Sequence[TelemetryBatch], wanted: Sequence[str] | None =
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_windows_are_those_of_the_reference(seed: int) -> None:
-    """Under loss, repeats and disorder all rows and markers equal the reference's one by one."""
+    """With loss, repeats and disorder all rows and markers equal the reference's one by one."""
     rng = random.Random(seed)
     batches = lossy(rng, random_telemetry(rng))
     reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
@@ -52,7 +52,7 @@ def test_windows_are_those_of_the_reference(seed: int) -> None:
 
 
 def test_windows_outside_the_span_are_left_out() -> None:
-    """Only windows that start within the span are there, each whole."""
+    """Only windows that start within the span appear, each of them complete."""
     batches = random_telemetry(random.Random(5))
     rows = with_cells(columns_of(batches))
     everything = close_windows(merge_parts(tabulate_batches(rows, WINDOW_MS, 0, FAR_MS)), WINDOW_MS)
@@ -65,9 +65,9 @@ def test_windows_outside_the_span_are_left_out() -> None:
 
 
 def test_wrong_clocks_are_distinguished_from_right_ones() -> None:
-    """As in the Spark job, a batch far from Kafka's time is not sane, nor one of a time that no clock shows.
+    """As in the Spark job, a batch far from Kafka's time is refused, and so is one with an impossible time.
 
-    A delivery far from it came by another broker's clock and harms nobody else.
+    A delivery far from it has another broker's clock and affects nothing else.
     """
     good = TelemetryBatch("b1", BEGIN_MS, 0, BEGIN_MS, 0)
     late_cell = Delivery("p1", 0, (BEGIN_MS - 90_000) // 1000, 1, 1, 1)
@@ -87,7 +87,7 @@ def test_wrong_clocks_are_distinguished_from_right_ones() -> None:
 
 @pytest.mark.parametrize("seed", [6, 7])
 def test_clocks_are_judged_as_the_reference_does(seed: int) -> None:
-    """What is refused and what is left out for its time is the same; only how clocks stand is not told."""
+    """The same batches and deliveries are refused for their times; only clock offsets are not reported."""
     rng = random.Random(seed)
     batches = lossy(rng, random_telemetry(rng))
     taken_ms = taken_times_ms(rng, batches)
@@ -105,7 +105,7 @@ def test_clocks_are_judged_as_the_reference_does(seed: int) -> None:
 
 
 def test_how_far_kafka_is_behind_is_measured() -> None:
-    """The distance is that of the earliest delivery after, and of the batch's own time before Kafka's."""
+    """The lag is that of the earliest delivery after Kafka's time, and of the batch's own time before it."""
     cell = Delivery("p1", 0, BEGIN_MS // 1000 - 7, 1, 1, 1)
     batches = [TelemetryBatch("b1", 1, 0, BEGIN_MS, 0, (cell,)), TelemetryBatch("b1", 1, 1, BEGIN_MS + 500, 0)]
     assert kafka_lag_ms(columns_of(batches), np.array([BEGIN_MS, BEGIN_MS])) == (7_000, 500)
@@ -113,7 +113,7 @@ def test_how_far_kafka_is_behind_is_measured() -> None:
 
 
 def test_batches_of_invented_brokers_are_distinguished_from_those_of_the_inventory() -> None:
-    """A name that is not in the inventory is nobody's; no batch at all is none of them."""
+    """A name that is not in the inventory is unknown; without batches the answer is empty."""
     batches = [TelemetryBatch(broker, 1, 0, BEGIN_MS, 1) for broker in ("b1", "invented", "b2", "b1")]
     assert is_of(columns_of(batches), ("b1", "b2", "b3")).tolist() == [True, False, True, True]
     assert is_of(columns_of([]), ("b1",)).tolist() == []

@@ -1,4 +1,4 @@
-"""Packed cells unpack by columns to what they were packed from, in each batch."""
+"""Packed cells unpack by columns to the original cells of each batch."""
 
 import random
 
@@ -18,7 +18,7 @@ def cells_of(batches: list[TelemetryBatch]) -> list[list[Delivery]]:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_columns_hold_the_cells_of_each_batch(seed: int) -> None:
-    """Whether a batch came packed, in single cells, in both, or with none."""
+    """A batch may be packed, have single cells, both, or none."""
     rng = random.Random(seed)
     batches = []
     for batch in random_telemetry(rng):
@@ -37,7 +37,7 @@ def test_columns_of_no_batch_and_of_empty_ones() -> None:
 
 
 def test_a_slice_of_columns_unpacks_to_its_own_cells() -> None:
-    """Rows that do not begin at the start of their buffers, as after a filter, keep their cells."""
+    """Rows that do not start at the beginning of their buffers, as after a filter, keep their cells."""
     batches = [
         TelemetryBatch("b", 1, 0, 0, 0, seconds=(PackedSecond.of(n + 1, [(f"p{n}", n, n, n, n, n)] * (n + 1)),))
         for n in range(5)

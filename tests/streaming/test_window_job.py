@@ -1,4 +1,4 @@
-"""The query on a real Spark session, its records from files in the shape of Kafka's: rows, lateness, dead letters."""
+"""The query on a real Spark session, with records from files in the form of Kafka's: rows, lateness, dead letters."""
 
 import copy
 import dataclasses
@@ -111,7 +111,7 @@ def _written(rows: Sequence[StateRow], marker: WindowClosed) -> Written:
 
 
 def reference_of(batches: Iterable[TelemetryBatch], bounds: EventBounds | None = None) -> ReferenceAggregator:
-    """Return the reference after it took all batches; with bounds, Kafka took each at its own time."""
+    """Return the reference after it took all batches; with bounds, each at the time that Kafka received it."""
     reference = ReferenceAggregator(WINDOW_MS, 0, bounds or EventBounds())
     for taken in as_dicts(batches):
         reference.take(taken, None if bounds is None else taken["time_ms"])
@@ -121,7 +121,7 @@ def reference_of(batches: Iterable[TelemetryBatch], bounds: EventBounds | None =
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_spark_and_the_reference_give_the_same_rows(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    """Under loss, repeats and disorder Spark's rows equal the reference's one by one, also of brokers that sample."""
+    """With loss, repeats and disorder Spark's rows equal the reference's one by one, also for brokers that sample."""
     rng = random.Random(seed)
     traffic = draw_traffic(rng, 4, 6, count_max=200, start_ms=BEGIN_MS)
     sampled = batches_of(traffic, lambda broker: Sampling(1 + traffic.brokers.index(broker) % 3, 5, run=4))
@@ -154,7 +154,7 @@ def write_files(
     groups: Sequence[Sequence[TelemetryBatch]],
     times_ms: Sequence[Sequence[int]] | None = None,
 ) -> DataFrame:
-    """Return a stream that reads one group in each micro-batch; Kafka took each batch at its own time unless told."""
+    """Return a stream that reads one group per micro-batch; by default Kafka received each batch at its own time."""
     for place, group in enumerate(groups):
         taken_ms = [batch.time_ms for batch in group] if times_ms is None else times_ms[place]
         frame = kafka_frame(spark, [encode(batch) for batch in group], taken_ms)
@@ -164,7 +164,7 @@ def write_files(
 
 @dataclasses.dataclass(frozen=True)
 class FileRows:
-    """Keeps the rows that workers write, by key; what is written again must have the same bytes."""
+    """Keeps the rows that workers write, by key; repeated rows must have the same bytes."""
 
     directory: Path
 
@@ -182,7 +182,7 @@ class FileRows:
 
 
 class Job:
-    """The query on a stream of files, and what it wrote; can fail once after a write, as a crash would."""
+    """The query on a stream of files, and its output; it can fail once after a write, as in a crash."""
 
     def __init__(self, spark: SparkSession, settings: StreamingSettings, sink: FileRows, fail_at: int = 0) -> None:
         self.spark, self.settings, self.sink, self.fail_at = spark, settings, sink, fail_at
@@ -218,11 +218,11 @@ class Job:
 
 @pytest.mark.parametrize("seed", [3, 14])
 def test_a_stream_closes_windows_as_the_reference_does(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    """Micro-batch by micro-batch, late parts included, the windows are the reference's, each whole and once."""
+    """Micro-batch by micro-batch, including late parts, the windows are the reference's, each complete and once."""
     rng = random.Random(seed)
     batches = random_telemetry(rng, flushes=24)
     groups = [lossy(rng, batches[start : start + 18]) for start in range(0, len(batches), 18)]
-    groups[-1].append(batches[2])  # Comes long after its window was closed.
+    groups[-1].append(batches[2])  # Arrives long after its window was closed.
     settings = settings_of(tmp_path, grace_ms=1_000, future_ms_max=None)
     reference, expected = ReferenceAggregator(WINDOW_MS, 1_000), []
     for group in groups:
@@ -237,14 +237,14 @@ def test_a_stream_closes_windows_as_the_reference_does(spark: SparkSession, tmp_
 
 
 def test_a_crash_after_the_write_writes_the_same_again(spark: SparkSession, tmp_path: Path) -> None:
-    """Started again from its checkpoint the query repeats the windows of its last micro-batch byte for byte."""
+    """After a restart from its checkpoint the query repeats the windows of its last micro-batch byte for byte."""
     batches = random_telemetry(random.Random(5), flushes=20)
     groups = [batches[start : start + 20] for start in range(0, len(batches), 20)]
     settings, stream = settings_of(tmp_path, grace_ms=0), write_files(spark, tmp_path / "in", groups)
     crashing = Job(spark, settings, FileRows(tmp_path / "rows"), fail_at=2)
     with pytest.raises(Exception, match="crashed after the write"):
         crashing.run(stream)
-    calm = Job(spark, settings, crashing.sink)  # It holds both to the same bytes.
+    calm = Job(spark, settings, crashing.sink)  # It requires the same bytes from both.
     calm.run(stream)
     again = next(batch.windows for batch in calm.batches if batch.windows)
     last = crashing.batches[-1].windows
@@ -267,7 +267,7 @@ def test_the_grace_may_change_between_starts(spark: SparkSession, tmp_path: Path
 
 
 def test_a_micro_batch_without_telemetry_closes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """As the first one of a new job has, or one of dead letters alone: nobody reports, and the query continues."""
+    """The first micro-batch of a new job, or one of dead letters alone, has no reports, and the query continues."""
     stream = write_files(spark, tmp_path / "in", [[]])
     kafka_frame(spark, [b"garbage"]).coalesce(1).write.mode("append").parquet(str(tmp_path / "in"))
     job = Job(spark, settings_of(tmp_path), FileRows(tmp_path / "rows"))
@@ -296,7 +296,7 @@ def test_both_framings_are_taken(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_batch_of_version_1_is_still_taken(spark: SparkSession, tmp_path: Path) -> None:
-    """Between batches of version 2 and in both framings it counts with all its masks and counters, and no more."""
+    """Between batches of version 2, and in both framings, all its masks and counters count, and no more."""
     rng = random.Random(21)
     batches = random_telemetry(rng, flushes=20)
     values: list[bytes | None] = []
@@ -312,11 +312,11 @@ def test_a_batch_of_version_1_is_still_taken(spark: SparkSession, tmp_path: Path
 
 
 def test_a_fleet_that_is_rolled_from_version_2_to_3_gives_the_rows_of_one(spark: SparkSession, tmp_path: Path) -> None:
-    """Each boot of a broker sends one version, single cells or packed ones; no row tells which, and none is missing."""
+    """Each boot of a broker sends one version, single cells or packed ones; the rows are complete in any case."""
     rng = random.Random(33)
     batches = random_telemetry(rng, flushes=30)
     boots = {(batch.broker, batch.boot) for batch in batches}
-    assert len(boots) > len({batch.broker for batch in batches})  # Some are upgraded on the way.
+    assert len(boots) > len({batch.broker for batch in batches})  # Some are upgraded meanwhile.
     is_new = dict(zip(sorted(boots), (place % 2 == 1 for place in range(len(boots))), strict=True))
     values = [
         encode(unpacked(batch).packed()) if is_new[batch.broker, batch.boot] else encode_as(unpacked(batch), 102)
@@ -327,7 +327,7 @@ def test_a_fleet_that_is_rolled_from_version_2_to_3_gives_the_rows_of_one(spark:
     assert content(found) == content(reference_of(batches).finish())
 
 
-# An Avro string and an array that claim 2 GB: without limits they end the JVM.
+# An Avro string and an array that claim 2 GB: without limits they would end the JVM.
 BOMB = header("TelemetryBatch") + bytes.fromhex("feffffff0f") + b"x"
 ARRAY_BOMB = header("TelemetryBatch") + b"\x02b\x00\x00\x00\x00" + bytes.fromhex("feffffff0f") + b"x"
 BAD: list[tuple[bytes | None, str]] = [
@@ -349,7 +349,7 @@ BAD: list[tuple[bytes | None, str]] = [
 
 
 def test_what_does_not_decode_becomes_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
-    """Empty, unknown, cut and lying records are kept whole with the reason; the good one among them is used."""
+    """Empty, unknown, cut and forged records are kept entirely with the reason; the good one among them is used."""
     values = [value for value, _ in BAD]
     job = settings_of(tmp_path)
     found = letters(spark, [*values, encode(GOOD)], job)
@@ -363,7 +363,7 @@ def test_what_does_not_decode_becomes_a_dead_letter(spark: SparkSession, tmp_pat
 
 
 def test_each_record_is_decoded_once(spark: SparkSession, tmp_path: Path) -> None:
-    """However much is asked of a batch: Spark's optimizer copies what a filter or a column rests on."""
+    """This holds however much of a batch is used, although Spark's optimizer copies inputs of filters and columns."""
     job, versions, framings = settings_of(tmp_path), 3, 2
     records = kafka_frame(spark, [encode(GOOD)])
     for frame in (dead_letters(records, job), telemetry_rows(records, job)):
@@ -372,7 +372,7 @@ def test_each_record_is_decoded_once(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def test_spark_refuses_what_the_codec_refuses(spark: SparkSession, tmp_path: Path) -> None:
-    """Of records with bytes changed at random, those that Spark takes are those that the codec takes."""
+    """Of records with bytes changed at random, Spark accepts exactly those that the codec accepts."""
     rng = random.Random(2)
     values: list[bytes | None] = []
     for number in range(400):
@@ -388,7 +388,7 @@ def test_spark_refuses_what_the_codec_refuses(spark: SparkSession, tmp_path: Pat
             decode(value, TelemetryBatch)
         except UndecodableRecordError as error:
             refusals[offset] = str(error)
-    # Spark's decoder does not say where a body ends; the job also refuses what decodes to nonsense.
+    # Spark's decoder does not report where a body ends; the job also refuses implausible values.
     assert {offset for offset, why in refusals.items() if "bytes follow" not in why} <= set(refused)
     nonsense = [refused[offset] for offset in set(refused) - set(refusals)]
     assert not nonsense
@@ -448,7 +448,7 @@ NONSENSE: list[tuple[bytes, str]] = [
 
 
 def test_what_decodes_to_nonsense_becomes_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
-    """Numbers that would overflow and names that are not text are refused even where any time is taken."""
+    """Numbers that would overflow and names that are not text are refused even if any time is allowed."""
     job = settings_of(tmp_path, future_ms_max=None, past_ms_max=None)
     values = [value for value, _ in NONSENSE]
     found = letters(spark, [*values, encode(GOOD)], job)
@@ -460,7 +460,7 @@ def test_what_decodes_to_nonsense_becomes_a_dead_letter(spark: SparkSession, tmp
 
 
 def test_brokers_outside_of_the_inventory_become_no_row(spark: SparkSession, tmp_path: Path) -> None:
-    """Telemetry in an invented name, or about an invented neighbour, is refused: no window ever names it."""
+    """Telemetry from an unknown broker, or about an unknown neighbour, is refused: no window names it."""
     brokers = brokers_named(3)
     path = tmp_path / "inventory.json"
     inventory_of(line_of(3), {}).save(path)
@@ -481,7 +481,7 @@ def test_brokers_outside_of_the_inventory_become_no_row(spark: SparkSession, tmp
 
 
 def test_an_agent_speaks_for_no_broker_of_another(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark refuses in the words of all readers what stands in another agent's topic; the windows are as without."""
+    """Spark refuses records in another agent's topic with every reader's reason; the windows are as without them."""
     inventory = dataclasses.replace(
         inventory_of(line_of(4), {}), agent_of={"b00": "west", "b01": "west", "b02": "east"}
     )
@@ -510,7 +510,7 @@ def test_an_agent_speaks_for_no_broker_of_another(spark: SparkSession, tmp_path:
 
 @pytest.mark.parametrize("distance_ms", [-3_600_001, 1_001])
 def test_records_from_far_away_in_time_move_nothing(spark: SparkSession, tmp_path: Path, distance_ms: int) -> None:
-    """A batch far from its Kafka time is refused, opens no window of its time and is counted where Kafka took it."""
+    """A batch far from its Kafka time is refused, opens no window, and is counted in the window of its Kafka time."""
     far_batch = TelemetryBatch("b9", 1, 0, KAFKA_MS + distance_ms, 1)
     values: list[bytes | None] = [encode(batch) for batch in (far_batch, GOOD)]
     job = settings_of(tmp_path)
@@ -531,7 +531,7 @@ def test_records_from_far_away_in_time_move_nothing(spark: SparkSession, tmp_pat
 def test_a_delivery_from_far_away_in_time_leaves_its_batch_good(
     spark: SparkSession, tmp_path: Path, distance_s: int
 ) -> None:
-    """The clock that gave the publish time is another broker's: only that delivery is left out."""
+    """The publish time is by another broker's clock: only that delivery is left out."""
     second = KAFKA_MS // 1_000 + distance_s
     batch = TelemetryBatch("b1", 1, 0, KAFKA_MS, 1, (Delivery("p", 0, second, 2, 1, 1), *GOOD.deliveries))
     job = settings_of(tmp_path)

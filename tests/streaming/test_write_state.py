@@ -1,4 +1,4 @@
-"""How rows and markers wait for Kafka: as long as it takes any of them, and not longer than told when it takes none."""
+"""How long writing rows and markers waits for Kafka: while some are accepted; only for the timeout if none is."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ ROWS: list[Message] = [{"key": str(number).encode(), "value": b"row"} for number
 
 
 class SlowKafka:
-    """Stands in for the producer: has room for a few messages, and takes one in this many seconds of its own clock."""
+    """In place of the producer: has room for a few messages, accepts one every ``message_s`` of its clock."""
 
     def __init__(self, room: int, message_s: float, takes: int) -> None:
         self.room, self.message_s, self.takes = room, message_s, takes
@@ -59,7 +59,7 @@ def writer_to(kafka: SlowKafka, monkeypatch: pytest.MonkeyPatch) -> StateWriter:
 
 @pytest.mark.parametrize("room", [7, 1_000])
 def test_a_slow_kafka_is_waited_for_while_it_takes_anything(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that take sixty times as long as the time-out are all written, in order, and memory holds what has room."""
+    """Rows that take sixty timeouts are all written in order, and memory holds only what there is room for."""
     kafka = SlowKafka(room, TIMEOUT_MS * 0.6 / 1_000, len(ROWS))
     writer = writer_to(kafka, monkeypatch)
     writer.write_rows([dict(row) for row in ROWS])
@@ -77,7 +77,7 @@ def test_a_slow_kafka_is_waited_for_while_it_takes_anything(room: int, monkeypat
     ],
 )
 def test_a_kafka_that_takes_no_more_is_given_up(room: int, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much it took before, the time-out later the error says how much is left."""
+    """Whatever it accepted before, after the timeout the error gives the number of messages left."""
     kafka = SlowKafka(room, 0.1, takes=45)
     writer = writer_to(kafka, monkeypatch)
     with pytest.raises(StateWriteError, match=f"could not write none.state: {reason}"):
