@@ -102,7 +102,7 @@ def run_until(spark: SparkSession, settings: StreamingSettings, is_done: Callabl
     assert not failed
 
 
-def test_an_agent_reports_for_its_own_brokers_alone(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+def test_an_agent_reports_only_for_its_own_brokers(spark: SparkSession, site: Site, tmp_path: Path) -> None:
     """Kafka denies west the topic of east; west's records about east's broker have no effect."""
     INVENTORY.save(tmp_path / "inventory.json")
     begin_ms = (int(time.time()) - 60) * 1_000
@@ -134,8 +134,8 @@ def test_an_agent_reports_for_its_own_brokers_alone(spark: SparkSession, site: S
     for marker in site.read(WINDOWS, WindowClosed):
         assert [(each.broker, each.boot, each.received) for each in marker.brokers] == [("b00", 1, 1), ("b01", 1, 1)]
     packed = [row.packed_deliveries.columns() for row in site.read(STATE, StateRow) if row.packed_deliveries]
-    told = [zip(each.broker.tolist(), each.notifications.tolist(), strict=True) for each in packed]
-    named = {(each.brokers[broker], count) for each, rows in zip(packed, told, strict=True) for broker, count in rows}
+    counts = [zip(each.broker.tolist(), each.notifications.tolist(), strict=True) for each in packed]
+    named = {(each.brokers[broker], count) for each, rows in zip(packed, counts, strict=True) for broker, count in rows}
     assert named == {("b00", 1), ("b01", 1)}
     letters = site.read(DEAD_LETTERS, DeadLetter)
     assert all("a broker of another agent: b01 belongs to east" in letter.reason for letter in letters)

@@ -19,7 +19,7 @@ from regraft.streaming.submit_job import parse_settings
 from tests.streaming.mount_store import mounted
 
 
-def test_only_a_disk_gets_the_manager_that_is_made_for_it(tmp_path: Path) -> None:
+def test_only_a_disk_gets_the_checkpoint_manager_made_for_disks(tmp_path: Path) -> None:
     """Elsewhere Spark's or the operator's choice writes the checkpoint; all other session settings are the same."""
     job = StreamingSettings("none:1", tmp_path)
     assert job.session_options == replace(job, checkpoint_uri="file:///data").session_options == SPARK_SETTINGS
@@ -28,13 +28,13 @@ def test_only_a_disk_gets_the_manager_that_is_made_for_it(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("uri", ["checkpoint", "/data/checkpoint", "hdfs://", "s3a:bucket"])
-def test_what_is_no_uri_is_refused(tmp_path: Path, uri: str) -> None:
+def test_an_invalid_uri_is_refused(tmp_path: Path, uri: str) -> None:
     """Neither a plain directory nor a scheme alone is a URI."""
     [fault] = StreamingSettings("none:1", tmp_path, checkpoint_uri=uri).faults()
     assert fault.startswith(f"checkpoint_uri is {uri!r}: it is a scheme and an absolute path")
 
 
-def test_spark_submit_takes_either(tmp_path: Path) -> None:
+def test_spark_submit_accepts_directories_and_uris(tmp_path: Path) -> None:
     """A value with a scheme is a URI; the job's local files are then where the settings say."""
     given = ["--bootstrap", "h:1", "--checkpoint"]
     assert parse_settings([*given, "c"]) == StreamingSettings("h:1", Path("c"))
@@ -69,7 +69,7 @@ def test_small_files_are_replaced_and_read_as_on_a_disk(job: StreamingSettings) 
 
 
 @pytest.mark.spark
-def test_a_checkpoint_is_known_again(job: StreamingSettings) -> None:
+def test_a_checkpoint_is_recognised(job: StreamingSettings) -> None:
     """It is marked, refused for other settings, keeps the rule of its last query, and is moved aside as a whole."""
     open_checkpoint(job)
     open_checkpoint(job)
@@ -94,7 +94,7 @@ def test_a_checkpoint_is_known_again(job: StreamingSettings) -> None:
 
 
 @pytest.mark.spark
-def test_another_machine_knows_the_brokers_that_were_added(job: StreamingSettings, tmp_path: Path) -> None:
+def test_another_machine_knows_the_added_brokers(job: StreamingSettings, tmp_path: Path) -> None:
     """A micro-batch that is run again elsewhere knows the same brokers; those of another checkpoint are dropped."""
     job.members_file.write_text('{"of": "another"}')
     open_checkpoint(job)
@@ -108,13 +108,13 @@ def test_another_machine_knows_the_brokers_that_were_added(job: StreamingSetting
 
 @pytest.mark.spark
 @pytest.mark.parametrize("uri", ["s3a://bucket/checkpoint", "nowhere://host/checkpoint"])
-def test_a_store_that_sparks_java_does_not_know_is_reported(spark: SparkSession, tmp_path: Path, uri: str) -> None:
+def test_a_store_unknown_to_sparks_java_is_reported(spark: SparkSession, tmp_path: Path, uri: str) -> None:
     """One sentence has the URI, Java's reason and what to do; other faults of a store are reported separately."""
     job = StreamingSettings("none:1", tmp_path, checkpoint_uri=uri)
     with pytest.raises(NoFileSystemError):
         HadoopPath(uri).exists()
-    said = rf"no file system for {uri} \(.*\): put its jars on the class path of driver and executors"
-    with pytest.raises(StreamingJobError, match=said) as caught:
+    reason = rf"no file system for {uri} \(.*\): put its jars on the class path of driver and executors"
+    with pytest.raises(StreamingJobError, match=reason) as caught:
         run_job(spark, job, threading.Event())
     assert caught.value.exit_code == EXIT_REFUSED
     with pytest.raises(StreamingJobError, match=r"file:///proc/none.* cannot be written") as caught:

@@ -66,7 +66,7 @@ def test_order_and_repeats_change_no_byte(seed: int) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32))
-def test_what_is_written_unpacks_to_the_rows(seed: int) -> None:
+def test_the_written_messages_unpack_to_the_rows(seed: int) -> None:
     """Key and value of every record are the codec's; together they hold all rows and what the marker counts."""
     for window in closed(*random_telemetry(random.Random(seed))):
         encoded = encode_window(window)
@@ -78,9 +78,9 @@ def test_what_is_written_unpacks_to_the_rows(seed: int) -> None:
         marker = decode(encoded.marker["value"], WindowClosed)
         assert marker.row_counts == {**dict.fromkeys(marker.row_counts, 0), **Counter(row.kind for row in records)}
         assert not any(row.delivery for row in records)
-        found, told = unpack_window(records, marker)
+        found, unpacked = unpack_window(records, marker)
         assert sorted(found, key=str) == sorted(window.rows(), key=str)
-        assert encode(told) == encode(window.marker)
+        assert encode(unpacked) == encode(window.marker)
 
 
 def test_a_cell_sent_early_and_again_counts_once() -> None:
@@ -135,9 +135,7 @@ def test_rates_come_from_counters_within_each_boot() -> None:
 
 
 @pytest.mark.parametrize(("moved_in", "moved_out", "congestion"), [(0, 0, 7.0), (6, 0, 42.0), (0, 6, 0.0), (3, 6, 3.5)])
-def test_congestion_is_in_over_out_times_the_queue_in_rows_and_at_brokers(
-    moved_in: int, moved_out: int, congestion: float
-) -> None:
+def test_congestion_is_in_over_out_times_the_queue(moved_in: int, moved_out: int, congestion: float) -> None:
     """This holds in rows and at brokers: CE is 1 if nothing moved, and its divisor is never less than 1."""
     [row] = rows_of(
         "queue",
@@ -151,7 +149,7 @@ def test_congestion_is_in_over_out_times_the_queue_in_rows_and_at_brokers(
     assert broker.loads == {"b01": congestion}
 
 
-def test_the_mean_wait_is_that_of_the_messages_that_went_out() -> None:
+def test_the_mean_wait_is_that_of_the_messages_that_left() -> None:
     """500 ms in one boot and 100 ms in the next over 10 + 2 messages are 50 ms each; earlier waits do not count."""
     [row] = rows_of(
         "queue",
@@ -164,7 +162,7 @@ def test_the_mean_wait_is_that_of_the_messages_that_went_out() -> None:
     assert row.queue.wait_ms_mean == 50.0
 
 
-def test_nothing_waited_where_nothing_went_out() -> None:
+def test_a_queue_that_nothing_left_has_no_wait() -> None:
     """Its mean wait is 0, without a division by zero."""
     [row] = rows_of(
         "queue",
@@ -183,7 +181,7 @@ def test_a_single_sample_has_no_rate() -> None:
     assert (row.entity, row.queue.congestion) == ("b1|", 2)
 
 
-def test_rtt_is_the_least_and_the_last() -> None:
+def test_rtt_has_the_minimum_and_the_last_value() -> None:
     """The last round trip is the last by time, not by arrival."""
     probes = [batch(sequence=n, at_ms=100 * n, probes=(LinkProbe("b2", rtt),)) for n, rtt in enumerate((9.0, 4.0, 7.0))]
     [row] = rows_of("rtt", probes[2], probes[0], probes[1])
@@ -199,7 +197,7 @@ def test_churn_counts_distinct_changes_and_clients() -> None:
     assert row.churn == Churn("b1", 3, 2)
 
 
-def test_completeness_is_batches_received_of_the_span() -> None:
+def test_completeness_counts_received_batches_of_the_expected_span() -> None:
     """A gap in the sequence of a boot means lost batches; a repeat does not count twice."""
     [window] = closed(batch(sequence=70), batch(sequence=70), batch(sequence=5), batch(sequence=0, boot=9))
     assert window.marker.brokers == (
@@ -227,7 +225,7 @@ def test_extreme_numbers_do_not_break_a_window() -> None:
     assert tuple(found.rows()) == expected.rows
 
 
-def test_sums_beyond_64_bits_stand_at_the_greatest_number() -> None:
+def test_sums_beyond_64_bits_are_capped() -> None:
     """A broker may claim any total in each of many seconds and boots: the sum never turns negative."""
     cells = tuple(Delivery("p", 0, SECOND + n % 5, 1 << n, TOTAL_MAX - n, TOTAL_MAX // 3) for n in range(5))
     blocks = tuple(Delivery("q", n, SECOND, 1, TOTAL_MAX, 7) for n in range(40))

@@ -36,7 +36,7 @@ def test_an_uncommitted_micro_batch_keeps_its_rule_and_runs_alone(job: Streaming
     assert starting_rule(job, LIVE) == (CATCH_UP, True)
 
 
-def test_a_new_checkpoint_and_rubbish_in_the_file_hinder_nobody(job: StreamingSettings) -> None:
+def test_a_new_checkpoint_or_a_corrupt_file_keeps_the_rule_in_force(job: StreamingSettings) -> None:
     """Without a known rule the one for the start applies."""
     assert starting_rule(job, CATCH_UP) == (CATCH_UP, False)
     begin(job, "offsets", 0)

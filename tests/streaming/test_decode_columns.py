@@ -54,7 +54,7 @@ def test_columns_are_what_fastavro_reads(seed: int) -> None:
 
 
 @pytest.mark.parametrize("wanted", [None, ("broker",)])
-def test_numbers_of_more_than_64_bits_are_read_by_nobody(wanted: Sequence[str] | None) -> None:
+def test_numbers_of_more_than_64_bits_are_refused(wanted: Sequence[str] | None) -> None:
     """In any field: one bit too many, or more than ten bytes; the codec agrees. 64 bits are read."""
     batch = random_telemetry(random.Random(7))[0]
     body, many = encode(batch)[CONFLUENT_HEADER_BYTES:], b"\x80" * 8
@@ -71,7 +71,7 @@ def test_numbers_of_more_than_64_bits_are_read_by_nobody(wanted: Sequence[str] |
     assert decode(encode(batch)[:CONFLUENT_HEADER_BYTES] + zero, TelemetryBatch).boot == 0
 
 
-def test_what_is_not_wanted_is_stepped_over() -> None:
+def test_unwanted_fields_are_skipped() -> None:
     """The wanted fields are the same as with the others."""
     batches = random_telemetry(random.Random(4))
     wanted = ("broker", "epoch", "clients")
@@ -82,7 +82,7 @@ def test_what_is_not_wanted_is_stepped_over() -> None:
     ]
 
 
-def test_an_older_schema_is_read_by_itself() -> None:
+def test_an_older_schema_is_read_with_its_own_fields() -> None:
     """Telemetry of version 1 gives the fields of version 1."""
     batches = as_dicts(random_telemetry(random.Random(5)))
     bodies = []
@@ -93,7 +93,7 @@ def test_an_older_schema_is_read_by_itself() -> None:
     assert decoded(bodies, FIRST).rows.to_pylist() == [read_one(body, FIRST) for body in bodies]
 
 
-def test_arrays_may_come_in_blocks_with_their_sizes() -> None:
+def test_arrays_may_be_divided_into_sized_blocks() -> None:
     """Avro allows writers to divide an array and to give the bytes of each part; both are read."""
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": "long"}}]}
     two_parts = bytes([2, 14, 3, 4, 16, 18, 0])  # [7], then two of two bytes: [8, 9].
@@ -103,7 +103,7 @@ def test_arrays_may_come_in_blocks_with_their_sizes() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_damaged_body_is_left_out_and_harms_no_other(seed: int) -> None:
+def test_a_damaged_body_is_left_out_without_affecting_others(seed: int) -> None:
     """Bodies with bytes changed, cut or added are in the columns exactly if fastavro can read them."""
     rng = random.Random(seed)
     bodies = [encode(batch)[CONFLUENT_HEADER_BYTES:] for batch in random_telemetry(rng)]
@@ -120,19 +120,19 @@ def test_a_damaged_body_is_left_out_and_harms_no_other(seed: int) -> None:
     assert found.rows.to_pylist() == [expected[place] for place in good]
 
 
-def test_nothing_gives_columns_without_rows() -> None:
+def test_no_body_gives_columns_without_rows() -> None:
     """A missing body is not a fault."""
     assert decoded([]).rows.to_pylist() == []
 
 
-def test_a_schema_that_is_not_read_by_columns_is_refused() -> None:
+def test_a_schema_that_cannot_be_read_by_columns_is_refused() -> None:
     """A union is named, not misread."""
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "long"]}]}
     with pytest.raises(UnsupportedSchemaError, match="null"):
         decode_columns(b"\x00", np.array([0]), np.array([1]), schema)
 
 
-def test_an_array_that_announces_the_least_long_is_no_array() -> None:
+def test_an_array_with_the_least_long_as_its_length_is_refused() -> None:
     """-2^63 has no negative: read as the end of the array, it would shift everything after it."""
     least = bytes.fromhex("ffffffffffffffffff01")
     body = b"\x02b\x02\x02\x02\x02" + least + bytes(4)

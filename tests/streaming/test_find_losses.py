@@ -17,7 +17,7 @@ def test_a_micro_batch_that_ends_before_its_start_is_of_another_topic() -> None:
         check_same_topics(start, {("t", 0): 8, ("t", 1): 2})
 
 
-def test_the_event_says_which_records_of_when_are_gone() -> None:
+def test_the_event_names_the_lost_records_and_their_time() -> None:
     """It has offsets and number by partition, with an agent's topic, from the last read record to the first kept."""
     losses = [Loss(("regraft.telemetry", 0), 10, 40, 2 * DAY_MS), Loss(("regraft.telemetry.west", 3), 5, 6, None)]
     event = loss_event("regraft.telemetry", 31, losses, DAY_MS)

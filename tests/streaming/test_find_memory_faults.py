@@ -62,7 +62,7 @@ def test_a_query_without_memory_is_named_while_java_runs() -> None:
     assert "Java ran out of memory" in str(memory_fault(error, "1g", SETTINGS))
 
 
-def test_other_errors_stay_what_they_are(java: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_are_not_replaced(java: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors stay as they are if Java runs and memory is not the cause."""
     monkeypatch.setattr(find_memory_faults, "END_S_MAX", 0.01)
     java("sleep 60")

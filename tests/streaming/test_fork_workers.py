@@ -9,7 +9,7 @@ from regraft.streaming.fork_workers import PathWatch
 from regraft.streaming.streaming_settings import SPARK_SETTINGS
 
 
-def test_a_task_looks_at_files_anew_only_where_the_path_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_looks_for_files_again_only_if_the_path_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that brings a file changes the path, and finds it; the next one need not look."""
     looks: list[int] = []
     monkeypatch.setattr(importlib, "invalidate_caches", lambda: looks.append(1))

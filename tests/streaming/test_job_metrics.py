@@ -19,7 +19,7 @@ def progress(**changes: Any) -> Any:
     return SimpleNamespace(**(values | changes))
 
 
-def test_a_report_sets_what_prometheus_sees() -> None:
+def test_a_report_sets_the_metrics() -> None:
     """Duration and its parts, and rates."""
     metrics = JobMetrics()
     metrics.show_progress(progress(), 0)
@@ -59,7 +59,7 @@ def test_the_job_is_ready_after_its_first_micro_batch() -> None:
     assert health().is_ready
 
 
-def test_a_job_and_a_query_that_hang_are_distinguished() -> None:
+def test_a_hung_job_and_a_hung_query_are_distinguished() -> None:
     """The thread of the job and Spark's query may each hang alone."""
     assert [fault.split(" has ")[0] for fault in JobHealth(60.0, -1.0)().faults] == ["the streaming job"]
     assert [fault.split(" has ")[0] for fault in JobHealth(-1.0, 60.0)().faults] == ["the streaming query"]

@@ -34,7 +34,7 @@ __all__ = ["job"]  # The fixture.
 BROKERS, PUBLISHERS, AT_ONCE_S = 6, 4, 4
 
 
-def told(seconds: range, begin_ms: int) -> list[tuple[str, bytes]]:
+def batches_at(seconds: range, begin_ms: int) -> list[tuple[str, bytes]]:
     """Return what each broker reports in each second, with every kind of record."""
     values = []
     for second in seconds:
@@ -72,7 +72,7 @@ def written(job: StreamingSettings) -> tuple[dict[tuple[Topic, bytes], bytes], C
     return {key: values[0] for key, values in found.items()}, again
 
 
-def test_what_is_killed_in_the_middle_of_a_micro_batch_changes_no_byte(
+def test_a_kill_during_a_micro_batch_changes_no_byte(
     spark: SparkSession, job: StreamingSettings, kafka: RunningKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Python worker before, between and after its rows, and Kafka during rows and during markers."""
@@ -95,7 +95,7 @@ def test_what_is_killed_in_the_middle_of_a_micro_batch_changes_no_byte(
             if point:
                 wait_until(lambda: kafka.supervisor.is_ready("kafka"))
                 armed.arm(point, kafka.supervisor.pid("kafka"))
-            send(job, told(range(sent, sent + AT_ONCE_S), begin_ms))
+            send(job, batches_at(range(sent, sent + AT_ONCE_S), begin_ms))
             sent += AT_ONCE_S
             until_ms = begin_ms + (sent - 1) * 1_000
             wait_closed(running, until_ms)

@@ -43,19 +43,21 @@ def bootstrap() -> Iterator[str]:
         ({(TOPIC, 0): RECORDS + 5, (OTHER, 0): OTHERS}, 0),
     ],
 )
-def test_what_no_micro_batch_covered_is_behind(bootstrap: str, next_offsets: Offsets, behind: int) -> None:
+def test_the_backlog_is_what_no_micro_batch_covered(bootstrap: str, next_offsets: Offsets, behind: int) -> None:
     """It counts from the last run's offsets, or from the beginning if there are none, and is never negative."""
     assert records_behind(KafkaAccess(bootstrap), (TOPIC, OTHER), next_offsets) == behind
 
 
-def test_a_topic_that_ends_before_what_was_read_is_another_one(bootstrap: str) -> None:
+def test_a_topic_that_ends_before_the_read_offset_is_another_one(bootstrap: str) -> None:
     """Of several agents' topics that one is named; the others are unaffected."""
     topics, read = (TOPIC, OTHER), {(TOPIC, 0): RECORDS, (OTHER, 0): OTHERS + 1, ("gone", 0): 9}
     assert topics_anew(KafkaAccess(bootstrap), topics, read) == [OTHER]
     assert topics_anew(KafkaAccess(bootstrap), topics, {}) == []
 
 
-def test_without_kafka_nobody_knows(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_kafka_the_backlog_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A Kafka that does not answer in time gives no count, and no page of connection errors."""
     monkeypatch.setattr("regraft.streaming.measure_backlog.ASK_TIMEOUT_S", 0.3)
     assert records_behind(KafkaAccess("127.0.0.1:1"), (TOPIC,), {}) is None
@@ -99,7 +101,7 @@ def answer(behind: int | None) -> Callable[..., int | None]:
 
 
 @pytest.mark.parametrize(("behind", "catching_up"), [(0, False), (500, False), (501, True), (None, True)])
-def test_only_a_backlog_of_several_micro_batches_waits_longer(
+def test_only_a_backlog_of_several_micro_batches_gets_the_longer_grace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: int | None, catching_up: bool
 ) -> None:
     """A single micro-batch is read as a whole, so it needs no catch-up grace; an unknown backlog gets it."""

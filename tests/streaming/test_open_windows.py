@@ -79,7 +79,7 @@ def waits_ms(shard: OneShard, batches_at: Sequence[Sequence[TelemetryBatch]], *,
     return found
 
 
-def test_a_window_closes_when_all_have_gone_past_it() -> None:
+def test_a_window_closes_when_all_brokers_have_passed_it() -> None:
     """Once the delivery delay is known, no window waits longer than that, and nothing is late."""
     for kafka in (False, True):
         shard = OneShard()
@@ -102,7 +102,7 @@ def test_a_silent_broker_is_waited_for_until_it_has_missed_the_grace_a_few_times
         assert max(again) < GRACE_MS
 
 
-def test_a_clock_that_is_behind_costs_the_grace_a_few_times_and_not_always() -> None:
+def test_a_slow_clock_costs_the_grace_only_a_few_times() -> None:
     """Its broker reports all the time but has passed no window when the grace ends: windows soon do not wait for it."""
     shard = OneShard()
     batches_at = [[*flush(tick, ("b1", "b2")), *flush(tick, ("b3",), ahead_ms=-3_000)] for tick in range(300)]
@@ -111,7 +111,7 @@ def test_a_clock_that_is_behind_costs_the_grace_a_few_times_and_not_always() -> 
     assert max(waited[MISSES_MAX:]) < GRACE_MS
 
 
-def test_who_is_known_is_waited_for_before_it_is_heard() -> None:
+def test_a_known_broker_is_waited_for_before_it_reports() -> None:
     """A backlog whose partitions are read in turn gives complete windows, however late the last one comes."""
     names = ("b1", "b2", "b3")
     shard, received = OneShard(names), []
@@ -121,13 +121,13 @@ def test_who_is_known_is_waited_for_before_it_is_heard() -> None:
     assert shard.late_rows == 0
 
 
-def test_the_grace_alone_closes_where_nobody_is_waited_for() -> None:
+def test_without_waiting_for_brokers_only_the_grace_closes() -> None:
     """This applies to a backlog: it is unknown whose partition comes last."""
     shard = OneShard(waits_for_all=False)
     assert {*waits_ms(shard, [flush(tick, ("b1", "b2")) for tick in range(100)]).values()} == {GRACE_MS}
 
 
-def test_a_clock_that_is_ahead_ends_nobody_elses_wait() -> None:
+def test_a_fast_clock_does_not_end_the_wait_for_others() -> None:
     """However far ahead one broker's clock is within the grace, windows have everything that the others sent."""
     shard = OneShard()
     for tick in range(200):
@@ -138,7 +138,7 @@ def test_a_clock_that_is_ahead_ends_nobody_elses_wait() -> None:
     assert shard.late_rows == 0
 
 
-def test_what_waited_in_brokers_while_kafka_was_away_is_not_late() -> None:
+def test_telemetry_delayed_by_an_outage_of_kafka_is_not_late() -> None:
     """The first broker to send its backlog does not end the wait for the others."""
     names = ("b1", "b2", "b3")
     shard, received = OneShard(), []
@@ -186,7 +186,7 @@ class KeptRows:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 4), st.booleans(), st.data())
-def test_shards_close_together_and_tasks_that_run_again_write_the_same(
+def test_shards_close_together_and_repeated_tasks_write_the_same(
     seed: int, shards: int, waits_for_all: bool, data: st.DataObject
 ) -> None:
     """Windows do not depend on the division into shards, the order of rows, or repeated runs."""
@@ -217,7 +217,7 @@ def test_shards_close_together_and_tasks_that_run_again_write_the_same(
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32), st.booleans())
-def test_attempts_of_a_task_that_run_at_once_write_the_same(seed: int, waits_for_all: bool) -> None:
+def test_concurrent_attempts_of_a_task_write_the_same(seed: int, waits_for_all: bool) -> None:
     """With speculation each attempt has its own order of rows; whichever is used, the job continues alike."""
     rng, sink = random.Random(seed), KeptRows()
     closer = ShardCloser((0,), WINDOW_MS, GRACE_MS, waits_for_all, sink)
@@ -226,7 +226,7 @@ def test_attempts_of_a_task_that_run_at_once_write_the_same(seed: int, waits_for
         for group in random_groups(seed):
             orders = [rows_of(rng.sample(group, len(group))) for _ in range(3)]
             attempts = list(pool.map(partial(closer.take, 0, state), orders))
-            told = [(report.closed_ms, report.latest_ms, report.late_rows, report.windows) for report, _ in attempts]
-            assert told[1:] == told[:1] * 2
+            reports = [(report.closed_ms, report.latest_ms, report.late_rows, report.windows) for report, _ in attempts]
+            assert reports[1:] == reports[:1] * 2
             state = ShardState.unpacked(rng.choice(attempts)[1])
     assert state.closing.closed_ms > 0

@@ -49,7 +49,7 @@ def test_a_window_waits_for_little_more_than_one_micro_batch(floor_ms: float, la
 
 @settings(max_examples=15)
 @given(st.floats(50, 900), st.floats(0, 500))
-def test_without_a_pause_it_waits_for_half_a_micro_batch_more(floor_ms: float, late_ms: float) -> None:
+def test_without_a_pause_it_waits_half_a_micro_batch_more(floor_ms: float, late_ms: float) -> None:
     held, hasty = Loop(floor_ms, 0.0, SETTLE_MS + late_ms), Loop(floor_ms, 0.0, SETTLE_MS + late_ms, 0)
     assert sum(held.delays_ms(80)[40:]) <= sum(hasty.delays_ms(80)[40:]) + 40 * LATER_MS
     assert len(held.begun) <= len(hasty.begun)
@@ -65,13 +65,13 @@ def test_no_micro_batch_is_waited_for_longer_than_twice_the_pause(floor_ms: floa
         assert next_ms <= max(begun_ms + 2 * PAUSE_MS, end_ms + 1) or work > 0.5
 
 
-def test_what_is_much_to_read_is_read_before_a_window_is_complete() -> None:
+def test_a_large_amount_is_read_before_a_window_is_complete() -> None:
     # With 0.8 s of work per second of telemetry, waiting would leave 5 s of telemetry, 4 s of work, to the last one.
     delays_ms = Loop(100.0, 0.8, SETTLE_MS + 250.0).delays_ms(60)[20:]
     assert max(delays_ms) < 0.5 * (100.0 + 0.8 * WINDOW_MS)
 
 
-def test_a_hold_is_let_go() -> None:
+def test_a_hold_ends_when_released() -> None:
     hold = BatchHold(WINDOW_MS, PAUSE_MS)
     for number in range(10):
         hold.hold(number, 10**15, 0, may_wait=False)

@@ -15,7 +15,7 @@ def beat(sequence: int, at_ms: int, *deliveries: Delivery) -> dict:
     return batch
 
 
-def test_a_window_closes_when_the_grace_is_over() -> None:
+def test_a_window_closes_when_the_grace_has_passed() -> None:
     """With a grace of 2 s a window of 5 s closes at the first event time of 7 s."""
     aggregator = ReferenceAggregator(WINDOW_MS, grace_ms=2_000)
     aggregator.take(beat(0, 100))
@@ -26,7 +26,7 @@ def test_a_window_closes_when_the_grace_is_over() -> None:
     assert (window.marker.window_start_ms, window.marker.brokers[0].received) == (BEGIN_MS, 1)
 
 
-def test_what_comes_after_its_window_is_late_and_told_by_the_next_marker() -> None:
+def test_a_late_part_is_dropped_and_counted_by_the_next_marker() -> None:
     """The rest of its batch counts as usual."""
     aggregator = ReferenceAggregator(WINDOW_MS, grace_ms=0)
     aggregator.take(beat(0, 100))
@@ -66,7 +66,7 @@ def short(window: ReferenceWindow) -> set[str]:
 @pytest.mark.parametrize(
     "ahead_ms", [900, 1_500, 2_000, 3_000, 30_000, 59 * 60_000, -1_500, -3_000, -30_000, -7_200_000]
 )
-def test_a_wrong_clock_costs_nobody_else_a_window(ahead_ms: int) -> None:
+def test_a_wrong_clock_costs_other_brokers_no_window(ahead_ms: int) -> None:
     """Whatever one clock of five shows, the windows of the others are complete, and its own offset is reported."""
     aggregator = ReferenceAggregator(WINDOW_MS, 2_000, BOUNDS)
     windows = [window for window in run(aggregator, {"b0": ahead_ms}, 60) if window.marker.window_start_ms > BEGIN_MS]
@@ -80,7 +80,7 @@ def test_a_wrong_clock_costs_nobody_else_a_window(ahead_ms: int) -> None:
         assert clocks["b0"].refused == (20 if is_far else 0)
 
 
-def test_one_record_far_ahead_is_refused_and_moves_nothing() -> None:
+def test_one_record_far_ahead_is_refused_without_effect() -> None:
     """A single record 59 minutes ahead is counted once, and every window before and after it is complete."""
     aggregator = ReferenceAggregator(WINDOW_MS, 2_000, BOUNDS)
     far = TelemetryBatch("b0", 1, 99_999, BEGIN_MS + 59 * 60_000, 1)

@@ -193,9 +193,7 @@ def check_scrape(settings: StreamingSettings) -> None:
     assert found['regraft_streaming_state_part_ms{part="commit"}'] >= 0  # Whole ms for a state of some kB.
 
 
-def test_telemetry_becomes_state_across_catching_up_stopping_and_starting(
-    spark: SparkSession, job: StreamingSettings
-) -> None:
+def test_telemetry_becomes_state_through_catch_up_and_restart(spark: SparkSession, job: StreamingSettings) -> None:
     """Backlog, live telemetry and a restart give every window once, none late, and every bad record a dead letter."""
     # Less than what waits, so the job catches up.
     job = dataclasses.replace(
@@ -226,7 +224,7 @@ def test_telemetry_becomes_state_across_catching_up_stopping_and_starting(
     assert any("schema id 4095 is unknown" in letter.reason for letter in found)
 
 
-def test_a_micro_batch_that_was_not_committed_closes_the_same_windows_after_any_absence(
+def test_an_uncommitted_micro_batch_closes_the_same_windows_after_any_absence(
     spark: SparkSession, job: StreamingSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that dies after a marker, and then has a long backlog and another broker, announces the same."""
@@ -314,20 +312,22 @@ def test_wrong_clocks_cost_the_other_brokers_nothing(spark: SparkSession, job: S
     assert offsets_ms["b0"] > 0 > offsets_ms["b1"]
 
 
-def test_telemetry_with_the_senders_own_times_is_refused(job: StreamingSettings) -> None:
+def test_telemetry_with_senders_timestamps_is_refused(job: StreamingSettings) -> None:
     """For an existing topic the message says how to alter it; a replay, which restores old times, may read it."""
     made = [dataclasses.replace(TELEMETRY, timestamps=CREATE_TIME)]
     old = dataclasses.replace(job, namespace=f"{job.namespace}-old")
     create_topics(KafkaAccess(job.bootstrap), made, old.namespace)
-    said = r"message.timestamp.type of topic .*-old.telemetry is CreateTime, .* --add-config message.timestamp.type=Log"
-    with pytest.raises(StreamingJobError, match=said) as caught:
+    reason = (
+        r"message.timestamp.type of topic .*-old.telemetry is CreateTime, .* --add-config message.timestamp.type=Log"
+    )
+    with pytest.raises(StreamingJobError, match=reason) as caught:
         check_timestamps(old)
     assert caught.value.exit_code == EXIT_REFUSED
     check_timestamps(dataclasses.replace(old, create_time=True))
     check_timestamps(job)
 
 
-def places_of(job: StreamingSettings) -> list[TopicPartition]:
+def ends_of(job: StreamingSettings) -> list[TopicPartition]:
     """Return the end offset of each partition of telemetry."""
     consumer = Consumer({"bootstrap.servers": job.bootstrap, "group.id": "test"})
     topic = topic_name(TELEMETRY, job.namespace)
@@ -336,16 +336,16 @@ def places_of(job: StreamingSettings) -> list[TopicPartition]:
     return [TopicPartition(topic, at, end) for at, end in enumerate(ends)]
 
 
-def test_what_was_deleted_unread_is_reported_and_the_job_goes_on(spark: SparkSession, job: StreamingSettings) -> None:
+def test_records_deleted_unread_are_reported_and_the_job_continues(spark: SparkSession, job: StreamingSettings) -> None:
     """After an outage longer than retention, windows come from what is left, and an event names what is missing."""
     job, begin_ms = dataclasses.replace(job, catch_up_grace_ms=500), (int(time.time()) - 100) * 1_000
     send(job, beats(range(20), begin_ms))
     first = Running(spark, job)
     first.wait(lambda status: status["windows"] == 19)
     assert first.end().records_lost == 0
-    before = places_of(job)
+    before = ends_of(job)
     send(job, [("x", b"garbage"), *beats(range(20, 40), begin_ms)])
-    admin, ends = AdminClient({"bootstrap.servers": job.bootstrap}), places_of(job)
+    admin, ends = AdminClient({"bootstrap.servers": job.bootstrap}), ends_of(job)
     for deleted in admin.delete_records(ends).values():
         deleted.result(20)
     newer = encode(TelemetryBatch("b0", 1, 0, begin_ms, 1)).replace((103).to_bytes(4), (104).to_bytes(4), 1)
@@ -360,13 +360,13 @@ def test_what_was_deleted_unread_is_reported_and_the_job_goes_on(spark: SparkSes
     [(_, event, _)] = read(job, EVENTS, AdaptationEvent)
     assert event.kind is EventKind.TELEMETRY_LOST
     assert event.subject == topic_name(TELEMETRY, job.namespace)
-    told = {
+    lost = {
         f"partition {old.partition}": f"offsets {old.offset} to {end.offset - 1} ({end.offset - old.offset} records)"
         for old, end in zip(before, ends, strict=True)
         if end.offset > old.offset
     }
-    assert {name: text for name, text in event.details.items() if name.startswith("partition")} == told
-    assert all(f"{name} {text}" in event.text for name, text in told.items())
+    assert {name: text for name, text in event.details.items() if name.startswith("partition")} == lost
+    assert all(f"{name} {text}" in event.text for name, text in lost.items())
     assert begin_ms < int(event.details["since_ms"]) <= int(event.details["until_ms"]) <= event.time_ms
     third = Running(spark, job)  # What was reported is not reported again.
     third.wait(lambda status: not status["catching_up"])
@@ -382,7 +382,7 @@ def sparks_manager(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("sparks_manager")
-def test_a_topic_made_anew_is_read_from_its_beginning(spark: SparkSession, job: StreamingSettings) -> None:
+def test_a_recreated_topic_is_read_from_its_beginning(spark: SparkSession, job: StreamingSettings) -> None:
     """With the checkpoint of the earlier topic, no record of the new one is skipped.
 
     The checkpoint is in a store that is not a disk for Hadoop.
@@ -426,7 +426,7 @@ def name_agents(job: StreamingSettings, agent_of: Mapping[str, str]) -> tuple[st
     return agents
 
 
-def test_agents_that_come_are_taken_up_and_speak_for_their_own_alone(
+def test_added_agents_are_read_and_speak_only_for_their_own_brokers(
     spark: SparkSession, job: StreamingSettings, tmp_path: Path
 ) -> None:
     """The checkpoint continues while agents come and go; what one forges is refused and affects no other."""
@@ -464,7 +464,7 @@ def add_member(job: StreamingSettings, broker: str, agent: str = NO_AGENT) -> No
     assert producer.flush(20) == 0
 
 
-def test_a_broker_that_is_added_is_known_without_a_restart(
+def test_an_added_broker_is_known_without_a_restart(
     spark: SparkSession, job: StreamingSettings, tmp_path: Path
 ) -> None:
     """Its telemetry is refused until it is a member and counts from then on, even in a new agent's topic."""
@@ -529,21 +529,21 @@ def test_wrong_settings_and_foreign_checkpoints_are_refused(spark: SparkSession,
         run_job(spark, dataclasses.replace(job, window_ms=2_000), stopped)
 
 
-def test_a_full_disk_ends_the_job_and_room_lets_it_go_on(
+def test_a_full_disk_ends_the_job_and_a_restart_with_room_continues(
     spark: SparkSession, job: StreamingSettings, tmp_path: Path
 ) -> None:
     """The job names the full disk and what to do; with room it continues, every window complete and none lost."""
     begin_ms = (int(time.time()) - 60) * 1_000
     with small_disk(tmp_path / "disk") as disk:
         small = dataclasses.replace(job, checkpoint_directory=disk.directory / "checkpoint")
-        said = f"the disk of {small.checkpoint_directory} is full: free some space and start again, nothing is lost"
+        reason = f"the disk of {small.checkpoint_directory} is full: free some space and start again, nothing is lost"
         send(job, beats(range(20), begin_ms))
         running = Running(spark, small)
         running.wait(lambda status: status["windows"] == 19)
         disk.fill()
         send(job, beats(range(20, 30), begin_ms))
         running.thread.join(WAIT_S)
-        assert str(running.error) == said
+        assert str(running.error) == reason
         with pytest.raises(StreamingJobError, match="is full") as caught:
             run_job(spark, small, threading.Event())
         assert caught.value.exit_code == EXIT_FAILED

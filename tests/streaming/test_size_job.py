@@ -32,12 +32,12 @@ def test_shards_and_partitions_follow_the_number_of_brokers(brokers: int, shards
         (480_000, 8, 16, heap_mb(480_000)),  # More cores than shards hold no more than all shards.
     ],
 )
-def test_an_executor_has_heap_for_what_its_cores_hold(records: int, shards: int, cores: int, heap: int) -> None:
+def test_an_executor_has_heap_for_its_shards(records: int, shards: int, cores: int, heap: int) -> None:
     """It is as much as local mode has for that many records."""
     assert executor_heap_mb(records, shards, cores) == heap
 
 
-def test_what_is_set_wins_over_the_rule(tmp_path: Path) -> None:
+def test_configured_values_override_the_rule(tmp_path: Path) -> None:
     """This holds for shards and for reading tasks, independently."""
     job = StreamingSettings("none:1", tmp_path)
     assert sized(job, 4_000) == dataclasses.replace(job, shards=8, read_partitions_min=8)
@@ -64,7 +64,7 @@ def test_a_checkpoint_keeps_its_shards_as_the_fleet_grows(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("shards", ["null", '"2"', "0", "true", "1.5"])
-def test_a_mark_with_rubbish_for_shards_is_refused(tmp_path: Path, shards: str) -> None:
+def test_a_mark_with_invalid_shards_is_refused(tmp_path: Path, shards: str) -> None:
     """The query does not start with an invalid number."""
     job = StreamingSettings("none:1", tmp_path / "checkpoint")
     open_checkpoint(job)

@@ -46,7 +46,7 @@ def streamed(job: StreamingSettings, run_dir: Path, master: str) -> Iterator[sub
         yield process
 
 
-def test_a_cluster_gives_the_same_windows_whatever_is_killed_of_it(job: StreamingSettings, tmp_path: Path) -> None:
+def test_a_cluster_gives_the_same_windows_whatever_part_is_killed(job: StreamingSettings, tmp_path: Path) -> None:
     """On a master with two workers, an executor and then an entire worker are killed: nothing is missing."""
     begin_ms, run_dir = (int(time.time()) - 100) * 1_000, tmp_path / "run"
     run_dir.mkdir()

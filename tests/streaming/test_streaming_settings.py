@@ -93,6 +93,6 @@ def test_the_command_line_gives_the_same_settings(tmp_path: Path, capsys: pytest
     with pytest.raises(SystemExit) as ended:
         parse_settings(["--bootstrap", "h:1", "--checkpoint", "c", "--window-ms", "7", *login[1:]])
     assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert "window_ms is 7" in told
-    assert "security: mechanism is PLAIN without tls" in told
+    printed = capsys.readouterr().err
+    assert "window_ms is 7" in printed
+    assert "security: mechanism is PLAIN without tls" in printed

@@ -64,7 +64,7 @@ def test_windows_outside_the_span_are_left_out() -> None:
     assert len(some) == 1
 
 
-def test_wrong_clocks_are_distinguished_from_right_ones() -> None:
+def test_batches_with_wrong_clocks_are_not_sane() -> None:
     """As in the Spark job, a batch far from Kafka's time is refused, and so is one with an impossible time.
 
     A delivery far from it has another broker's clock and affects nothing else.
@@ -86,7 +86,7 @@ def test_wrong_clocks_are_distinguished_from_right_ones() -> None:
 
 
 @pytest.mark.parametrize("seed", [6, 7])
-def test_clocks_are_judged_as_the_reference_does(seed: int) -> None:
+def test_clocks_are_judged_as_by_the_reference(seed: int) -> None:
     """The same batches and deliveries are refused for their times; only clock offsets are not reported."""
     rng = random.Random(seed)
     batches = lossy(rng, random_telemetry(rng))
@@ -104,7 +104,7 @@ def test_clocks_are_judged_as_the_reference_does(seed: int) -> None:
     assert [window.marker.brokers for window in found] == [window.marker.brokers for window in expected]
 
 
-def test_how_far_kafka_is_behind_is_measured() -> None:
+def test_kafkas_lag_is_measured() -> None:
     """The lag is that of the earliest delivery after Kafka's time, and of the batch's own time before it."""
     cell = Delivery("p1", 0, BEGIN_MS // 1000 - 7, 1, 1, 1)
     batches = [TelemetryBatch("b1", 1, 0, BEGIN_MS, 0, (cell,)), TelemetryBatch("b1", 1, 1, BEGIN_MS + 500, 0)]
@@ -112,7 +112,7 @@ def test_how_far_kafka_is_behind_is_measured() -> None:
     assert kafka_lag_ms(columns_of([]), np.zeros(0, dtype=np.int64)) == (0, 0)
 
 
-def test_batches_of_invented_brokers_are_distinguished_from_those_of_the_inventory() -> None:
+def test_batches_of_unknown_brokers_are_distinguished() -> None:
     """A name that is not in the inventory is unknown; without batches the answer is empty."""
     batches = [TelemetryBatch(broker, 1, 0, BEGIN_MS, 1) for broker in ("b1", "invented", "b2", "b1")]
     assert is_of(columns_of(batches), ("b1", "b2", "b3")).tolist() == [True, False, True, True]

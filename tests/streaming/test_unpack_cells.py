@@ -30,7 +30,7 @@ def test_columns_hold_the_cells_of_each_batch(seed: int) -> None:
     assert not is_torn(columns_of(batches)).any()
 
 
-def test_columns_of_no_batch_and_of_empty_ones() -> None:
+def test_columns_without_batches_or_cells_unpack_to_nothing() -> None:
     """Nothing packed is nothing to unpack."""
     empty = TelemetryBatch("b", 1, 0, 0, 0)
     assert cells_of([empty, empty]) == [[], []]

@@ -285,7 +285,7 @@ def letters(spark: SparkSession, values: list[bytes | None], job: StreamingSetti
     return [letter_of(row) for row in rows]
 
 
-def test_both_framings_are_taken(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_framings_are_accepted(spark: SparkSession, tmp_path: Path) -> None:
     """A record in Avro's single-object encoding is as good as one in the Confluent frame."""
     single = SINGLE_OBJECT_MAGIC + latest_schema("TelemetryBatch").fingerprint + BODY
     job = settings_of(tmp_path)
@@ -295,7 +295,7 @@ def test_both_framings_are_taken(spark: SparkSession, tmp_path: Path) -> None:
     )
 
 
-def test_a_batch_of_version_1_is_still_taken(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_of_version_1_is_still_accepted(spark: SparkSession, tmp_path: Path) -> None:
     """Between batches of version 2, and in both framings, all its masks and counters count, and no more."""
     rng = random.Random(21)
     batches = random_telemetry(rng, flushes=20)
@@ -311,7 +311,7 @@ def test_a_batch_of_version_1_is_still_taken(spark: SparkSession, tmp_path: Path
     assert read != batches
 
 
-def test_a_fleet_that_is_rolled_from_version_2_to_3_gives_the_rows_of_one(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_fleet_during_an_upgrade_from_version_2_to_3_gives_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     """Each boot of a broker sends one version, single cells or packed ones; the rows are complete in any case."""
     rng = random.Random(33)
     batches = random_telemetry(rng, flushes=30)
@@ -348,7 +348,7 @@ BAD: list[tuple[bytes | None, str]] = [
 ]
 
 
-def test_what_does_not_decode_becomes_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_undecodable_record_becomes_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
     """Empty, unknown, cut and forged records are kept entirely with the reason; the good one among them is used."""
     values = [value for value, _ in BAD]
     job = settings_of(tmp_path)
@@ -429,9 +429,9 @@ NONSENSE: list[tuple[bytes, str]] = [
     *(
         (
             encode(replace(GOOD, probes=(LinkProbe("b2", rtt_ms), LinkProbe("b2", 1.0)))),
-            f"probes.rtt_ms is {said}, 0 to",
+            f"probes.rtt_ms is {shown}, 0 to",
         )
-        for rtt_ms, said in ((math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity"), (-1e300, "-1.0E300"))
+        for rtt_ms, shown in ((math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity"), (-1e300, "-1.0E300"))
     ),
     (encode(replace(GOOD, queues=(SAMPLE, replace(SAMPLE, bytes_out=-1)))), "queues.bytes_out is -1, 0 to"),
     (encode(replace(GOOD, queues=(replace(SAMPLE, queue_length=-1),))), "queues.queue_length is -1, 0 to"),
@@ -447,7 +447,7 @@ NONSENSE: list[tuple[bytes, str]] = [
 ]
 
 
-def test_what_decodes_to_nonsense_becomes_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
+def test_implausible_telemetry_becomes_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
     """Numbers that would overflow and names that are not text are refused even if any time is allowed."""
     job = settings_of(tmp_path, future_ms_max=None, past_ms_max=None)
     values = [value for value, _ in NONSENSE]
@@ -459,7 +459,7 @@ def test_what_decodes_to_nonsense_becomes_a_dead_letter(spark: SparkSession, tmp
     assert len(in_spark(spark, kafka_frame(spark, [*values, encode(GOOD)]), job)) == 1
 
 
-def test_brokers_outside_of_the_inventory_become_no_row(spark: SparkSession, tmp_path: Path) -> None:
+def test_brokers_outside_the_inventory_give_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     """Telemetry from an unknown broker, or about an unknown neighbour, is refused: no window names it."""
     brokers = brokers_named(3)
     path = tmp_path / "inventory.json"
@@ -480,7 +480,7 @@ def test_brokers_outside_of_the_inventory_become_no_row(spark: SparkSession, tmp
     assert len(letters(spark, values, settings_of(tmp_path))) == 0
 
 
-def test_an_agent_speaks_for_no_broker_of_another(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_agent_cannot_speak_for_a_broker_of_another(spark: SparkSession, tmp_path: Path) -> None:
     """Spark refuses records in another agent's topic with every reader's reason; the windows are as without them."""
     inventory = dataclasses.replace(
         inventory_of(line_of(4), {}), agent_of={"b00": "west", "b01": "west", "b02": "east"}
@@ -498,18 +498,18 @@ def test_an_agent_speaks_for_no_broker_of_another(spark: SparkSession, tmp_path:
     ]
     rng.shuffle(sent)
     records = kafka_frame(spark, [encode(batch) for _, batch in sent], topics=[name for name, _ in sent])
-    told = {row["offset"]: row["reason"] for row in dead_letters(records, job).collect()}
+    reasons = {row["offset"]: row["reason"] for row in dead_letters(records, job).collect()}
     faults = ((offset, topics.fault(name, batch.broker)) for offset, (name, batch) in enumerate(sent))
     own = {topics.name(TELEMETRY, broker) for broker in inventory.brokers}
-    assert {offset: why for offset, why in told.items() if sent[offset][0] in own} == {
+    assert {offset: why for offset, why in reasons.items() if sent[offset][0] in own} == {
         offset: why for offset, why in faults if why
     }
-    assert len(told) == len(sent) - len(good)
+    assert len(reasons) == len(sent) - len(good)
     assert content(in_spark(spark, records, job)) == content(reference_of(good, job.bounds).finish())
 
 
 @pytest.mark.parametrize("distance_ms", [-3_600_001, 1_001])
-def test_records_from_far_away_in_time_move_nothing(spark: SparkSession, tmp_path: Path, distance_ms: int) -> None:
+def test_records_from_far_away_in_time_have_no_effect(spark: SparkSession, tmp_path: Path, distance_ms: int) -> None:
     """A batch far from its Kafka time is refused, opens no window, and is counted in the window of its Kafka time."""
     far_batch = TelemetryBatch("b9", 1, 0, KAFKA_MS + distance_ms, 1)
     values: list[bytes | None] = [encode(batch) for batch in (far_batch, GOOD)]
@@ -540,7 +540,7 @@ def test_a_delivery_from_far_away_in_time_leaves_its_batch_good(
     assert content([window]) == content(in_spark(spark, kafka_frame(spark, [encode(GOOD)]), job))
 
 
-def test_stopping_from_another_thread_leaves_a_checkpoint_that_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_stopping_from_another_thread_leaves_a_usable_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     """A query stopped while it writes loses nothing: the next start writes what was not committed."""
     batches = random_telemetry(random.Random(9), flushes=16)
     stream = write_files(spark, tmp_path / "in", [batches])

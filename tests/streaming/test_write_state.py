@@ -58,7 +58,7 @@ def writer_to(kafka: SlowKafka, monkeypatch: pytest.MonkeyPatch) -> StateWriter:
 
 
 @pytest.mark.parametrize("room", [7, 1_000])
-def test_a_slow_kafka_is_waited_for_while_it_takes_anything(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_kafka_is_waited_for_while_it_accepts_messages(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that take sixty timeouts are all written in order, and memory holds only what there is room for."""
     kafka = SlowKafka(room, TIMEOUT_MS * 0.6 / 1_000, len(ROWS))
     writer = writer_to(kafka, monkeypatch)
@@ -76,7 +76,7 @@ def test_a_slow_kafka_is_waited_for_while_it_takes_anything(room: int, monkeypat
         (1_000, "55 messages are waiting, and none was acknowledged for 1000 ms"),
     ],
 )
-def test_a_kafka_that_takes_no_more_is_given_up(room: int, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kafka_that_stops_accepting_is_given_up(room: int, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it accepted before, after the timeout the error gives the number of messages left."""
     kafka = SlowKafka(room, 0.1, takes=45)
     writer = writer_to(kafka, monkeypatch)
