@@ -1,4 +1,4 @@
-"""A small run that never happened: four brokers, one plan, a shift of interests; the same in every test."""
+"""A small invented run: four brokers, one plan, a shift of interests; the same in every test."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ GOOD_LINKS = (("b00", "b01"), ("b01", "b03"), ("b01", "b02"))
 
 
 def small_inventory() -> Inventory:
-    """Return four brokers on a line, 10 ms apart, with a bootstrap overlay that goes to and fro."""
+    """Return four brokers on a line, 10 ms apart, with a bootstrap overlay that goes back and forth."""
     place = np.arange(4, dtype=np.float64)
     link_cost = np.abs(place[:, None] - place[None]) * 10
     return Inventory(BROKERS, np.full(4, 0.5), link_cost, 3, Configuration.of(0, BROKERS, BAD_LINKS))
@@ -76,7 +76,7 @@ def small_sets() -> DeliverySets:
 
 
 def small_shadow(final_cost_per_s: float | None = 60.0) -> ShadowRun:
-    """Return what a shadow planner would have made of it."""
+    """Return what a shadow planner would have made of the run."""
     return ShadowRun(
         "swap_links_ci",
         plans=2,
@@ -104,7 +104,7 @@ def scot_run() -> RunRecord:
 
 
 def small_run() -> RunRecord:
-    """Return the record of a run that went well."""
+    """Return the record of a successful run."""
     inventory, sets = small_inventory(), small_sets()
     final = Configuration.of(1, BROKERS, GOOD_LINKS)
     return RunRecord(
@@ -143,7 +143,7 @@ def small_run() -> RunRecord:
 
 
 def empty_run() -> RunRecord:
-    """Return the record of a run in which nothing came about."""
+    """Return the record of a run in which nothing happened."""
     return replace(
         RunRecord(1, small_inventory(), START_MS, START_MS + 20_000, expects_regime_change=True),
         ledger=DeliveryLedger(),

@@ -1,4 +1,4 @@
-"""The wheel as a user has it: in an environment without the checkout, beside packages named as our folders."""
+"""The wheel as users have it: in an environment without the checkout, next to packages with our folders' names."""
 
 import subprocess
 import sys
@@ -24,21 +24,21 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel and the locked libraries, and without the checkout; its interpreter."""
+    """Return the interpreter of an environment with the wheel and the locked libraries, and without the checkout."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False, symlinks=True)
     paths = sysconfig.get_paths(vars={"base": str(folder), "platbase": str(folder)})
     libraries = Path(paths["purelib"])
     with zipfile.ZipFile(wheel) as parts:
         parts.extractall(libraries)
-    # Of a folder that a .pth file names no .pth file is read: the one that leads to the checkout has no effect.
+    # A folder named in a .pth file has its own .pth files ignored: the one that leads to the checkout has no effect.
     (libraries / "locked.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
     return Path(paths["scripts"]) / "python"
 
 
 @pytest.fixture
 def folder_of_others(tmp_path: Path) -> Iterator[Path]:
-    """A project with packages named as ours, which nobody may import by mistake."""
+    """Yield a project with packages named as ours, which must not be imported by mistake."""
     for name in FOLDERS:
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise ImportError('a package of somebody else')\n")

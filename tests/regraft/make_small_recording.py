@@ -1,8 +1,8 @@
 """Make the small stored recording: an overlay, aggregator and controller on the virtual clock, recorded as live.
 
 ``python -m tests.regraft.make_small_recording`` writes ``tests/regraft/recordings/small.avro`` and, decided again on
-reference rows, its ``small.plans.json``. It is needed again only when a schema, a planner or the emulator changes; the
-plans must then be looked at before they are taken.
+reference rows, its ``small.plans.json``. Repeat this only if a schema, a planner or the emulator changes, and review
+the plans before committing them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FOLDER = Path(__file__).parent / "recordings"
 SMALL, SMALL_PLANS = FOLDER / "small.avro", FOLDER / "small.plans.json"
 START_MS = 1_760_000_001_000
 STEP_MS = 100
-BLOCK_MS = 10_000  # Fewer and larger blocks than live ones: the file stays small.
+BLOCK_MS = 10_000  # Fewer and larger blocks than in live recordings: the file stays small.
 BROKERS, SEED, RUNNING_S = 10, 4, 70
 WORKLOAD = WorkloadSettings(
     publisher_count=16, interested_broker_count=4, notifications_per_s=3.0, lifetime_s_mean=60.0
@@ -58,7 +58,7 @@ TOPICS = (TELEMETRY, CLIENTS, WINDOWS, RESULTS, PLANS)
 
 
 class RecordedLoop:
-    """The whole loop on the virtual clock; everything that would go to Kafka goes into a recording."""
+    """The entire loop on the virtual clock; everything that would go to Kafka goes into a recording."""
 
     def __init__(self, out: Path, settings: Settings, inventory: Inventory, topics: tuple[Topic, ...] = TOPICS) -> None:
         self._virtual = VirtualOverlay(
@@ -135,7 +135,7 @@ class RecordedLoop:
 
 
 def reference_rows(recording: Recording, settings: Settings) -> Iterator[StateRow | WindowClosed]:
-    """Yield the rows and markers of all windows that a job with the recording's settings can close, none dropped."""
+    """Yield the rows and markers of all windows that a job with the recording's settings closes, without late ones."""
     streaming = settings.streaming
     aggregator = ReferenceAggregator(streaming.window_ms, streaming.grace_ms, streaming.bounds)
     last_ms = 0
@@ -157,7 +157,7 @@ def decided_on(recording: Recording) -> Decided:
 
 
 def small_inventory() -> Inventory:
-    """Return the brokers of the small recording: costs rounded, so that the file stays small."""
+    """Return the brokers of the small recording, with rounded costs so that the file stays small."""
     inventory = place_overlay(BROKERS, 5, random.Random(SEED))
     return replace(inventory, link_cost=inventory.link_cost.round(1))
 

@@ -11,7 +11,7 @@ FOLDERS = ("schemas", "overlay", "producers", "streaming", "controller", "alerts
 
 
 def run_installed(installed: Path, folder: Path, *arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """Run it where the checkout is out of reach: in ``folder``, and without a path of this process."""
+    """Run it out of reach of the checkout: in ``folder``, without this process's paths."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
         [str(installed), *arguments],

@@ -1,4 +1,4 @@
-"""Run `regraft reproduce` of a paper whole, in a tiny size, as its tests look at it."""
+"""Run `regraft reproduce` of a paper completely, in a tiny size, for its tests."""
 
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +10,7 @@ from regraft.cli import app
 
 
 def run_small(paper: str, module: ModuleType, size: object, out: Path, told: str) -> Path:
-    """Run it with ``size`` in the place of the module's QUICK; check that it ends well and tells ``told``."""
+    """Run it with ``size`` in place of the module's QUICK; check that it succeeds and prints ``printed``."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "QUICK", size)
         answer = CliRunner().invoke(

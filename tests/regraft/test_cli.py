@@ -29,14 +29,14 @@ def test_every_command_explains_itself(command: str) -> None:
 
 
 def test_the_overview_names_all_commands_and_where_to_start() -> None:
-    """A newcomer finds the way from the overview alone."""
+    """The overview alone is enough to begin."""
     text = RUNNER.invoke(app, ["--help"]).stdout
     for wanted in (*COMMANDS, "Start here", "REGRAFT_SETTINGS"):
         assert wanted in text
 
 
 def test_the_overview_shows_commands_in_groups_and_first_those_to_start_with() -> None:
-    """Nobody looks for the demo among twenty commands in the order of the alphabet or of the code."""
+    """The demo is not hidden among twenty commands in alphabetical or source order."""
     text = RUNNER.invoke(app, ["--help"]).stdout
     panels = ["─ Start here", "─ Operate", "─ Analyse", "─ Stages"]
     assert sorted(panels, key=text.index) == panels
@@ -76,7 +76,7 @@ def test_wrong_settings_raise_before_anything_is_started(tmp_path: Path) -> None
 
 
 def test_a_shift_of_interests_after_the_end_is_refused(tmp_path: Path) -> None:
-    """The demo could not show what it is there to show."""
+    """The demo could not show what it is meant to show."""
     arguments = ["demo", "--out", str(tmp_path), "--quick", "--set", "emulator.workload.regime_change_s=100"]
     answer = RUNNER.invoke(app, arguments)
     assert isinstance(answer.exception, SettingsError)
@@ -94,7 +94,7 @@ def test_program_lists_all_faults_and_ends_with_2() -> None:
 
 
 def test_program_ends_with_2_on_a_wrong_call() -> None:
-    """A flag that does not exist is reported as such."""
+    """An unknown flag is reported as such."""
     command = [sys.executable, "-m", "regraft", "demo", "--fast"]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == 2
@@ -129,7 +129,7 @@ def test_demo_stopped_by_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_two_demos_in_one_directory_do_not_meet(tmp_path: Path) -> None:
-    """The second one says who is there and what to do."""
+    """It names the other one and what to do."""
     from regraft.infra.hold_lock import hold_lock
 
     with hold_lock(tmp_path / "demo.lock"):
@@ -140,7 +140,7 @@ def test_two_demos_in_one_directory_do_not_meet(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["demo", "run", "control"])
 def test_an_unknown_planner_is_answered_with_the_known_ones(command: str, tmp_path: Path) -> None:
-    """Acting or shadow, a wrong name ends before anything is started, and says which there are."""
+    """For an acting or a shadow planner, a wrong name ends before anything is started and lists the valid ones."""
     where = ["--out", str(tmp_path / "out")] if command == "demo" else []
     answer = RUNNER.invoke(app, [command, "--planner", "best", "--shadow", "worst", *where])
     assert isinstance(answer.exception, SettingsError)
@@ -151,7 +151,7 @@ def test_an_unknown_planner_is_answered_with_the_known_ones(command: str, tmp_pa
 
 
 def test_the_demo_shows_the_papers_planner_beside_the_acting_one_unless_told_otherwise() -> None:
-    """What somebody chose stays; a planner is not shown beside itself."""
+    """A chosen shadow stays; no planner is its own shadow."""
     assert _controller_of({})["shadow_planners"] == ["swap_links_ci", "swap_links_cost"]
     assert _controller_of({"controller": {"planner": "swap_links_ci"}})["shadow_planners"] == ["swap_links_cost"]
     chosen = {"controller": {"shadow_planners": ["swap_links_lmit"], "horizon_lifetimes": 7.0}}
@@ -191,7 +191,7 @@ def test_the_outage_scenario_lets_a_site_fail_in_the_middle_third_unless_told_ot
 
 
 def test_the_scot_scenario_has_bursts_in_its_course_unless_told_otherwise() -> None:
-    """Three, the last of which is drained before the end; and as many brokers as clusters can share."""
+    """There are three, the last drained before the end, and a number of brokers that forms equal clusters."""
     scot = {"demo": {"scenario": "scot", "running_s": 78.0}}
     flags = regraft.demo.demo_flags.demo_flags(scot, load_settings(scot))
     workload = flags["emulator"]["workload"]
@@ -208,7 +208,7 @@ def test_the_scot_scenario_has_bursts_in_its_course_unless_told_otherwise() -> N
 
 
 def test_the_nats_scenario_has_real_brokers_that_keep_their_clients(tmp_path: Path) -> None:
-    """Fewer of them, a planner of links alone, a death in the last third; whatever is chosen stands."""
+    """Fewer brokers, a planner of links alone and a death in the last third; chosen settings stay."""
     chosen = {"demo": {"scenario": "nats", "running_s": 90.0}, "run": {"directory": str(tmp_path)}}
     flags = regraft.demo.demo_flags.demo_flags(chosen, load_settings(chosen))
     assert flags["demo"]["brokers"] == 20
@@ -224,7 +224,7 @@ def test_the_nats_scenario_has_real_brokers_that_keep_their_clients(tmp_path: Pa
 
 
 def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path) -> None:
-    """Before anything is started."""
+    """This is before anything is started."""
     answer = RUNNER.invoke(app, ["demo", "--scenario", "tapestry", "--out", str(tmp_path / "out")])
     assert isinstance(answer.exception, SettingsError)
     assert "scenario is 'tapestry': one of stocks, outage, nats, mqtt, chord" in "\n".join(answer.exception.faults)

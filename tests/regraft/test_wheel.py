@@ -1,6 +1,6 @@
-"""The wheel holds one package, which is found beside others that have our folders' names.
+"""The wheel contains one package, which is found next to others that have our folders' names.
 
-That the whole loop runs from it shows tests/regraft/demo/test_demo_stack.py.
+tests/regraft/demo/test_demo_stack.py shows that the entire loop runs from it.
 """
 
 import subprocess
@@ -11,7 +11,7 @@ from tests.regraft.run_installed import CHECKOUT, FOLDERS, run_installed
 
 
 def test_the_wheel_has_one_package(wheel: Path) -> None:
-    """What lands in site-packages is named regraft, and holds each folder of the checkout with its data."""
+    """Everything in site-packages is under regraft, which has each folder of the checkout with its data."""
     with zipfile.ZipFile(wheel) as parts:
         names = parts.namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"regraft"}
@@ -22,7 +22,7 @@ def test_the_wheel_has_one_package(wheel: Path) -> None:
 
 
 def test_each_module_is_found_beside_packages_of_the_same_names(installed: Path, folder_of_others: Path) -> None:
-    """All modules are imported from the environment, from a folder in which other packages have our folders' names."""
+    """All modules are imported from the environment, in a working directory with packages named like our folders."""
     walk = (
         "import importlib, pkgutil, sys, regraft\n"
         "found = [each.name for each in pkgutil.walk_packages(regraft.__path__, 'regraft.')]\n"

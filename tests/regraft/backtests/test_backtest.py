@@ -1,4 +1,4 @@
-"""What planners would have made of a recording: by the controller's own rules, the same each time."""
+"""What planners would have achieved on a recording, by the controller's own rules, reproducibly."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ QUIET = Console(quiet=True)
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, VirtualLoop, Settings]:
-    """Return a recording of fifty seconds of ten brokers, and the loop that it is of."""
+    """Return a recording of fifty seconds of ten brokers, and the loop that made it."""
     folder = tmp_path_factory.mktemp("recorded")
     settings = load_settings(
         {
@@ -73,15 +73,14 @@ def outcome(found: Backtest, planner: str, mode: Mode = Mode.OPEN_LOOP) -> Outco
 
 
 def without_times(found: Backtest) -> list[Any]:
-    """Return all outcomes but how long decisions took."""
+    """Return all outcomes except how long decisions took."""
     return [msgspec.to_builtins(msgspec.structs.replace(each, decision_time=None)) for each in found.outcomes]
 
 
 def test_windows_of_a_recording_are_those_of_the_reference(
     recorded: tuple[Path, VirtualLoop, Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However the work is divided, deliveries, changes of clients and markers equal the reference's, nothing is
-    reported twice."""
+    """Deliveries, client changes and markers equal the reference's for any division of the work, without duplicates."""
     recording = open_recording(recorded[0])
     first_ms = -(-(recording.first_ms or 0) // WINDOW_MS) * WINDOW_MS
     end_ms = (recording.last_ms or 0) // WINDOW_MS * WINDOW_MS
@@ -127,7 +126,7 @@ def test_the_overlay_as_recorded_costs_what_the_controller_saw(
 
 
 def test_nothing_costs_less_than_the_bound(tested: Backtest) -> None:
-    """In both modes a yardstick says what no overlay costs less than, and none does on the same windows."""
+    """Both modes have a yardstick that bounds all costs on the same windows from below."""
     bounds = [one for one in tested.outcomes if one.planner == LEAST]
     assert [one.mode for one in bounds] == list(Mode)
     for bound in bounds:
@@ -141,7 +140,7 @@ def test_nothing_costs_less_than_the_bound(tested: Backtest) -> None:
 def test_a_planner_saves_on_what_was_recorded(tested: Backtest) -> None:
     """Both planners change links of the random tree and save; only one of them moves publishers.
 
-    They begin with the overlay that the first window began with, not with that of the plan that came into force in it.
+    They begin with the overlay at the start of the first window, not with that of the plan that came into force in it.
     """
     ours, peer = outcome(tested, PLANNER), outcome(tested, PEER)
     for found in (ours, peer):
@@ -178,16 +177,16 @@ def test_the_same_planner_acts_again_as_it_was_recorded(
 def test_the_same_recording_and_settings_give_the_same(
     recorded: tuple[Path, VirtualLoop, Settings], tested: Backtest
 ) -> None:
-    """Costs, plans, refusals and deliveries are the same in another run, but for how long decisions took."""
+    """Costs, plans, refusals and deliveries are the same in another run, except how long decisions took."""
     again = run_backtest(BacktestOptions(recorded[0], (PLANNER, PEER), closed_loop_s=CLOSED_S), QUIET)
     assert without_times(again) == without_times(tested)
 
 
 def test_settings_given_win_over_those_recorded(recorded: tuple[Path, VirtualLoop, Settings], tested: Backtest) -> None:
-    """A dead band that nothing exceeds leaves the overlay as it is, and the recorded rest stays."""
+    """A dead band that no gain exceeds leaves the overlay as it is; the other recorded settings stay."""
     flags = {"controller": {"decision": {"gain_share_min": 0.99}}}
     found = run_backtest(BacktestOptions(recorded[0], flags=flags, closed_loop_s=0), QUIET)
-    idle = outcome(found, PLANNER)  # Who decided when it was recorded.
+    idle = outcome(found, PLANNER)  # The planner of the recording.
     assert (idle.plans, idle.saved_share) == ((), 0.0)
     assert found.settings.controller.horizon_lifetimes == 1.0
     assert not any(each.mode is Mode.CLOSED_LOOP for each in found.outcomes)
@@ -197,7 +196,7 @@ def test_settings_given_win_over_those_recorded(recorded: tuple[Path, VirtualLoo
 def test_a_part_of_the_recording_is_looked_at_alone(
     recorded: tuple[Path, VirtualLoop, Settings], tested: Backtest
 ) -> None:
-    """From a time on, the planner starts at the overlay then in force."""
+    """The planner starts at the overlay in force at the given time."""
     recording = open_recording(recorded[0])
     from_ms = (recording.last_ms or 0) - 25_000
     found = run_backtest(BacktestOptions(recorded[0], (PEER,), from_ms=from_ms, closed_loop_s=0), QUIET)
@@ -210,7 +209,7 @@ def test_a_part_of_the_recording_is_looked_at_alone(
 def test_brokers_that_the_emulator_has_not_placed_are_not_emulated(
     recorded: tuple[Path, VirtualLoop, Settings], tmp_path: Path
 ) -> None:
-    """Such a recording is looked at in an open loop only, and it is said why; --resimulate says otherwise."""
+    """Such a recording is backtested only in an open loop, with a note why, unless --resimulate is given."""
     _, loop, settings = recorded
     others = replace(loop.inventory, processing_cost=loop.inventory.processing_cost * 2)
     strange = tmp_path / "strange.avro"
@@ -225,7 +224,7 @@ def test_brokers_that_the_emulator_has_not_placed_are_not_emulated(
 def test_a_time_in_which_no_broker_was_heard_is_reported(
     recorded: tuple[Path, VirtualLoop, Settings], tmp_path: Path
 ) -> None:
-    """A recording with a gap has no windows there: asked for it alone, the backtest says so."""
+    """A recording has no windows in a gap: a backtest of the gap alone says so."""
     file = tmp_path / "gap.avro"
     blocks = open_recording(recorded[0]).blocks()
     data = recorded[0].read_bytes()
@@ -262,7 +261,7 @@ def test_all_faults_of_a_call_are_reported_at_once(recorded: tuple[Path, Virtual
 def test_a_wrong_call_ends_with_2_and_a_sentence(
     recorded: tuple[Path, VirtualLoop, Settings], arguments: list[str], text: str
 ) -> None:
-    """Whatever cannot be done is said before anything is run."""
+    """Impossible requests are reported before anything runs."""
     ended = CliRunner().invoke(app, ["backtest", str(recorded[0]), *arguments])
     assert ended.exit_code == 2
     assert text in ended.stderr
@@ -280,7 +279,7 @@ def test_a_file_that_is_no_recording_ends_with_2(tmp_path: Path) -> None:
 def test_the_command_writes_table_figures_and_drawing(
     recorded: tuple[Path, VirtualLoop, Settings], tmp_path: Path
 ) -> None:
-    """The table names each planner, the figures say planner and mode, the drawing has a line for each."""
+    """The table names each planner, the figures name planner and mode, the drawing has a line for each."""
     out = tmp_path / "out"
     arguments = ["backtest", str(recorded[0]), "--planner", PEER, "--closed-loop-s", "0", "--out", str(out)]
     ended = CliRunner().invoke(app, [*arguments, "--json", str(tmp_path / "figures.json")])
@@ -302,12 +301,12 @@ def test_the_command_writes_table_figures_and_drawing(
 
 
 def test_on_a_ring_the_register_of_clients_is_replayed(tmp_path: Path) -> None:
-    """A ring's costs rest on who wants what where at the time: as recorded they are those that the controller saw."""
+    """A ring's costs depend on the users' topics and homes at the time: as recorded they equal the controller's."""
     planners = "place_users_dynatops+reassign_ids_assignment"
     settings = load_settings(
         {
             "run": {"directory": str(tmp_path / "run"), "seed": 2},
-            "streaming": {"trigger_ms": 100},  # On the virtual clock a window is put together a step after its grace.
+            "streaming": {"trigger_ms": 100},  # On the virtual clock a window is assembled one step after its grace.
             "demo": {"brokers": 8, "scenario": "chord"},
             "controller": {"dry_run": False, "planner": planners, "horizon_lifetimes": 1.0},
             "planners": {"reassign_ids_assignment": {"ring_free_s": 60.0}},
@@ -330,7 +329,7 @@ def test_on_a_ring_the_register_of_clients_is_replayed(tmp_path: Path) -> None:
 
 
 def windows_and_reference(file: Path, folder: Path) -> tuple[AggregatedRecording, list[list[StateRow]]]:
-    """Return a file's windows, held against the reference on what its own reader reads."""
+    """Return a file's windows, and the reference's on what its own reader reads."""
     recording = open_recording(file)
     first_ms, end_ms = recording.first_ms or 0, (recording.last_ms or 0) + WINDOW_MS
     first_ms -= first_ms % WINDOW_MS + WINDOW_MS
@@ -346,7 +345,7 @@ def windows_and_reference(file: Path, folder: Path) -> tuple[AggregatedRecording
 def test_what_can_be_read_of_a_damaged_recording_is_used(
     recorded: tuple[Path, VirtualLoop, Settings], tmp_path: Path
 ) -> None:
-    """A block with a wrong byte is left out, a file is read up to where it was cut, and both are reported."""
+    """A block with a wrong byte is left out, a cut file is read up to the cut, and both are reported."""
     damaged = bytearray(recorded[0].read_bytes())
     block = open_recording(recorded[0]).blocks()[20]
     damaged[block.at + block.size // 2] ^= 0xFF
@@ -357,12 +356,14 @@ def test_what_can_be_read_of_a_damaged_recording_is_used(
     assert any("is damaged" in warning for warning in found.warnings)
     tested = run_backtest(BacktestOptions(file, (PEER,), closed_loop_s=0), QUIET)
     assert any("is cut" in warning for warning in tested.warnings)
-    assert outcome(tested, PEER).windows_incomplete == 1  # Of the block that is missing.
+    assert outcome(tested, PEER).windows_incomplete == 1  # Those of the missing block.
 
 
 def test_telemetry_of_an_older_schema_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file from before telemetry told published from delivered gives the windows of its own reader; what is no
-    telemetry, or of no broker of the inventory, is counted."""
+    """A file from before telemetry separated published from delivered gives the windows of its own reader.
+
+    Other bytes, and telemetry of a broker that is not in the inventory, are counted.
+    """
     sync = b"s" * recording_format.SYNC_BYTES
     builder = recording_format.BlockBuilder(sync)
     first = schema_by_id(101)
@@ -395,7 +396,7 @@ def test_telemetry_of_an_older_schema_is_read(tmp_path: Path, monkeypatch: pytes
 def test_auto_compares_all_planners_and_says_which_settings_to_take(
     recorded: tuple[Path, VirtualLoop, Settings],
 ) -> None:
-    """Every candidate has seen every window, the choice is one of them, and stands in the figures."""
+    """Every candidate has run on every window, and the figures have the choice, which is one of them."""
     options = BacktestOptions(recorded[0], ("auto",))
     found = run_backtest(options, QUIET)
     assert found.choice is not None

@@ -1,4 +1,4 @@
-"""A backtest's planners live in the world that the controller of the recording knew: links and changes of traffic."""
+"""A backtest's planners know what the controller of the recording knew: link costs and changes of traffic."""
 
 import random
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.regraft.backtests.test_backtest import PLANNER, QUIET, outcome
 
 
 def test_links_and_changes_of_traffic_are_those_that_the_controller_knew(tmp_path: Path) -> None:
-    """A link that is slower than the inventory says costs what round trips say, and interests that shift are found."""
+    """A link slower than the inventory says costs what its round trips show, and shifts of interests are detected."""
     slow = ",".join(place_overlay(10, 8, random.Random(3)).bootstrap.links[0])
     settings = load_settings(
         {

@@ -1,4 +1,4 @@
-"""Choosing settings by a recording: differences that the windows show count, those that they do not are no reason."""
+"""Choosing settings by a recording: differences that the windows show count, differences within the noise do not."""
 
 import random
 
@@ -13,7 +13,7 @@ WINDOWS = 100
 
 
 def traffic(seed: int) -> list[float]:
-    """What windows cost that live through the same subscriptions, with much noise that all candidates share."""
+    """Return the costs of windows with the same subscriptions, with strong noise that all candidates share."""
     rng = random.Random(seed)
     costs, swing = [], 0.0
     for _ in range(WINDOWS):
@@ -23,21 +23,21 @@ def traffic(seed: int) -> list[float]:
 
 
 def outcome(name: str, costs: list[float], links: int, first: int = 0) -> Outcome:
-    """A candidate that cost this from a window on, and exchanged links in one plan."""
+    """Return a candidate that cost this from a window on, and exchanged links in one plan."""
     points = tuple(CostPoint((first + place) * 5_000, cost, 2_000.0) for place, cost in enumerate(costs))
     plans = (PlanMark("p", 0, links, 0, 0, 1.0, None),)
     return Outcome(name, Mode.OPEN_LOOP, points, plans)
 
 
 def own(costs: list[float], share: float, seed: int) -> list[float]:
-    """The same traffic on another overlay, more expensive by a share, with some noise of its own."""
+    """Return the same traffic on another overlay, more expensive by a share, with some noise of its own."""
     rng = random.Random(seed)
     return [cost * (1 + share) + rng.gauss(0, 20) for cost in costs]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_real_difference_is_found_in_noise_that_all_share(seed: int) -> None:
-    """Three per cent are distinguished from the best although the traffic swings by fifteen."""
+    """A candidate 3 % more expensive than the best is distinguished although the traffic varies by 15 %."""
     base = traffic(seed)
     found = choose([outcome("best", own(base, 0.0, 1), 50), outcome("dear", own(base, 0.03, 2), 1)])
     assert [one.name for one in found.compared] == ["best", "dear"]
@@ -50,7 +50,7 @@ def test_a_real_difference_is_found_in_noise_that_all_share(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_of_those_that_cost_as_much_the_one_that_changes_least_is_taken(seed: int) -> None:
-    """What the windows do not distinguish is chosen by its effort."""
+    """If the windows do not distinguish two candidates, the effort decides."""
     base = traffic(seed)
     found = choose([outcome("busy", own(base, 0.0, 1), 50), outcome("calm", own(base, 0.0005, 2), 3)])
     assert found.taken.name == "calm"
@@ -58,7 +58,7 @@ def test_of_those_that_cost_as_much_the_one_that_changes_least_is_taken(seed: in
 
 
 def test_only_common_windows_count() -> None:
-    """A candidate that has seen costlier traffic is not penalised; without common windows this is said."""
+    """A candidate that ran on more expensive traffic is not penalised; a lack of common windows is reported."""
     costs = [1_000.0] * WINDOWS
     found = choose([outcome("long", [9_000.0] * 50 + costs, 1), outcome("short", costs, 1, first=50)])
     assert found.windows == WINDOWS
@@ -68,7 +68,7 @@ def test_only_common_windows_count() -> None:
 
 
 def test_candidates_are_all_that_suit_and_the_chains_at_each_horizon() -> None:
-    """No planner of another kind of overlay, nobody twice."""
+    """There are no planners of another kind of overlay, and no duplicates."""
     found = candidates_for(Configuration.KIND, "swap_links_ci")
     names = [one.name for one in found]
     assert len(set(names)) == len(names)

@@ -28,13 +28,13 @@ def _luminance(colour: str) -> float:
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("colour", COLOURS)
 def test_each_colour_stands_out_on_each_page(colour: str, page: str) -> None:
-    """A line that is readable by day and not by night would be no line."""
+    """Lines must be readable on the light and on the dark page."""
     lighter, darker = sorted((_luminance(colour), _luminance(page)), reverse=True)
     assert (lighter + 0.05) / (darker + 0.05) >= CONTRAST_MIN
 
 
 def test_no_two_lines_look_alike() -> None:
-    """As many planners as there are pairs of colours and dashes, and the three yardsticks."""
+    """There are as many planners as pairs of colours and dashes, and the three yardsticks."""
     names = [RECORDED, BOOTSTRAP, LEAST, *(f"planner_{number}" for number in range(len(COLOURS) * len(DASHES)))]
     looks = line_looks(names)
     assert len({(look.colour, str(look.dashes)) for look in looks.values()}) == len(names)
@@ -42,7 +42,7 @@ def test_no_two_lines_look_alike() -> None:
 
 
 def test_each_line_has_its_number_at_its_end_and_in_the_legend() -> None:
-    """A planner that both modes ran has the same number in both."""
+    """A planner that ran in both modes has the same number in both."""
     points = tuple(CostPoint(500_000 * turn, 100.0, 200.0) for turn in range(1, 4))
     drawing = draw_costs(
         [
@@ -61,7 +61,7 @@ def test_each_line_has_its_number_at_its_end_and_in_the_legend() -> None:
 
 @given(st.lists(st.floats(0, 100), max_size=16), st.floats(0.1, 5))
 def test_numbers_do_not_cover_each_other(values: list[float], gap: float) -> None:
-    """They keep their order and their distance below the top, and stay where they are when there is space."""
+    """They keep their order and distance below the top, and do not move if there is space."""
     values.sort()
     top = 100.0
     places = spread(values, gap, top)

@@ -19,7 +19,7 @@ SECRET = "s" * 32
 
 
 def test_a_token_made_here_opens_the_dashboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is for the namespace of the settings and ends when it was said to; its id goes to standard error."""
+    """It is for the namespace of the settings and expires at its time; its id is printed to standard error."""
     monkeypatch.setenv("REGRAFT_DASHBOARD__SECRET", SECRET)
     call = ["dashboard", "token", "--by", "Ana", "--hours", "2", "--set", "kafka.namespace=lab"]
     answer = CliRunner().invoke(app, call)
@@ -33,7 +33,7 @@ def test_a_token_made_here_opens_the_dashboard(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_token_is_revoked_where_the_dashboard_looks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """By its id or by itself, once; what is neither ends with one sentence."""
+    """It is revoked once, by its id or by the token itself; anything else is refused in one sentence."""
     monkeypatch.setenv("REGRAFT_DASHBOARD__SECRET", SECRET)
     place = ["--set", f"run.directory={tmp_path}"]
     made = json.loads(CliRunner().invoke(app, ["dashboard", "token", "--by", "Ana", "--json", *place]).stdout)
@@ -48,7 +48,7 @@ def test_a_token_is_revoked_where_the_dashboard_looks(monkeypatch: pytest.Monkey
 
 
 def test_the_secret_is_in_no_record_of_a_run() -> None:
-    """What a run writes down of its settings, and what `regraft settings` prints, says only that there is one."""
+    """Recorded settings, and the output of `regraft settings`, contain only that there is one."""
     settings = load_settings({"dashboard": {"secret": SECRET}})
     assert settings.to_record()["dashboard"]["secret"] == "given"
     assert SECRET not in settings_text(settings) + repr(settings.dashboard)
@@ -56,7 +56,7 @@ def test_the_secret_is_in_no_record_of_a_run() -> None:
 
 
 def test_the_dashboard_shares_what_the_controller_has(tmp_path: Path) -> None:
-    """Kafka, namespace, live view and inventory are those of the run; its service is the command it has."""
+    """Kafka, namespace, live view and inventory are those of the run; its service runs its own command."""
     settings = load_settings({"run": {"directory": tmp_path}, "kafka": {"namespace": "lab"}})
     dashboard, controller = settings.dashboard, settings.controller
     for name in ("bootstrap", "namespace", "redis_url", "inventory_path"):

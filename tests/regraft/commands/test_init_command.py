@@ -1,4 +1,4 @@
-"""`regraft init` writes a file that the other commands read as it was asked for."""
+"""`regraft init` writes a settings file that the other commands read as requested."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ RUNNER = CliRunner()
 
 
 def test_what_options_give_is_read_back(tmp_path: Path) -> None:
-    """Without a terminal nothing is asked: options, and defaults for the rest."""
+    """Without a terminal nothing is asked: the options count, and defaults for the rest."""
     file = tmp_path / "site.toml"
     options = ("--bootstrap", "kafka:9092", "--namespace", "east", "--directory", str(tmp_path / "run"), "--act")
     answer = RUNNER.invoke(app, ["init", str(file), *options])
@@ -27,21 +27,21 @@ def test_what_options_give_is_read_back(tmp_path: Path) -> None:
 
 
 def test_who_names_an_authority_gets_tls(tmp_path: Path) -> None:
-    """Certificates to trust are of use with TLS only, which then is on."""
+    """Trusted certificates are only of use with TLS."""
     file, authority = tmp_path / "site.toml", LocalAuthority(tmp_path)
     assert RUNNER.invoke(app, ["init", str(file), "--ca-file", str(authority.ca_file)]).exit_code == 0
     assert load_settings(file=file).kafka.security.tls is True
 
 
 def test_plans_wait_for_a_person_unless_told_otherwise(tmp_path: Path) -> None:
-    """The default of the file is the safe one."""
+    """The file's default is the safe one."""
     file = tmp_path / "site.toml"
     assert RUNNER.invoke(app, ["init", str(file)]).exit_code == 0
     assert load_settings(file=file).controller.dry_run is True
 
 
 def test_at_a_terminal_it_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each setting that no option gives is asked for; an empty answer takes the default."""
+    """It asks for each setting that no option gives; an empty answer takes the default."""
     answers = {init_command.KAFKA.text: "k1:9093", init_command.NAMESPACE.text: "west"}
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("typer.prompt", lambda text, default: answers.get(text, default))
@@ -54,7 +54,7 @@ def test_at_a_terminal_it_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
-    """What somebody wrote is not overwritten."""
+    """Nothing is overwritten."""
     file = tmp_path / "site.toml"
     file.write_text("# mine\n")
     answer = RUNNER.invoke(app, ["init", str(file)])
@@ -63,7 +63,7 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
 
 
 def test_a_wrong_answer_leaves_no_file(tmp_path: Path) -> None:
-    """What the other commands would refuse is refused at once, in the same words."""
+    """What the other commands would refuse is refused at once, with the same message."""
     file = tmp_path / "site.toml"
     answer = RUNNER.invoke(app, ["init", str(file), "--bootstrap", ""])
     assert isinstance(answer.exception, SettingsError)

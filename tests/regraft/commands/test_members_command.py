@@ -1,4 +1,4 @@
-"""`regraft members`: what may be said about brokers, what is refused before anybody hears of it, and what is listed."""
+"""`regraft members`: which orders about brokers it accepts, what it refuses itself, and what it lists."""
 
 import json
 import time
@@ -36,7 +36,7 @@ RECORDS = [
 
 
 class Desk:
-    """Takes orders in the place of Kafka, with a fleet of four brokers."""
+    """Accepts orders in place of Kafka, with a fleet of four brokers."""
 
     def __init__(self) -> None:
         self.orders: list[tuple[OrderKind, str, BrokerFacts | None]] = []
@@ -66,7 +66,7 @@ def said(*arguments: str) -> Result:
 
 
 def test_a_broker_is_added_with_what_is_known_of_it(desk: Desk) -> None:
-    """What is not said of processing is the inventory's median."""
+    """The processing cost defaults to the inventory's median."""
     found = said("add", "x1", "--link", "b00=2.5", "--position", "1,-2", "--agent", "west", "--reason", "more room")
     assert found.exit_code == 0, found.output
     ((kind, broker, facts),) = desk.orders
@@ -93,7 +93,7 @@ def test_a_broker_is_added_with_what_is_known_of_it(desk: Desk) -> None:
     ],
 )
 def test_a_call_that_is_wrong_ends_with_2_and_what_is_wanted(desk: Desk, arguments: list[str], why: str) -> None:
-    """Nothing is ordered by it."""
+    """No order is given."""
     found = said(*arguments, *(() if "--reason" in arguments else ("--reason", "because")))
     assert found.exit_code == 2
     assert why in " ".join(found.output.replace("│", " ").split())
@@ -112,7 +112,7 @@ def test_a_call_that_is_wrong_ends_with_2_and_what_is_wanted(desk: Desk, argumen
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anybody_hears_of_it(desk: Desk, arguments: list[str], why: str) -> None:
-    """Of several brokers none is ordered about when one makes no sense."""
+    """If an order is impossible for one of several brokers, it is given for none."""
     found = said(*arguments, "--reason", "because")
     assert isinstance(found.exception, StackError), found.output
     assert why in str(found.exception)
@@ -120,14 +120,14 @@ def test_what_makes_no_sense_is_refused_before_anybody_hears_of_it(desk: Desk, a
 
 
 def test_several_brokers_are_dead_at_once(desk: Desk) -> None:
-    """A site that fails is one call; a broker that is named twice is ordered about once."""
+    """A failed site is one call; a repeated name gives one order."""
     found = said("dead", "b00", "b03", "b00", "--yes", "--reason", "the site burns")
     assert found.exit_code == 0, found.output
     assert [(kind, broker) for kind, broker, _ in desk.orders] == [(OrderKind.DEAD, "b00"), (OrderKind.DEAD, "b03")]
 
 
 def test_members_are_listed_with_state_and_reason(desk: Desk) -> None:
-    """As a table with counts, and as JSON of the records."""
+    """The list is a table with counts, or JSON of the records."""
     table = said("list").output
     assert "silent for 10 s" in table
     assert "4 brokers: 2 in service, 1 leaving, 1 dead" in table
@@ -143,7 +143,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
 
 @pytest.mark.stack
 def test_members_and_orders_about_them_go_through_kafka(kafka: RunningKafka, tmp_path: Path) -> None:
-    """The newest record of a broker is listed, and an order is stored for a controller that comes later."""
+    """The newest record of a broker is listed, and an order is stored for a controller that starts later."""
     create_topics(kafka.access, namespace="members")
     inventory_of(line_of(4), {}).save(tmp_path / "inventory.json")
     producer = open_producer(kafka.access)
@@ -162,7 +162,7 @@ def test_members_and_orders_about_them_go_through_kafka(kafka: RunningKafka, tmp
 
 
 def asking(broker: str, **facts: object) -> Announcement:
-    """An announcement of now."""
+    """Return an announcement with the present time."""
     return Announcement(broker, BrokerFacts(**facts), time.time_ns() // 1_000_000)  # type: ignore[arg-type]
 
 
@@ -174,7 +174,7 @@ def announced(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> list[Announcement]
 
 
 def test_a_broker_that_announces_itself_is_added_with_what_it_says(desk: Desk, announced: list[Announcement]) -> None:
-    """The order has it whole, and shows it; only what is said otherwise is otherwise."""
+    """The order contains all of them and the command shows them; options override single ones."""
     links = (PeerCost("b00", 2.5), PeerCost("b01", 4.0))
     announced.append(asking("x1", processing_cost=2.0, link_costs=links, agent="west", address="10.0.0.9:7000"))
     found = said("add", "x1", "--reason", "it asks")
@@ -190,7 +190,7 @@ def test_a_broker_that_announces_itself_is_added_with_what_it_says(desk: Desk, a
 def test_a_broker_that_two_agents_announce_is_added_for_the_one_that_is_named(
     desk: Desk, announced: list[Announcement]
 ) -> None:
-    """One of them is not its own."""
+    """One of the two agents does not own it."""
     announced += [asking("x1", position=Position(1, 2), agent=agent) for agent in ("east", "west")]
     found = said("add", "x1", "--reason", "it asks")
     assert found.exit_code == 2
@@ -202,7 +202,7 @@ def test_a_broker_that_two_agents_announce_is_added_for_the_one_that_is_named(
 
 
 def test_who_asks_to_join_is_listed_with_what_lets_it_in(desk: Desk, announced: list[Announcement]) -> None:
-    """Behind the members, and among them in JSON, where its state says so; not among those in a state."""
+    """The table has them after the members; JSON has them with state "announced", and no --state lists them."""
     announced += [asking("x1", position=Position(1, 2), agent="west"), asking("x2")]
     table = " ".join(said("list").output.split())
     assert "x1 asks to join" in table
@@ -216,9 +216,9 @@ def test_who_asks_to_join_is_listed_with_what_lets_it_in(desk: Desk, announced: 
 
 @pytest.mark.stack
 def test_announcements_are_read_from_the_topics_of_all_agents(kafka: RunningKafka) -> None:
-    """The newest of each broker, for a while; neither those of members nor those in another's name."""
+    """The newest of each broker counts, for a limited time, but not those of members or by another agent."""
     nowhere = load_settings({"kafka": {"bootstrap": kafka.bootstrap, "namespace": "earlier"}}, None)
-    assert read_announced(nowhere, {}) == []  # The topic has not been made yet.
+    assert read_announced(nowhere, {}) == []  # The topic does not exist yet.
     create_topics(kafka.access, namespace="asked", agents=("west", "east"))
     settings = load_settings({"kafka": {"bootstrap": kafka.bootstrap, "namespace": "asked"}}, None)
     producer = open_producer(kafka.access)

@@ -33,7 +33,7 @@ def _scraped_name(metric: Metric) -> str:
 
 @pytest.mark.parametrize("stage", MAKERS)
 def test_names_types_and_texts_are_those_of_the_registry(stage: str) -> None:
-    """No metric is missing from the list, none is listed that nobody serves, each has a meaning."""
+    """The list is complete, every metric in it is served, and each has a meaning."""
     served = {
         (_scraped_name(metric), metric.type, metric.documentation)
         for metric in MAKERS[stage]().registry.collect()
@@ -45,12 +45,12 @@ def test_names_types_and_texts_are_those_of_the_registry(stage: str) -> None:
 
 
 def test_every_stage_is_in_the_list() -> None:
-    """One that is added to the list is checked here, too."""
+    """A stage added to the list is checked here, too."""
     assert described_metrics().keys() == MAKERS.keys()
 
 
 def test_durations_have_one_unit() -> None:
-    """Names that end in a time end in ms; rates are per s."""
+    """Names of durations end in ms; rates are per s."""
     for described in described_metrics().values():
         for each in described:
             assert not each.name.endswith(("_seconds", "_s")) or each.name.endswith("_per_s"), each.name

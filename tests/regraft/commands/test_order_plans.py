@@ -1,4 +1,4 @@
-"""What `regraft plans approve|refuse|cancel` refuses by itself, and how long it waits for what comes of an order."""
+"""What `regraft plans approve|refuse|cancel` refuses itself, and how long it waits for the outcome of an order."""
 
 import pytest
 from typer.testing import CliRunner
@@ -20,7 +20,7 @@ PLAN_ORDERS = [kind for kind in OrderKind if kind.scope == "plan"]
 def test_an_order_that_cannot_be_followed_is_not_stored(
     kind: OrderKind, phase: PlanPhase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same phases as for the controller: a plan that is being aborted cannot be cancelled once more."""
+    """The phases are the controller's: a plan that is being aborted cannot be cancelled again."""
     sent: list[OrderKind] = []
     monkeypatch.setattr(plans_command, "_stored", lambda _: [small_plan(phase)])
     monkeypatch.setattr(plans_command, "give_order", lambda _, kind, *__, **___: sent.append(kind))
@@ -36,7 +36,7 @@ def test_an_order_that_cannot_be_followed_is_not_stored(
 
 @pytest.mark.parametrize("phase", list(PlanPhase))
 def test_an_order_is_waited_for_until_something_has_come_of_it(phase: PlanPhase) -> None:
-    """A review until it is decided, a plan that is cancelled until brokers have dropped it or it is too late."""
+    """A review until it is decided, a cancelled plan until brokers have dropped it or it is too late."""
     assert is_awaited(OrderKind.APPROVE, phase) is is_awaited(OrderKind.REFUSE, phase) is (phase is PlanPhase.PROPOSED)
     assert is_awaited(OrderKind.CANCEL, phase) is not (LIFE[phase].is_final or LIFE[phase].is_committed)
 
@@ -55,7 +55,7 @@ def test_an_order_is_waited_for_until_something_has_come_of_it(phase: PlanPhase)
 def test_the_exit_code_says_whether_what_was_ordered_came_about(
     kind: str, phase: PlanPhase, exit_code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An order may come too late: what was to be cancelled is executed, what was to be approved was refused."""
+    """An order may come too late: the plan to cancel is executed, the plan to approve was refused."""
     versions = iter([small_plan(PlanPhase.PROPOSED), small_plan(phase)])
     monkeypatch.setattr(plans_command, "_stored", lambda _: [next(versions)])
     monkeypatch.setattr(plans_command, "give_order", lambda *_, **__: None)

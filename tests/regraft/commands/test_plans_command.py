@@ -1,4 +1,4 @@
-"""A person and a controller on a real Kafka: plans looked at and approved, pauses and maintenance that stand."""
+"""A person and a controller on a real Kafka: plans shown and approved, pauses and maintenance in force."""
 
 import json
 import platform
@@ -55,7 +55,7 @@ def told(kafka: RunningKafka, namespace: str, *arguments: str, directory: Path |
 
 @contextmanager
 def controller(kafka: RunningKafka, namespace: str, directory: Path, inventory: Inventory) -> Iterator[KafkaPlanStore]:
-    """Run a controller that follows the orders of who runs it; yield the plans."""
+    """Run a controller that obeys orders of the user who runs it; yield the plans."""
     create_topics(kafka.access, namespace=namespace)
     inventory.save(directory / "inventory.json")
     orders = OrderSettings(directory=directory / "order-keys")
@@ -81,14 +81,14 @@ def controller(kafka: RunningKafka, namespace: str, directory: Path, inventory: 
 
 
 def forge(kafka: RunningKafka, namespace: str, order: Order, key: str) -> None:
-    """Write an order as whoever can write to Kafka may."""
+    """Write an order as any client that may write to Kafka can."""
     producer = open_producer(kafka.access)
     producer.produce(topic_name(ORDERS, namespace), key=key.encode(), value=encode(order))
     assert producer.flush(PATIENCE_S) == 0
 
 
 def test_a_plan_is_shown_approved_and_carried_out(kafka: RunningKafka, tmp_path: Path) -> None:
-    """Nothing happens until a person has seen before, after and reasons, and said yes; then exactly that happens."""
+    """Nothing happens until a person has seen before, after and reasons and approved; then exactly that happens."""
     inventory = inventory_of(line_of(5), {("b00", "b04"): 2.0})
     with controller(kafka, "review", tmp_path, inventory) as store:
         with KafkaOverlay(kafka.bootstrap, "review", inventory) as overlay:
@@ -118,7 +118,7 @@ def test_a_plan_is_shown_approved_and_carried_out(kafka: RunningKafka, tmp_path:
 
 
 def test_what_nobody_signed_or_somebody_copied_changes_nothing(kafka: RunningKafka, tmp_path: Path) -> None:
-    """Forged approvals, one of them written before the plan, and copies of a good order: all are kept as refused."""
+    """Forged approvals, one of them written before the plan, and copies of a good order are all kept as refused."""
     inventory = inventory_of(line_of(5), {("b00", "b04"): 2.0})
     create_topics(kafka.access, namespace="forged")
     approval = Order("plan-1", OrderKind.APPROVE, "chief-operator", "forged", 0, nonce="before")
@@ -157,7 +157,7 @@ def test_what_nobody_signed_or_somebody_copied_changes_nothing(kafka: RunningKaf
     ]
     with controller(kafka, "forged", tmp_path, inventory):
         told(kafka, "forged", "resume", "--reason", "again", directory=tmp_path)
-    assert len(outcomes(kafka, "forged")) == 9  # A restarted controller has told all before it.
+    assert len(outcomes(kafka, "forged")) == 9  # A restarted controller has reported all orders before it.
 
 
 def outcomes(kafka: RunningKafka, namespace: str) -> list[tuple[str, str]]:
@@ -169,7 +169,7 @@ def stored_orders(kafka: RunningKafka, namespace: str) -> list[Order]:
 
 
 def test_orders_stand_for_whoever_reads_them_later(kafka: RunningKafka, tmp_path: Path) -> None:
-    """Pause and maintenance are read from the beginning by a controller that starts later, newest words last."""
+    """A controller that starts later reads pause and maintenance from the beginning, oldest first."""
     create_topics(kafka.access, namespace="orders")
     orders = OrderSettings(directory=tmp_path / "order-keys")
     prepare_orders(orders)
@@ -204,7 +204,7 @@ def test_orders_stand_for_whoever_reads_them_later(kafka: RunningKafka, tmp_path
 
 
 def test_an_order_without_a_reason_or_about_no_plan_is_refused(kafka: RunningKafka) -> None:
-    """Before anything is stored: a wrong call ends with 2, a plan that is not there is named with those that are."""
+    """Nothing is stored: a wrong call ends with 2, and an unknown plan is named."""
     create_topics(kafka.access, namespace="wrong")
     assert told(kafka, "wrong", "pause", "--reason", " ").exit_code == 2
     assert told(kafka, "wrong", "pause", "--reason", "x", "--for", "0").exit_code == 2
@@ -213,7 +213,7 @@ def test_an_order_without_a_reason_or_about_no_plan_is_refused(kafka: RunningKaf
 
 
 def test_an_order_to_a_kafka_that_is_away_says_so() -> None:
-    """One sentence, and nothing is claimed to stand."""
+    """One sentence, which does not claim that the order is in force."""
     answer = RUNNER.invoke(app, ["resume", "--bootstrap", "127.0.0.1:1"])
     assert isinstance(answer.exception, StackError)
     assert "was not stored" in str(answer.exception)

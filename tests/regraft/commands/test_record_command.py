@@ -1,4 +1,4 @@
-"""The commands record, recording and replay: what they say of files, and of what a person may get wrong."""
+"""The commands record, recording and replay: their descriptions of files, and their answers to mistakes."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_every_command_explains_itself(command: str) -> None:
 
 
 def test_a_recording_is_described() -> None:
-    """Topics, time, brokers, epochs and parts, for people and for programs."""
+    """It gives topics, time, brokers, epochs and parts, for people and for programs."""
     answer = regraft_says("recording", str(SMALL), "--json")
     assert answer.exit_code == 0
     found = json.loads(answer.stdout)
@@ -49,7 +49,7 @@ def test_a_recording_is_described() -> None:
 
 
 def test_a_cut_recording_is_described_up_to_the_cut(tmp_path: Path) -> None:
-    """What is there is reported, with the warning, and the command ends with 1."""
+    """The readable part is reported with the warning, and the command ends with 1."""
     (tmp_path / "cut.avro").write_bytes(SMALL.read_bytes()[:-1_000])
     answer = regraft_says("recording", str(tmp_path / "cut.avro"), "--json")
     assert answer.exit_code == 1
@@ -59,7 +59,7 @@ def test_a_cut_recording_is_described_up_to_the_cut(tmp_path: Path) -> None:
 
 
 def test_brokers_of_another_run_are_noticed(tmp_path: Path) -> None:
-    """A recording whose inventory lacks its brokers says so: it was recorded with another run's directory."""
+    """If the inventory of a recording lacks its brokers, it was recorded with another run's directory."""
     write(tmp_path / "rec.avro", telemetry(range(8)))
     data = (tmp_path / "rec.avro").read_bytes().replace(b'"b3"', b'"x3"')
     (tmp_path / "rec.avro").write_bytes(data)
@@ -69,7 +69,7 @@ def test_brokers_of_another_run_are_noticed(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
-    """Both commands that read one say so in one sentence."""
+    """Both commands that read recordings give one sentence."""
     (tmp_path / "plans.json").write_text("{}")
     for command in ("recording", "replay"):
         with pytest.raises(RecordingError, match="is not a recording: it does not start as an Avro file does"):
@@ -77,7 +77,7 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_recording_needs_the_inventory_of_its_run(tmp_path: Path) -> None:
-    """Without one, the sentence says how to name the run's directory; nothing is written."""
+    """Without one the message says how to name the run's directory, and nothing is written."""
     out = tmp_path / "rec.avro"
     with pytest.raises(StackError, match=r"name its directory with --set run\.directory=DIR"):
         RUNNER.invoke(
@@ -87,7 +87,7 @@ def test_a_recording_needs_the_inventory_of_its_run(tmp_path: Path) -> None:
 
 
 def test_a_recording_holds_the_settings_of_the_run_not_of_the_recorder(tmp_path: Path) -> None:
-    """What the controller was told stands in its directory, and is taken; secrets and addresses are not."""
+    """The controller's settings are read from its directory, without secrets and addresses."""
     small_inventory().save(tmp_path / "inventory.json")
     settings = load_settings({"run": {"directory": str(tmp_path)}, "redis": {"url": "redis://:pass@host/0"}})
     assert recorded_run(settings, (TELEMETRY,)).settings["controller"]["horizon_lifetimes"] == 4.0
@@ -100,7 +100,7 @@ def test_a_recording_holds_the_settings_of_the_run_not_of_the_recorder(tmp_path:
 
 
 def test_wrong_flags_are_reported(tmp_path: Path) -> None:
-    """Each wrong flag has a sentence with what is allowed."""
+    """Each wrong flag gives a sentence with what is allowed."""
     for arguments, reason in (
         (["record", "--out", "rec.avro", "--rotate-mb", "0"], "rotate_mb is 0"),
         (["record", "--out", "rec.avro", "--compress-level", "99"], "compress_level is 99"),
@@ -120,7 +120,7 @@ def test_wrong_flags_are_reported(tmp_path: Path) -> None:
 
 
 def test_speeds_and_times_are_read() -> None:
-    """Seconds count from the begin of the telemetry; a time without a zone is UTC."""
+    """Seconds count from the beginning of the telemetry; a time without a zone is UTC."""
     assert (speed_of("max"), speed_of("1"), speed_of("0.5")) == (None, 1.0, 0.5)
     assert time_of("12.5", "--from", START_MS) == START_MS + 12_500
     assert time_of("2025-10-09T08:53:20", "--to", 0) == 1_760_000_000_000
@@ -129,7 +129,7 @@ def test_speeds_and_times_are_read() -> None:
 
 
 def test_replaying_into_the_live_namespace_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a topic is made: the recorded namespace, and that of the settings, are where live runs are."""
+    """No topic is created: the recorded namespace and the one in the settings belong to live runs."""
     made: list[str] = []
     monkeypatch.setattr(regraft.replays.replay_run, "require_kafka", lambda bootstrap: None)
     monkeypatch.setattr(

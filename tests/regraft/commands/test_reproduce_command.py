@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run in a tiny size: the folder that it wrote."""
+    """Return the folder of a complete run in a tiny size."""
     told = "CI performs better than the other two"
     return run_small("psoop", regraft.reproductions.reproduce_psoop, SMALL_SIZE, tmp_path_factory.mktemp("psoop"), told)
 
@@ -59,7 +59,7 @@ def test_a_run_leaves_figures_tables_and_drawings(small_run: Path) -> None:
 def test_a_wrong_call_is_reported_before_anything_runs(
     paper: str, arguments: list[str], sentence: str, tmp_path: Path
 ) -> None:
-    """Exit code 2, and nothing is written."""
+    """The exit code is 2, and nothing is written."""
     answer = RUNNER.invoke(app, ["reproduce", paper, "--out", str(tmp_path / "out"), *arguments])
     assert answer.exit_code == 2
     assert sentence in answer.stderr
@@ -75,7 +75,7 @@ def test_ctrl_c_ends_the_run_and_its_processes(paper: str, tmp_path: Path) -> No
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # Who runs the tests in the background of a shell ignores Ctrl-C, and a child would, too.
+        # If the tests run in the background of a shell, they ignore Ctrl-C, and a child would, too.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     workers: list[psutil.Process] = []

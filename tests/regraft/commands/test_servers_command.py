@@ -1,4 +1,4 @@
-"""``regraft servers``: two servers for trials, found by the other commands through one file, and gone after Ctrl-C."""
+"""``regraft servers``: two servers for trials that other commands find through one file, stopped by Ctrl-C."""
 
 import signal
 import socket
@@ -27,7 +27,7 @@ def command(directory: Path, kafka_port: int, valkey_port: int) -> list[str]:
 
 @pytest.fixture
 def takes_ctrl_c() -> Iterator[None]:
-    """Let children take SIGINT also where the tests run in the background, which ignores it and hands that on."""
+    """Let children receive SIGINT even if the tests run in the background, which ignores it and passes that on."""
     earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, earlier)
@@ -36,7 +36,7 @@ def takes_ctrl_c() -> Iterator[None]:
 @pytest.mark.stack
 @pytest.mark.usefixtures("takes_ctrl_c")
 def test_other_commands_find_the_servers_until_ctrl_c(tmp_path: Path) -> None:
-    """The printed file leads to both servers, Valkey's password included, and nobody else may read it."""
+    """The printed file leads to both servers, with Valkey's password, and only its owner may read it."""
     kafka_port, valkey_port = choose_ports(2)
     with subprocess.Popen(
         command(tmp_path, kafka_port, valkey_port), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -63,7 +63,7 @@ def test_other_commands_find_the_servers_until_ctrl_c(tmp_path: Path) -> None:
 
 
 def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
-    """A Kafka already on 9092 is reported, with what to do, before anything is started."""
+    """A Kafka already on 9092 is reported with what to do before anything is started."""
     with socket.socket() as rival:
         rival.bind((LOOPBACK, 0))
         rival.listen()

@@ -1,4 +1,4 @@
-"""What `regraft topics --show` prints of records: packed ones unpacked, and why one does not decode."""
+"""What `regraft topics --show` prints of records: packed ones unpacked, and the reason if one does not decode."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from regraft.schemas.topics import TELEMETRY, TOPICS
 
 @dataclass
 class StubMessage:
-    """A message as confluent-kafka gives it."""
+    """A message as confluent-kafka returns it."""
 
     body: bytes | None
 
@@ -41,7 +41,7 @@ class StubMessage:
 
 
 def test_packed_telemetry_is_shown_cell_by_cell() -> None:
-    """What a broker told of each publisher and block stands there by name, as if it had come so."""
+    """Every publisher and block of a broker's report is shown by name, as if it had been sent unpacked."""
     cell = Delivery("p1", 3, 1_700_000_000, 0b101, 2, 400, 0b1)
     batch = TelemetryBatch("b01", 1, 5, 1_700_000_000_200, 4, (cell,)).packed()
     shown = shown_message(StubMessage(encode(batch)), TELEMETRY)  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def test_packed_telemetry_is_shown_cell_by_cell() -> None:
 
 
 def test_packed_state_is_shown_row_by_row() -> None:
-    """What a publisher and a broker had of a window is an entry by their names, with the blocks of its row alone."""
+    """Every publisher and broker of a window is an entry with their names and the blocks of that row only."""
     one, two = np.array([1]), np.array([1, 2])
     columns = DeliveryColumns(
         ("p1",), ("b1", "b2"), one.repeat(2) - 1, two - 1, one.repeat(2), two, two, two, two + 6, two, two - two
@@ -76,7 +76,7 @@ def test_packed_state_is_shown_row_by_row() -> None:
 
 @pytest.mark.parametrize(("body", "told"), [(b"rubbish", "starts with"), (b"", "empty")])
 def test_what_does_not_decode_is_shown_with_its_reason(body: bytes, told: str) -> None:
-    """A record that is none is shown with where it stands, why, and how long it is."""
+    """The output has its position, the reason and its length."""
     shown = shown_message(StubMessage(body), TELEMETRY)  # type: ignore[arg-type]
     assert told in shown["fault"]
     assert shown["bytes"] == len(body)
@@ -84,14 +84,14 @@ def test_what_does_not_decode_is_shown_with_its_reason(body: bytes, told: str) -
 
 
 def test_every_topic_can_be_shown() -> None:
-    """No topic of the table is without the type of its record, which has the name that the table says."""
+    """Every topic of the table has a record type, which has the name given in the table."""
     assert {topic.suffix: topic.record for topic in TOPICS} == {
         name: record.__name__ for name, record in SHOWN_TYPES.items()
     }
 
 
 def test_an_unknown_topic_is_refused_with_the_known_ones() -> None:
-    """Who misspells a topic gets the list."""
+    """A misspelt topic is answered with the list."""
     result = CliRunner().invoke(app, ["topics", "--show", "telemetri"])
     assert result.exit_code == 2
     assert "dead-letters" in result.output

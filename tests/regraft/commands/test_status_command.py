@@ -1,4 +1,4 @@
-"""`regraft status`: well, degraded or not running, and why; from the live view or from the status files."""
+"""`regraft status`: healthy, degraded or not running, and why, from the live view or from the status files."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def plan(phase: PlanPhase, since_ms: int = 1_000, name: str = "plan-4") -> Shown
 
 
 def controller(**changes: Any) -> LiveView:
-    """The view of a loop that is well."""
+    """Return the view of a healthy loop."""
     view = view_of(
         time_ms=NOW_MS,
         configuration=replace(view_of().configuration, epoch=3),
@@ -55,7 +55,7 @@ def judged(alerts: dict[str, Any] | None = None, **changes: Any) -> dict[str, An
 
 
 def test_who_leads_is_reported_and_a_standby_is_well() -> None:
-    """A standby knows no windows and no plans, which is not a fault of it; that nobody leads is one."""
+    """A standby knows no windows and no plans, which is no fault of it; having no leader is a fault."""
     leading = judged(leader="c1", term=7)
     assert (leading["verdict"], leading["notes"]) == (WELL, ["c1 leads with term 7"])
     assert (leading["leader"], leading["term"], leading["is_standby"]) == ("c1", 7, False)
@@ -73,7 +73,7 @@ def fleet(*, in_overlay: bool, **changes: Any) -> ShownFleet:
 
 
 def test_a_dead_broker_is_a_fault_while_the_overlay_has_it() -> None:
-    """What crosses it is lost; once the overlay does without it, it is only told."""
+    """What crosses it is lost; once the overlay is repaired around it, it is only reported."""
     crossed = judged(members=fleet(in_overlay=True, traffic_at_risk_per_s=120.0))
     assert crossed["verdict"] == DEGRADED
     assert crossed["reasons"] == ["dead and still in the overlay: b07, 120 notifications a second passed them"]
@@ -83,7 +83,7 @@ def test_a_dead_broker_is_a_fault_while_the_overlay_has_it() -> None:
 
 
 def test_members_and_repairs_are_lines_of_their_own() -> None:
-    """How many are how, who does not simply serve and why, and how long a repair took from death to whole."""
+    """How many are in each state, every member not simply in service and why, and how long the last repair took."""
     repairs = (
         ShownRepair(plan="plan-4", lost=("b07",), dead_since_ms=1_000, whole_ms=3_500, phase="completed"),
         ShownRepair(plan="plan-5", lost=("b08", "b09"), dead_since_ms=5_000, whole_ms=0, phase="preparing"),
@@ -100,7 +100,7 @@ def test_members_and_repairs_are_lines_of_their_own() -> None:
 
 
 def test_a_loop_that_decides_is_well() -> None:
-    """What went wrong once is shown and is no reason."""
+    """A past fault is shown but is no reason."""
     found = judged()
     assert (found["verdict"], found["reasons"], found["notes"]) == (WELL, [], [])
     assert found["cost"] == {
@@ -116,7 +116,7 @@ def test_a_loop_that_decides_is_well() -> None:
 
 
 def test_the_last_bound_is_reported_beside_the_cost_of_its_window() -> None:
-    """Most windows have no bound; the newest that has one says how far from the best possible that overlay was."""
+    """Most windows have no bound; the newest one that has gives the distance of that overlay from the best possible."""
     bounded = replace(cost_point(NOW_MS - 33_000, 600.0, 1000.0), cost_least_per_s=250.0)
     found = judged(cost=(bounded, cost_point(NOW_MS - 3_000, 700.0, 1000.0)))
     assert found["cost"]["bounded"] == {"window_end_ms": NOW_MS - 33_000, "cost_per_s": 600.0, "least_per_s": 250.0}
@@ -139,13 +139,13 @@ def test_the_last_bound_is_reported_beside_the_cost_of_its_window() -> None:
     ],
 )
 def test_a_loop_that_cannot_decide_is_degraded(changes: dict[str, Any], reason: str) -> None:
-    """Each reason says what and since when."""
+    """Each reason names the fault and its time."""
     found = judged(**changes)
     assert (found["verdict"], found["reasons"]) == (DEGRADED, [reason])
 
 
 def test_what_a_person_ordered_is_no_fault() -> None:
-    """A plan under way or waiting, a pause and maintenance are reported beside the verdict."""
+    """A plan under way or in review, a pause and maintenance are reported next to the verdict."""
     why = {"by": "ann", "reason": "release", "since_ms": NOW_MS, "until_ms": 0}
     away = tuple(Maintenance(**why, broker=broker, evacuate=False) for broker in ("b07", "b09"))
     orders = StandingOrders(StandingOrder(**why), away)
@@ -165,7 +165,7 @@ def test_what_a_person_ordered_is_no_fault() -> None:
 
 
 def test_critical_alerts_degrade_and_others_do_not() -> None:
-    """A warning is shown and leaves the loop well."""
+    """A warning is shown and leaves the loop healthy."""
     warning = {"severity": "warning", "text": "queue grows"}
     assert judged({"active": [warning]})["verdict"] == WELL
     found = judged({"active": [warning, {"severity": "critical", "text": "b07 is silent"}]})
@@ -174,7 +174,7 @@ def test_critical_alerts_degrade_and_others_do_not() -> None:
 
 
 def test_silence_is_reported_by_service() -> None:
-    """Without a controller nothing runs; without another stage the loop is degraded; a stage that ended is at rest."""
+    """Without a controller nothing runs; without another stage the loop is degraded; an ended stage is at rest."""
     assert judge_status({}, None, {}, SETTINGS, NOW_MS)["verdict"] == NOT_RUNNING
     silent = ServiceState(SILENCE_S_MAX + 5)
     found = judge_status({"controller": silent}, controller(), {}, SETTINGS, NOW_MS)
@@ -190,7 +190,7 @@ def test_silence_is_reported_by_service() -> None:
 
 
 def test_a_ledger_that_is_not_clean_degrades() -> None:
-    """Lost, repeated and reordered notifications are reported by their number, but for what a detour excuses."""
+    """Lost, repeated and reordered notifications are reported with their number, except those that a detour excuses."""
     ledger = {"lost": 2, "repeated": 0, "out_of_order": 8, "out_of_order_on_detours": 7}
     services = {"controller": ServiceState(1), "emulator": ServiceState(1, {"ledger": ledger, "clusters_diverted": 3})}
     found = judge_status(services, controller(), {}, SETTINGS, NOW_MS)
@@ -212,7 +212,7 @@ def _now() -> LiveView:
 
 
 def test_the_command_reads_status_files_and_ends_with_the_verdict(tmp_path: Path) -> None:
-    """0 when all is well, 1 when not; the first line is the verdict; plain text without a terminal."""
+    """The exit code is 0 if healthy, otherwise 1; the first line is the verdict, in plain text without a terminal."""
     assert _run(tmp_path)[0] == 1
     _write(tmp_path, _now())
     code, text = _run(tmp_path)
@@ -228,7 +228,7 @@ def test_the_command_reads_status_files_and_ends_with_the_verdict(tmp_path: Path
 
 
 def test_a_live_view_that_is_away_is_reported_and_files_are_read(tmp_path: Path) -> None:
-    """One short try, then the files; the source line says why."""
+    """There is one short try; the line about the source gives the reason."""
     _write(tmp_path, _now())
     code, text = _run(tmp_path, "--set", "redis.url=redis://127.0.0.1:1/0")
     assert code == 0
@@ -236,7 +236,7 @@ def test_a_live_view_that_is_away_is_reported_and_files_are_read(tmp_path: Path)
 
 
 def test_a_view_of_a_newer_version_is_reported_in_one_sentence(tmp_path: Path) -> None:
-    """Nobody is told how a loop is by a Regraft that does not know what its controller means."""
+    """An older Regraft does not judge a view that it cannot interpret."""
     _write(tmp_path, replace(_now(), version=VIEW_VERSION + 1))
     code, text = _run(tmp_path)
     assert code == 1
@@ -246,7 +246,7 @@ def test_a_view_of_a_newer_version_is_reported_in_one_sentence(tmp_path: Path) -
 
 @pytest.mark.stack
 def test_the_command_reads_the_live_view(tmp_path: Path) -> None:
-    """On a machine without the files the live view alone tells how the loop is, alerts included."""
+    """On a machine without the files the live view alone gives the state of the loop, alerts included."""
     import redis
 
     with Supervisor() as supervisor:

@@ -47,9 +47,9 @@ def test_killing_each_part_of_the_loop_loses_nothing(tmp_path: Path) -> None:
 def test_a_death_is_repaired_and_who_comes_back_is_taken_in(
     installed: Path, folder_of_others: Path, tmp_path: Path
 ) -> None:
-    """Two brokers die and come back, one of them twice: nothing is lost but what had to cross the dead.
+    """Two brokers die and return, one of them twice: nothing is lost except what had to cross the dead.
 
-    All of it runs from the wheel, stages and Spark's workers included.
+    All of it runs from the wheel, including stages and Spark's workers.
     """
     outages = ["death b03,b07 at 6 for 12", "death b03 at 36 for 4"]
     told = {
@@ -67,7 +67,7 @@ def test_a_death_is_repaired_and_who_comes_back_is_taken_in(
     answer = run_installed(
         installed, folder_of_others, "-m", "regraft", *arguments, *recorded, *settings, timeout_s=700
     )
-    assert answer.stdout, answer.stderr[-4000:]  # So small an overlay may end more expensive than it began: no success.
+    assert answer.stdout, answer.stderr[-4000:]  # So small an overlay may end more expensive: exit code 1.
     summary = json.loads(answer.stdout)
     _check_account(summary)
     assert summary["ledger_final"]
@@ -104,14 +104,14 @@ def test_users_move_and_ids_are_reassigned_on_a_ring_without_loss(tmp_path: Path
 
 
 def _check_account(summary: dict[str, Any]) -> None:
-    """What was owed came once and in order, but for what had to cross a broker that died."""
+    """Check that everything owed came once and in order, except what had to cross a dead broker."""
     assert summary["deliveries"] > 0
     found = [summary[name] for name in ("lost", "repeated", "out_of_order", "unexpected")]
     assert found == [summary["lost_to_deaths"], 0, 0, 0]
 
 
 def _check_plans(run_directory: Path) -> None:
-    """Each plan starts from the epoch that the one before it left, and all brokers are at the epoch of the last one."""
+    """Check that each plan starts from the previous one's epoch, and that all brokers reach the last plan's."""
     plans = json.loads((run_directory / "controller.json").read_text())["plans"]
     epoch = 0
     for plan in plans:

@@ -29,7 +29,7 @@ def _schedule(supervisor: Supervisor, until_s: float = 0.0, seed: int = 1) -> Di
 
 
 def test_each_is_done_once_and_only_after_the_loop_has_recovered(tmp_path: Path) -> None:
-    """One waits for its pause and for a window that closed since the last one; the killed are started again."""
+    """Each waits for its pause and for a window closed since the last one; killed services restart."""
     with Supervisor() as supervisor:
         for name in KILLED:
             supervisor.start(_sleeper(name, tmp_path))
@@ -58,7 +58,7 @@ def test_each_is_done_once_and_only_after_the_loop_has_recovered(tmp_path: Path)
 
 
 def test_all_are_done_again_until_the_end_as_the_seed_draws(tmp_path: Path) -> None:
-    """The same seed gives the same course, another one another, and no second goes by without its turn."""
+    """A seed determines the order, another seed gives another one, and all kinds come once before any repeats."""
     courses = []
     with Supervisor() as supervisor:
         supervisor.start(_sleeper("kafka", tmp_path))
@@ -75,7 +75,7 @@ def test_all_are_done_again_until_the_end_as_the_seed_draws(tmp_path: Path) -> N
 
 
 def test_a_disk_stays_full_for_its_time(tmp_path: Path) -> None:
-    """What others free meanwhile is taken, too; afterwards there is room again."""
+    """Space that others free meanwhile is filled, too; afterwards there is room again."""
     with small_disk(tmp_path / "disk") as small, Supervisor() as supervisor:
         other = small.directory / "other"
         other.write_bytes(bytes(100_000))

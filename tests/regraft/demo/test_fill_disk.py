@@ -1,4 +1,4 @@
-"""A disk is filled to its last byte, and no other than one that belongs to the run."""
+"""A disk is filled to its last byte, and only if it belongs to the run."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.full_disk import small_disk
 
 
 def test_a_full_disk_takes_no_byte_until_there_is_room(tmp_path: Path) -> None:
-    """Who finds the filler of a run that was killed takes it away."""
+    """The filler of a run that was killed is removed when it is found."""
     with small_disk(tmp_path / "disk") as small:
         disk = OwnDisk(small.directory)
         assert not disk.is_full
@@ -24,7 +24,7 @@ def test_a_full_disk_takes_no_byte_until_there_is_room(tmp_path: Path) -> None:
 
 
 def test_no_disk_is_filled_that_others_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory of a greater file system is refused, and a file system too large to be a run's own."""
+    """A directory within a larger file system is refused, and so is a file system too large to be a run's own."""
     with pytest.raises(NotOwnDiskError, match=r"is not a separate file system, .* mount one there, .* or leave demo\."):
         OwnDisk(tmp_path)
     monkeypatch.setattr(fill_disk, "SIZE_MB_MAX", 1)

@@ -1,4 +1,4 @@
-"""How a demo ends whose services do not live to its end."""
+"""How a demo ends if one of its services ends first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GIVES_UP_AT_TICK = 3
 
 
 class FailingServices:
-    """Takes the place of a supervisor, of which one service ends for good."""
+    """Takes the place of a supervisor of which one service ends for good."""
 
     rss_bytes_max: dict[str, int] = {}  # noqa: RUF012
     rss_total_bytes_max = 0
@@ -51,7 +51,7 @@ class FailingServices:
 def test_a_service_that_ends_for_good_ends_the_demo_in_order_with_what_there_is_to_tell(
     fails: str, reads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where it is Kafka, nothing that is stored can be read."""
+    """If it is Kafka, no stored results can be read."""
     read: list[str] = []
 
     def read_stored_run(*_: object) -> StoredRun:
@@ -77,7 +77,7 @@ def test_a_service_that_ends_for_good_ends_the_demo_in_order_with_what_there_is_
 def test_traffic_continues_until_a_plan_has_followed_the_shift_within_a_bound(
     followed_at_s: float, ends_at_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine too busy for a plan in the time set gets more, at most a minute; one fast enough none."""
+    """A machine too busy for a plan in the set time gets more, at most a minute; a fast one gets none."""
     services = FailingServices("nothing", [])
     clock = SimpleNamespace(time=lambda: 1_000.0 + services.ticks * run_demo.TICK_S, sleep=lambda _: None)
     monkeypatch.setattr(run_demo, "time", clock)

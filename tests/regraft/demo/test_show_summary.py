@@ -1,4 +1,4 @@
-"""What a demo prints at its end: figures in words, whichever kind of overlay it ran."""
+"""What a demo prints at its end: figures in words, for every kind of overlay."""
 
 import io
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.regraft.canned_run import empty_run, ring_run, scot_run, small_run
 
 @pytest.mark.parametrize("run", [small_run(), ring_run(), scot_run(), empty_run()])
 def test_each_kind_of_run_is_reported_in_words(run: RunRecord) -> None:
-    """No name of a field is shown, and nothing that was not measured is shown as 0."""
+    """No field names are shown, and nothing that was not measured is shown as 0."""
     summary = summarise(run)
     lines = dict(summary_lines({**summary, "planner": "cost"}))
     assert all("_" not in name for name in lines if not name.startswith("shadow planner "))
@@ -26,13 +26,13 @@ def test_each_kind_of_run_is_reported_in_words(run: RunRecord) -> None:
 
 
 def test_counts_of_changes_are_those_of_the_kinds() -> None:
-    """A figure that gets another name in the summary is not silently left out here."""
+    """A figure that is renamed in the summary cannot silently disappear here."""
     known = set().union(*(summarise(run) for run in (small_run(), ring_run(), scot_run())), {"brokers_emptied"})
     assert set(CHANGES) <= known
 
 
 def test_where_the_rest_is_stands_below() -> None:
-    """Whoever wants more finds the report and all figures."""
+    """It names the report and the file of all figures."""
     output = io.StringIO()
     show_summary(summarise(small_run()), Path("out/here"), Console(file=output, width=120))
     assert output.getvalue().splitlines()[-2:] == [
@@ -42,7 +42,7 @@ def test_where_the_rest_is_stands_below() -> None:
 
 
 def test_what_a_busy_machine_withheld_is_reported() -> None:
-    """Clients of real brokers that had to wait published less: how much less stands beside what they did."""
+    """Clients of real brokers that had to wait published less; the number withheld is next to those published."""
     summary = summarise(small_run())
     assert "withheld" not in dict(summary_lines(summary))["notifications published"]
     told = dict(summary_lines({**summary, "notifications_withheld": 1_200}))["notifications published"]

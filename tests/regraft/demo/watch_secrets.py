@@ -1,4 +1,4 @@
-"""Look for the secrets of a secured run while it runs and after, and use its servers meanwhile as a person would."""
+"""Search for the secrets of a secured run during and after it, and meanwhile use its servers as a person would."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Self
 import psutil
 
 PACE_S = 0.5
-TRIES_MAX = 3  # Servers are killed meanwhile: a command that finds none is given again, as a person would.
-# These hold secrets by purpose, for this user's eyes only: what the settings name, and what Kafka itself logs in with.
+TRIES_MAX = 3  # Servers are killed meanwhile: a command that finds none is repeated, as a person would.
+# These contain secrets on purpose, readable only by this user: those that the settings name, and Kafka's own logins.
 KEPT = ("run/security/", "run/kafka/server.properties")
 
 
 class Watch:
-    """A thread that looks again and again while a block runs."""
+    """A thread that looks repeatedly while a block runs."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -42,7 +42,7 @@ class Watch:
 
 
 class SecretWatch(Watch):
-    """Looks into command lines and environments of all processes of this run, and at its end into all its files."""
+    """Searches command lines and environments of all processes of the run, and at its end all its files."""
 
     def __init__(self, out: Path) -> None:
         super().__init__(out)
@@ -65,8 +65,8 @@ class SecretWatch(Watch):
             try:
                 name, words, environment = process.name(), process.cmdline(), process.environ()
             except psutil.Error:
-                continue  # it ended between the listing and the look
-            self.seen |= {name, *(Path(word).name for word in words[:9])}  # Valkey writes a title over its words.
+                continue  # it ended between listing and looking
+            self.seen |= {name, *(Path(word).name for word in words[:9])}  # Valkey replaces its command line.
             shown = "\0".join([*words, *environment.values()]).encode(errors="replace")
             if any(secret in shown for secret in secrets):
                 self.found.append(f"process {' '.join(words)[:200]}")
@@ -88,7 +88,7 @@ class ClientCommands(Watch):
         self.faults = ["no command was run"]
 
     def look(self) -> None:
-        """Run the commands, once, when the last stage has started."""
+        """Run the commands once, when the last stage has started."""
         if self._is_done or not (self.out / "run" / "emulator.json").exists():
             return
         self._is_done, self.faults = True, []
@@ -104,7 +104,7 @@ class ClientCommands(Watch):
             client = ("--settings", str(self.out / "run" / "security" / "client.toml"))
             for _ in range(TRIES_MAX):
                 answer = self._regraft(*command, *client, timeout_s=90)
-                is_well = answer.returncode == 0 or command[0] == "status"  # The run has just begun: maybe degraded.
+                is_well = answer.returncode == 0 or command[0] == "status"  # Just begun: maybe degraded.
                 if is_well and not (command[0] == "status" and "status files" in answer.stdout):
                     break
             else:

@@ -1,4 +1,4 @@
-"""Telemetry found by what its records begin with is what walking record by record finds."""
+"""Finding telemetry by the bytes with which its records begin gives the same as reading record by record."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def walked(raw: bytes, count: int) -> tuple[list[tuple[int, int, int, int]], lis
 
 
 def found(raw: bytes, count: int) -> tuple[list[tuple[int, int, int, int]], list[RawRecord]]:
-    """Return what is found at once."""
+    """Return the batches and other records found by their first bytes."""
     records = find_telemetry(raw, count)
     columns = (records.time_ms, records.branch, records.start, records.size)
     return list(zip(*(column.tolist() for column in columns), strict=True)), list(records.others)
@@ -48,7 +48,7 @@ def found(raw: bytes, count: int) -> tuple[list[tuple[int, int, int, int]], list
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_is_found_is_what_stands_there(seed: int) -> None:
-    """Topics in any order, keys and bodies of any length, times that go back."""
+    """Topics in any order, keys and bodies of any length, times that jump back."""
     rng = random.Random(seed)
     records = [
         (
@@ -65,7 +65,7 @@ def test_what_is_found_is_what_stands_there(seed: int) -> None:
 
 @pytest.mark.parametrize("place", ["key", "body", "other"])
 def test_a_record_that_holds_what_batches_begin_with_misleads_nobody(place: str) -> None:
-    """Bytes like the begin of a record inside another are not taken for one."""
+    """Bytes like the beginning of a record inside another one are not taken for one."""
     trap = bytes([len("telemetry") << 1]) + b"telemetry" + bytes(30)
     records = [("telemetry", 7, b"b1", b"abc"), ("clients", 8, b"c1", b"xyz"), ("telemetry", 9, b"b2", b"def")]
     topic, time_ms, key, body = records[1] if place == "other" else records[0]
@@ -75,7 +75,7 @@ def test_a_record_that_holds_what_batches_begin_with_misleads_nobody(place: str)
 
 
 def test_a_block_that_does_not_add_up_is_refused() -> None:
-    """One record more or fewer than the block says, or a cut, is damage."""
+    """One record more or fewer than the block declares, or a cut, is damage."""
     raw = block_of([("telemetry", 7, b"b1", b"abc"), ("telemetry", 9, b"b2", b"def")])
     for data, count in ((raw, 1), (raw, 3), (raw[:-1], 2)):
         with pytest.raises(FormError):

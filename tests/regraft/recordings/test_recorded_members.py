@@ -1,4 +1,4 @@
-"""Telemetry of a broker that was added while a run was recorded is not a stranger's."""
+"""A broker that was added during a recorded run is known by its member record."""
 
 import dataclasses
 from pathlib import Path
@@ -30,7 +30,7 @@ BOUNDS = EventBounds(60_000, 3_600_000)
 
 
 def with_added(*, is_member: bool) -> list[Sent]:
-    """Telemetry of which a part is of a broker that the inventory does not have, and perhaps its record."""
+    """Return telemetry with a part from a broker that the inventory lacks, and optionally its member record."""
     found = []
     for one in telemetry(range(400)):
         assert one.value is not None
@@ -45,7 +45,7 @@ def with_added(*, is_member: bool) -> list[Sent]:
 
 
 def at_epoch(epoch: int, one: Sent) -> Sent:
-    """The same message of a broker that is at this epoch."""
+    """Return the same message from a broker at this epoch."""
     if one.topic != "telemetry" or one.value is None:
         return one
     return dataclasses.replace(one, value=encode(replace(decode(one.value, TelemetryBatch), epoch=epoch)))
@@ -53,7 +53,7 @@ def at_epoch(epoch: int, one: Sent) -> Sent:
 
 @pytest.mark.parametrize("is_member", [True, False])
 def test_who_was_added_is_known(tmp_path: Path, *, is_member: bool) -> None:
-    """By the topic of members; without it, the broker is a stranger and the description says so."""
+    """The topic of members names it; without that, the broker is unknown and the description says so."""
     file = tmp_path / "rec.avro"
     write(file, with_added(is_member=is_member))
     assert [one.broker for one in added_members(open_recording(file))] == [ADDED] * is_member
@@ -62,7 +62,7 @@ def test_who_was_added_is_known(tmp_path: Path, *, is_member: bool) -> None:
 
 
 def test_telemetry_of_who_was_added_is_aggregated(tmp_path: Path) -> None:
-    """A member's telemetry counts, in a span that begins long after its record, too; a stranger's is refused."""
+    """A member's telemetry counts, even in a span long after its record; an unknown broker's is refused."""
     first_ms, end_ms = START_MS + 20_000, START_MS + 40_000
     for is_member in (True, False):
         folder = tmp_path / str(is_member)
@@ -75,7 +75,7 @@ def test_telemetry_of_who_was_added_is_aggregated(tmp_path: Path) -> None:
 
 
 def test_the_overlay_that_an_added_broker_joined_is_costed(tmp_path: Path) -> None:
-    """A plan took it in: each window is of a known overlay, and the planner looks on over the brokers of the first."""
+    """A plan admitted it: each window has a known overlay, and the planner keeps to the brokers of the first."""
     file = tmp_path / "rec.avro"
     begun_ms = START_MS + 20_000
     messages = [at_epoch(1, one) if one.time_ms > begun_ms else one for one in with_added(is_member=True)]
@@ -100,7 +100,7 @@ def test_the_overlay_that_an_added_broker_joined_is_costed(tmp_path: Path) -> No
 
 
 def test_a_replay_knows_who_was_a_member_before(tmp_path: Path) -> None:
-    """The job that aggregates again takes its telemetry, and the loop knows its facts."""
+    """The job that aggregates again accepts its telemetry, and the loop knows its facts."""
     file = tmp_path / "rec.avro"
     write(file, with_added(is_member=True))
     recording = open_recording(file)

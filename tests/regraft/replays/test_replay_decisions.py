@@ -1,4 +1,4 @@
-"""Deciding again: the stored recording gives its stored plans, and what happens where something differs."""
+"""Deciding again: the stored recording gives its stored plans, and what happens if something differs."""
 
 import random
 from dataclasses import replace
@@ -67,7 +67,7 @@ def recorded() -> list[Plan]:
 
 
 def test_the_stored_recording_gives_its_stored_plans_byte_for_byte() -> None:
-    """Reference rows of the recording and its own settings give the plans that were stored, and those recorded live."""
+    """Reference rows and the recording's settings give the stored plans, which are those recorded live."""
     decided = decided_on(small())
     assert plans_json(decided.plans) == SMALL_PLANS.read_bytes()
     assert first_difference(decided.plans, recorded()) == (len(recorded()), "")
@@ -102,7 +102,7 @@ def packed_rows() -> list[StateRow | WindowClosed]:
 
 
 def test_packed_rows_give_the_same_plans() -> None:
-    """Deliveries by columns are decided on as row by row, with recorded answers and with imagined brokers."""
+    """Deliveries by columns give the decisions of single rows, with recorded answers and with simulated brokers."""
     assert any(isinstance(row, StateRow) and row.kind == "packed_deliveries" for row in packed_rows())
     assert plans_json(decide(packed_rows()).plans) == SMALL_PLANS.read_bytes()
     imagined = replace(small_inputs(), results=None, recorded={})
@@ -114,7 +114,7 @@ def test_packed_rows_give_the_same_plans() -> None:
 
 
 def test_without_recorded_answers_brokers_are_imagined() -> None:
-    """Telemetry alone gives the same changes at the same windows, executed at once on an overlay of its own."""
+    """Telemetry alone gives the same changes at the same windows, executed at once on a separate overlay."""
     decided = decide(inputs=replace(small_inputs(), results=None, recorded={}, markers_ms={}))
     assert decided.imagined_from_ms == 0
     assert first_difference(decided.plans, recorded())[1] == ""
@@ -122,7 +122,7 @@ def test_without_recorded_answers_brokers_are_imagined() -> None:
 
 
 def test_imagined_brokers_publish_where_their_own_plans_say() -> None:
-    """Publishers that a plan moved stay moved, though telemetry says otherwise: no plan moves them there again."""
+    """Moved publishers stay moved although telemetry shows otherwise: no plan moves them there again."""
     decided = decide(inputs=replace(small_inputs(), results=None, recorded={}), planner="relocate_publishers_joint")
     moves = [move for plan in decided.plans for move in plan.moves]
     assert moves
@@ -134,7 +134,7 @@ def test_imagined_brokers_publish_where_their_own_plans_say() -> None:
 
 
 def test_other_settings_leave_the_recorded_answers_at_the_first_other_plan() -> None:
-    """With a planner that decides otherwise the plans continue, and it is said since when brokers are imagined."""
+    """With a planner that decides differently the plans continue, and a note says since when brokers are simulated."""
     decided = decide(planner="swap_links_lmst")
     same, text = first_difference(decided.plans, recorded())
     assert same < len(recorded())
@@ -145,7 +145,7 @@ def test_other_settings_leave_the_recorded_answers_at_the_first_other_plan() -> 
 
 
 def test_a_recorded_plan_that_is_not_made_again_is_noticed() -> None:
-    """A controller that plans nothing continues seeing windows of one epoch, not those that nobody here led to."""
+    """A controller that plans nothing keeps seeing windows of one epoch, not those of the recorded plans."""
     decided = decide(decision={"gain_share_min": 0.99})
     assert decided.plans == ()
     assert decided.imagined_from_ms is not None
@@ -153,7 +153,7 @@ def test_a_recorded_plan_that_is_not_made_again_is_noticed() -> None:
 
 
 def test_a_window_that_the_recording_began_in_is_left_out() -> None:
-    """Brokers that had sent batches in the first window before it was recorded make that window worth nothing."""
+    """If brokers had sent batches in that window before the recording, it is incomplete."""
     first = next(row for row in small_rows() if isinstance(row, WindowClosed))
     begun = msgspec.structs.replace(
         first, brokers=tuple(msgspec.structs.replace(one, sequence_min=3) for one in first.brokers)
@@ -165,23 +165,23 @@ def test_a_window_that_the_recording_began_in_is_left_out() -> None:
 
 
 def test_plans_from_before_the_recording_are_known() -> None:
-    """A recording that begins later knows the plans from before, or of windows before, and makes none of them again."""
+    """Earlier plans, and plans from earlier windows, are known and not made again."""
     begin_ms = recorded()[1].history[0].time_ms - 2_000
     inputs = read_inputs(small(), from_ms=begin_ms)
     assert [plan.plan for plan in inputs.plans_known] == ["plan-1"]
     rows = [row for row in small_rows() if row.window_start_ms >= begin_ms]
     decided = decide(rows=rows, inputs=inputs)
     assert decided.windows >= 10
-    assert decided.plans == ()  # As recorded: nothing more was worth a plan.
+    assert decided.plans == ()  # As recorded: no other change was worth a plan.
     eager = decide(rows=rows, inputs=inputs, decision={"noise_factor": 0.0, "change_noise_factor": 0.0})
-    # The second one rests on a window that is not there: what is found now comes after it, on its overlay.
+    # The second one depends on a missing window: what is found now comes after it, on its overlay.
     first = eager.plans[0]
     assert (first.plan, first.epoch_from, first.window_end_ms > recorded()[1].window_end_ms) == ("plan-3", 2, True)
     assert set(first.links_removed) <= set(recorded()[1].links_target)
 
 
 def test_what_differs_between_two_plans_is_reported() -> None:
-    """The first difference is named with both values; times and observed costs are none."""
+    """The first difference is named with both values; times and observed costs do not count."""
     plan = recorded()[0]
     assert plan_difference(plan, msgspec.structs.replace(plan, history=(), cost_observed_per_s=None)) == ""
     other = msgspec.structs.replace(plan, links_added=(("b0", "b9"),))
@@ -190,7 +190,7 @@ def test_what_differs_between_two_plans_is_reported() -> None:
 
 
 def test_settings_come_from_the_recording_and_flags_win() -> None:
-    """What was recorded is taken, a flag wins over it, and a settings file replaces it."""
+    """Recorded settings are used, a flag overrides them, and a settings file replaces them."""
     found, unknown = recorded_settings(small(), {"controller": {"decision": {"cool_down_windows": 3}}}, None)
     assert (found.streaming.window_ms, found.run.seed, unknown) == (4_000, 4, [])
     assert found.controller.decision.cool_down_windows == 3
@@ -198,14 +198,14 @@ def test_settings_come_from_the_recording_and_flags_win() -> None:
 
 
 def test_a_settings_file_replaces_the_recorded_ones(tmp_path: Path) -> None:
-    """Nothing is mixed: what the file does not name has its default."""
+    """Nothing is mixed: settings that the file does not name have their defaults."""
     (tmp_path / "own.toml").write_text("[streaming]\ngrace_ms = 1500\n")
     found, _ = recorded_settings(small(), {}, tmp_path / "own.toml")
     assert (found.streaming.grace_ms, found.streaming.window_ms) == (1_500, 5_000)
 
 
 def test_settings_that_are_none_any_more_are_reported() -> None:
-    """A recording of another version may name settings that have gone; they are left out by name."""
+    """A recording of another version may contain removed settings; they are left out and named."""
     told = {"controller": {"planner": "swap_links_cost", "wisdom": 3, "decision": {"luck": 1}}}
     recording = open_recording(SMALL)
     recording.info = replace(recording.info, settings=told)
@@ -215,7 +215,7 @@ def test_settings_that_are_none_any_more_are_reported() -> None:
 
 
 def test_planners_settings_are_read_by_the_names_they_had() -> None:
-    """A recording from before planners had settings of their own names them as the controller's."""
+    """Recordings from before planners had their own settings name them as the controller's."""
     old = open_recording(SMALL)
     old.info = replace(old.info, settings={"controller": {"ring_free_s": 61.0, "users_moved_max": 7}})
     planners = {"place_users_dynatops": {"users_moved_max": 7, "luck": 1}, "roll_dice": {}}
@@ -230,7 +230,7 @@ def test_planners_settings_are_read_by_the_names_they_had() -> None:
 
 
 def test_a_run_at_another_clock_cannot_be_decided_again() -> None:
-    """Where Kafka's times are not event times, nobody can say what was known when."""
+    """If Kafka's times are not event times, it is unknown what was known when."""
     recording = open_recording(SMALL)
     recording.info = replace(recording.info, settings={"run": {"clock_speed": 60.0}})
     with pytest.raises(StackError, match="is of a run at clock speed 60"):
@@ -238,7 +238,7 @@ def test_a_run_at_another_clock_cannot_be_decided_again() -> None:
 
 
 def test_a_recording_without_clients_can_be_decided_on(tmp_path: Path) -> None:
-    """Telemetry alone gives inputs with nothing in them, and brokers are imagined."""
+    """Telemetry alone gives empty inputs, and brokers are simulated."""
     write(tmp_path / "few.avro", telemetry(range(4)), topics=("telemetry",))
     inputs = read_inputs(open_recording(tmp_path / "few.avro"))
     assert inputs == DecisionInputs(clients=[], orders=[], plans_known=[], members_known=[])

@@ -1,4 +1,4 @@
-"""Recordings in which a broker dies, is repaired away and comes back: decided on and tried again like any other."""
+"""Recordings in which a broker dies, is repaired around and returns: decided again and backtested like any other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECORDED_S, CLOSED_S = 90, 70
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    """Ten brokers, of which one is dead from second 15 to 50."""
+    """Return a recording of ten brokers, one of which is dead from second 15 to 50."""
     folder = tmp_path_factory.mktemp("outage")
     settings = load_settings(
         {
@@ -41,13 +41,13 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 
 
 def changes_of_brokers(plans: list[Plan]) -> list[tuple[str, bool]]:
-    """Of plans that change who is in the overlay: who was lost, and whether the one that died is in it afterwards."""
+    """Return, for plans that change the brokers of the overlay, who was lost and whether DEAD is in it afterwards."""
     changing = (plan for plan in plans if plan.proposals[0].planner in ("repair", "membership"))
     return [("".join(plan.brokers_lost), DEAD in plan.brokers_target) for plan in changing]
 
 
 def test_a_repair_and_a_return_are_decided_again(recording: Recording) -> None:
-    """Brokers are imagined, as no answers were recorded: the one that is back can be taken in."""
+    """No answers were recorded, so brokers are simulated: the returned one can be admitted."""
     settings, _ = recorded_settings(recording, {}, None)
     window_ms, grace_ms = settings.streaming.window_ms, settings.streaming.grace_ms
     aggregator = ReferenceAggregator(window_ms, grace_ms)
@@ -64,7 +64,7 @@ def test_a_repair_and_a_return_are_decided_again(recording: Recording) -> None:
 
 
 def test_planners_are_tried_on_it(recording: Recording) -> None:
-    """In both modes: open over overlays with other brokers, closed with the death that the settings ask for."""
+    """In both modes: open with overlays of other brokers, closed with the death that the settings schedule."""
     found = run_backtest(BacktestOptions(recording.path, (PLANNER,), closed_loop_s=CLOSED_S), Console(quiet=True))
     assert not found.faults
     assert {one.mode for one in found.outcomes} == {Mode.OPEN_LOOP, Mode.CLOSED_LOOP}

@@ -47,7 +47,7 @@ def unpacked(records: list[StateRow | WindowClosed]) -> Iterator[StateRow | Wind
 
 
 def test_a_replay_gives_the_same_rows_and_plans(kafka: RunningKafka, tmp_path: Path) -> None:
-    """Spark makes of the replayed telemetry what the reference makes of the recorded; the plans are the stored ones."""
+    """Spark's rows of the replayed telemetry are the reference's of the recording; the plans are the stored ones."""
     address = ("--bootstrap", kafka.bootstrap)
     found = regraft("replay", str(SMALL), *address, "--namespace", NAMESPACE, "--run", "--out", str(tmp_path), "--json")
     recording = open_recording(SMALL)

@@ -1,4 +1,4 @@
-"""Waiting for the Spark job of a replay: what it waits for, and what it says when that does not come."""
+"""Waiting for the Spark job of a replay: what it waits for, and what it reports if that does not come."""
 
 import json
 import threading
@@ -26,7 +26,7 @@ STATUS = {
 
 
 class Job:
-    """A Spark job in its supervisor; it has ended with ``code`` unless that is None."""
+    """A Spark job in its supervisor; it has ended with ``code``, or runs if that is None."""
 
     def __init__(self, code: int | None = None) -> None:
         self.code = code
@@ -42,7 +42,7 @@ def watch(folder: Path, job: Job, status: dict[str, Any] | None) -> StreamedRepl
 
 
 def test_the_last_window_that_can_close_is_the_last_that_the_reference_closes() -> None:
-    """Its end and the grace lie before the latest event time; a part of the time has fewer windows."""
+    """Its end plus the grace is before the latest event time; a part of the time has fewer windows."""
     recording = open_recording(SMALL)
     settings = recorded_settings(recording, {}, None)[0]
     ends = [one.window_end_ms for one in reference_rows(recording, settings) if isinstance(one, WindowClosed)]
@@ -51,7 +51,7 @@ def test_the_last_window_that_can_close_is_the_last_that_the_reference_closes() 
 
 
 def test_it_waits_until_all_is_read_and_closed(tmp_path: Path) -> None:
-    """A job that has read and closed what is wanted is not waited for; how far it is shows."""
+    """It does not wait for a job that has read and closed what is wanted; progress is shown."""
     shown: list[tuple[str, int]] = []
     streamed = watch(tmp_path, Job(), STATUS)
     streamed.wait_read({"telemetry": 10}, 1_000, lambda what, done: shown.append((what, done)), 1_000)
@@ -61,13 +61,13 @@ def test_it_waits_until_all_is_read_and_closed(tmp_path: Path) -> None:
 
 
 def test_a_job_that_ends_or_gets_nowhere_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has a sentence with the log; Ctrl-C ends the wait."""
+    """Each case has a sentence with the log; Ctrl-C ends the wait."""
     with pytest.raises(StackError, match=r"ended and did not close the last window: see .*streaming\.log"):
         watch(tmp_path, Job(1), STATUS).wait_closed(12_000, lambda what, done: None, 0)
     monkeypatch.setattr(regraft.replays.watch_replay, "STILL_S_MAX", 0.05)
     with pytest.raises(StackError, match=r"did not read what was replayed: nothing has changed for 0\.05 s"):
         watch(tmp_path, Job(), STATUS | {"records": 9}).wait_read({"telemetry": 10}, 1_000, lambda what, done: None, 0)
-    with pytest.raises(StackError, match="did not read what was replayed"):  # The query of the backlog still runs.
+    with pytest.raises(StackError, match="did not read what was replayed"):  # The backlog's query still runs.
         watch(tmp_path, Job(), STATUS).wait_read({"telemetry": 10}, 500, lambda what, done: None, 0)
     stopped = watch(tmp_path, Job(), None)
     stopped._stop.set()

@@ -50,7 +50,7 @@ def test_report_shows_plans_refusals_and_text_of_others_safely() -> None:
 
 
 def test_one_reason_of_several_links_is_reported_once() -> None:
-    """Swaps that were made for the same reason stand in one line, each with its links; another reason in its own."""
+    """Swaps with the same reason are on one line with all their links; another reason has its own line."""
     swaps = [(("b00", "b03"), ("b00", "b01")), (("b01", "b02"), ("b02", "b03")), (("b00", "b02"), ("b01", "b03"))]
     whys = ["b00-b01 for b03-b00 saves most", "b02-b03 for b01-b02 saves most", "b01-b03 is near"]
     proposals = tuple(
@@ -63,7 +63,7 @@ def test_one_reason_of_several_links_is_reported_once() -> None:
 
 
 def test_report_of_a_run_without_windows_and_plans_says_so() -> None:
-    """A run in which nothing came about has a report that explains itself."""
+    """The report of a run in which nothing happened explains itself."""
     text = build_report(empty_run())
     assert "No plan was made in this run" in text
     assert "Not a success" in text
@@ -71,26 +71,26 @@ def test_report_of_a_run_without_windows_and_plans_says_so() -> None:
 
 
 def test_report_of_windows_without_plans_draws_the_curve() -> None:
-    """Zero plans leave the cost curve and the two overlays."""
+    """It has the cost curve and the two overlays."""
     text = build_report(replace(small_run(), plans=(), latencies_ms=()))
     assert text.count("<svg") == 3
     assert "No command followed a window" in text
 
 
 def test_figures_are_the_same_for_the_same_run() -> None:
-    """A report can be compared byte for byte."""
+    """Reports can be compared byte for byte."""
     assert build_report(small_run()) == build_report(small_run())
 
 
 def test_figures_are_svg_with_a_description() -> None:
-    """Readers who cannot see the curve get a text of what it shows."""
+    """Readers who cannot see the curve get a text that describes it."""
     root = ElementTree.fromstring(draw_cost_curve(small_run()))
     assert root.get("role") == "img"
     assert "cost" in (root.get("aria-label") or "")
 
 
 def test_drawings_have_the_ink_and_paper_of_the_page() -> None:
-    """A dark page has no white pictures and no black lines: what is not a colour of its own follows the theme."""
+    """On a dark page no picture is white and no line black: everything without a specific colour follows the theme."""
     drawings = re.findall(r"<svg.*?</svg>", build_report(small_run()), re.DOTALL)
     assert len(drawings) == 3
     for drawing in drawings:
@@ -100,7 +100,7 @@ def test_drawings_have_the_ink_and_paper_of_the_page() -> None:
 
 
 def test_brokers_are_drawn_where_their_distances_put_them() -> None:
-    """Brokers on a line stay in their order, and the farthest pair is the farthest in the picture."""
+    """Brokers on a line keep their order, and the farthest pair is farthest apart in the picture."""
     positions = place_brokers(small_inventory())
     apart = np.linalg.norm(positions[:, None] - positions[None], axis=2)
     assert apart.argmax() in (3, 12)
@@ -108,7 +108,7 @@ def test_brokers_are_drawn_where_their_distances_put_them() -> None:
 
 
 def test_report_shows_who_moved_where_why_and_what_came_of_it() -> None:
-    """Each move of a publisher has its own line, with predicted and observed gain; without any it says so."""
+    """Each move of a publisher has its own line with predicted and observed gain; a run without moves says so."""
     move = Proposal(
         "relocate_publishers_joint", (), (), 90.0, 60.0, 1.0, "nearer & cheaper",
         moves=(ClientMove("ibm", "b00", "b03"),), gain_observed_per_s=28.5,
@@ -125,18 +125,18 @@ def test_report_shows_who_moved_where_why_and_what_came_of_it() -> None:
 
 
 def test_report_shows_every_planner_on_the_same_traffic() -> None:
-    """The acting planner stands beside its shadow and the overlay of the start, in curve and table."""
+    """Curve and table have the acting planner, its shadow and the initial overlay."""
     text = build_report(small_run())
     assert "shadow: swap_links_ci" in text
     (row,) = re.findall(r"<tr><td>swap_links_ci</td>.*?</tr>", text)
-    # Bootstrap 164.8 on the compared windows; 60 in each of the 12 complete windows that the shadow was there for.
+    # Bootstrap 164.8 on the compared windows; 60 in each of the 12 complete windows that the shadow saw.
     assert re.findall(r"<td[^>]*>([^<]*)</td>", row)[1:6] == ["shadow", "60.0", "63.6%", "60.0", "2"]
     (row,) = re.findall(r"<tr><td>swap_links_cost</td>.*?</tr>", text)
     assert re.findall(r"<td[^>]*>([^<]*)</td>", row)[1:6] == ["acting", "43.4", "73.7%", "65.0", "1"]
 
 
 def test_report_says_when_a_shadow_failed_or_began_again() -> None:
-    """Figures of a shadow that is not what it seems are reported as such, and its fault as text."""
+    """Figures of such a shadow are marked, and its fault is shown as text."""
     shadow = replace(small_shadow(None), faults=3, fault_text="KeyError: <b00>", starts=2)
     text = build_report(replace(small_run(), shadows=(shadow,)))
     assert "swap_links_ci failed 3 times: KeyError: &lt;b00&gt;." in text
@@ -159,7 +159,7 @@ def test_the_report_of_a_ring_counts_users_and_ids() -> None:
 
 
 def test_long_names_in_a_legend_are_broken_before_it_runs_off_the_page() -> None:
-    """Two columns of labels are as wide as the page; the names of joined planners stay whole."""
+    """Two columns of labels are as wide as the page; the names of joined planners are not broken."""
     joined = "link_regions_scot+exchange_places_scot+move_publishers_scot+relieve_links_scot"
     text = draw_cost_curve(replace(small_run(), planner=joined))
     shown = [line for line in re.findall(r">([^<>]+)</(?:text|tspan)>", text) if "_scot" in line]

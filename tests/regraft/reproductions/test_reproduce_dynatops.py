@@ -10,14 +10,14 @@ from tests.regraft.run_small import run_small
 
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run in a tiny size: the folder that it wrote."""
+    """Return the folder of a complete run in a tiny size."""
     told = "DYNATOPS has the least overhead under all patterns"
     out = tmp_path_factory.mktemp("dynatops")
     return run_small("dynatops", regraft.reproductions.reproduce_dynatops, SMALL_SIZE, out, told)
 
 
 def test_a_run_leaves_figures_tables_and_drawings(small_run: Path) -> None:
-    """The copy is the same file, the figures that were promised are there, and every drawing is an SVG."""
+    """The copy is the same file, the promised figures exist, and every drawing is an SVG."""
     document = json.loads((small_run / "figures.json").read_text(encoding="utf-8"))
     assert document == json.loads((small_run / "copy.json").read_text(encoding="utf-8"))
     assert document["run"]["seed"] == 2

@@ -7,7 +7,7 @@ from tests.regraft.run_small import run_small
 
 
 def test_a_run_leaves_the_promised_figures_and_claims(tmp_path: Path) -> None:
-    """What follows from the shape is reproduced in any size; each routing and workload has its figures."""
+    """Claims that follow from the overlay's shape hold at any size; each routing and workload has its figures."""
     told = "Tables of advertisements are 93 % smaller"
     module = regraft.reproductions.reproduce_octopia
     out = run_small("octopia", module, Size("small", 2, 30, 2), tmp_path / "out", told)

@@ -10,7 +10,7 @@ from tests.regraft.run_small import run_small
 
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run in a tiny size: the folder that it wrote."""
+    """Return the folder of a complete run in a tiny size."""
     told = "clustered: load100 yields the lowest message rate"
     out = tmp_path_factory.mktemp("pop-grape")
     return run_small("pop-grape", regraft.reproductions.reproduce_pop_grape, SMALL_SIZE, out, told)

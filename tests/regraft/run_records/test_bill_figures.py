@@ -1,4 +1,4 @@
-"""The bill before and after, where traffic is charged: in the summary, the report and the status."""
+"""The bill before and after, if traffic is charged: in the summary, the report and the status."""
 
 from dataclasses import replace
 from typing import Any
@@ -30,7 +30,7 @@ def charged_run(before: float | None = 0.2, after: float | None = 0.125, *, has_
 
 
 def test_the_summary_has_both_bills_and_the_report_a_table() -> None:
-    """For 30 days and for a million deliveries; a run that nobody charges has none."""
+    """They are for 30 days and for a million deliveries; a run that is not charged has none."""
     summary = summarise(charged_run())
     assert (summary["bill_before_per_month"], summary["bill_after_per_month"]) == (1246.5, 749.5)
     assert (summary["bill_before_per_million"], summary["bill_after_per_million"]) == (0.2, 0.125)
@@ -52,12 +52,12 @@ def test_the_summary_has_both_bills_and_the_report_a_table() -> None:
     ],
 )
 def test_a_bill_that_does_not_fall_or_is_not_known_fails_the_run(run: RunRecord, says: str) -> None:
-    """The exit code rests on it."""
+    """The exit code depends on it."""
     assert any(says in sentence for sentence in failures(summarise(run)))
 
 
 def test_the_status_says_what_traffic_comes_to_and_who_serves_nobody() -> None:
-    """Of many brokers only the first."""
+    """Of many brokers it names only the first ones."""
     told: dict[str, Any] = {
         "currency": "USD",
         "now_per_month": 749.5,

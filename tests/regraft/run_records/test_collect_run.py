@@ -47,7 +47,7 @@ def _window(turn: int, epoch: int = 0, missing: str = "") -> list[StateRow | Win
 
 
 def _moved_window(turn: int, home: str, epoch: int) -> list[StateRow | WindowClosed]:
-    """ibm publishes at a home; b00 alone wants it."""
+    """Return a window in which ibm publishes at a home, and only b00 wants it."""
     start_ms = START_MS + turn * WINDOW_MS
     rows: list[StateRow | WindowClosed] = [
         StateRow(
@@ -96,7 +96,7 @@ def test_what_is_compared_has_publishers_where_the_overlay_has_them() -> None:
 
 
 def test_links_cost_what_was_measured_before_the_window() -> None:
-    """A link of cost 30 that takes ten times as long costs 300 from the window after the second that says so on."""
+    """A link of cost 30 that takes ten times as long costs 300 from the window after the second such measurement."""
     inventory = small_inventory()
     closed = assemble_windows([*_moved_window(0, "b01", 0), *_moved_window(1, "b01", 0)], inventory, AssemblyLimits())
     slow = LinkRtt("b00", "b03", 600.0, 600.0)
@@ -131,7 +131,7 @@ KIND = tree_kind(small_inventory())
 
 
 def test_windows_are_costed_on_the_overlay_of_their_epoch() -> None:
-    """A window of epoch 1 is costed on the plan's tree, and both on the bootstrap overlay."""
+    """A window of epoch 1 is costed on the plan's tree, and both windows on the bootstrap overlay."""
     costs = window_costs(_stored(_window(0), _window(1, epoch=1)), KIND)
     # Bootstrap: 4 notifications over b00-b03 (30) and b03-b01 (20), at three brokers of 0.5; epoch 1: b00-b01 (10).
     assert costs[0].cost_per_s == costs[0].cost_bootstrap_per_s == costs[1].cost_bootstrap_per_s
@@ -140,7 +140,7 @@ def test_windows_are_costed_on_the_overlay_of_their_epoch() -> None:
 
 
 def test_overlays_are_compared_on_complete_windows_within_the_traffic() -> None:
-    """A window that is incomplete, or reaches past the end of traffic, says nothing about an overlay."""
+    """An incomplete window, or one that reaches past the end of traffic, does not count."""
     stored = _stored(_window(0), _window(1, missing="b02"), _window(2))
     comparison = compare_overlays(stored, KIND, START_MS + 3 * WINDOW_MS - 1)
     assert comparison is not None
@@ -151,7 +151,7 @@ def test_overlays_are_compared_on_complete_windows_within_the_traffic() -> None:
 
 @pytest.mark.parametrize("phase", list(PlanPhase))
 def test_epochs_of_committed_plans_are_known(phase: PlanPhase) -> None:
-    """Windows have them while brokers still drain the old overlay; those of other plans no broker ever stamps."""
+    """Windows have them while brokers still drain the old overlay; no broker ever stamps those of other plans."""
     assert list(_stored(_window(0), phase=phase).configurations) == ([0, 1] if LIFE[phase].is_committed else [0])
 
 
@@ -164,7 +164,7 @@ def test_the_final_overlay_is_that_of_the_last_committed_plan() -> None:
 
 
 def test_the_last_word_on_a_plan_is_what_was_observed() -> None:
-    """Phases are reported as events too, but only gains and aborts are outcomes."""
+    """Phases are reported as events, too, but only gains and aborts are outcomes."""
     events = [
         AdaptationEvent("plan-1", kind, Severity.INFO, time_ms, kind.value, "plan-1")
         for time_ms, kind in enumerate((EventKind.PLAN_STARTED, EventKind.PLAN_COMPLETED, EventKind.PLAN_PHASE))
@@ -173,7 +173,7 @@ def test_the_last_word_on_a_plan_is_what_was_observed() -> None:
 
 
 def test_the_tree_of_a_shadow_planner_is_costed_on_the_stored_windows() -> None:
-    """Its last tree comes from the controller, what the traffic costs on it from Kafka alone."""
+    """The controller gives its last tree; its cost on the traffic comes from Kafka alone."""
     shadow = ShadowRun("swap_links_ci", overlay={"links": GOOD_LINKS})
     stored = _stored(_window(0), _window(1))
     (costed,) = cost_shadows([shadow], stored, KIND, START_MS + 10_000)
@@ -188,7 +188,7 @@ def test_windows_carry_what_the_controller_knew_of_shadows() -> None:
 
 
 def test_changes_of_traffic_are_those_that_were_reported() -> None:
-    """Each event says since when traffic was another; other events say nothing of it."""
+    """Each such event gives the time of the change; other events do not count."""
     told = {"since_ms": str(START_MS + 5_000), "statistic": "churn"}
     events = [
         AdaptationEvent("traffic", EventKind.CHANGE_DETECTED, Severity.INFO, START_MS + 12_000, "", details=told),

@@ -1,4 +1,4 @@
-"""Changes of a plan under their reasons: a sentence that many share is shown once."""
+"""Changes of a plan grouped by reason: a sentence that many share is shown once."""
 
 from regraft.commands.plans_command import plan_lines
 from regraft.run_records.group_changes import group_changes
@@ -25,7 +25,7 @@ CHANGES = (
 
 
 def test_changes_for_one_reason_are_one_group() -> None:
-    """The names of what changes make no other reason; names that only begin alike are left as they are."""
+    """Names of what changes do not distinguish reasons; names that only begin alike stay as they are."""
     found = [(group.planner, group.reason, [detail for _, detail in group.changes]) for group in group_changes(CHANGES)]
     assert found == [
         ("swap", "of all swaps, the new link for the old one saves most", ["", ""]),

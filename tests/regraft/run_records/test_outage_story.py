@@ -1,4 +1,4 @@
-"""The story of a failed site: what the emulator noted, what the controller told, how long until all was whole."""
+"""The story of a failed site: the emulator's notes, the controller's events, and the time until the repair."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTES = [[START_MS + 25_000, "b01, b02: died"], [START_MS + 50_000, "b01, b02: b
 
 
 def repair_plan() -> Plan:
-    """Begun 12 s after the death, in force 2 s later."""
+    """Return a repair begun 12 s after the death and in force 2 s later."""
     plan = small_plan()
     proposal = msgspec.structs.replace(plan.proposals[0], planner="repair")
     history = (
@@ -29,7 +29,7 @@ def repair_plan() -> Plan:
 
 
 def test_the_story_is_reported_in_the_order_of_time_by_who_saw_it() -> None:
-    """Deaths by the emulator, the repair by its plan; it took from the death until the overlay was in force."""
+    """Deaths come from the emulator, the repair from its plan; it is timed from the death until it is in force."""
     story = outage_story(NOTES, (), (repair_plan(), small_plan()), 12.5)
     assert [(line.source, line.text.split(": ")[-1]) for line in story.lines] == [
         ("emulator", "died"),
@@ -42,13 +42,13 @@ def test_the_story_is_reported_in_the_order_of_time_by_who_saw_it() -> None:
 
 
 def test_without_outages_there_is_no_story() -> None:
-    """Everyday plans are not part of one."""
+    """Ordinary plans are not part of one."""
     assert outage_story((), (), (small_plan(),)) == OutageStory()
     assert "Nothing happened to any broker" in build_report(small_run())
 
 
 def test_what_deaths_cost_is_shown_and_fails_no_run_and_anything_more_does() -> None:
-    """The verdict names the price."""
+    """The verdict names the excused losses."""
     ledger = DeliveryLedger(16, 34, 31, lost=3, excused=3, final=True, lost_by_reason={"lost_with_broker": 3})
     run = replace(small_run(), ledger=ledger, outages=outage_story(NOTES, (), (repair_plan(),), 12.5))
     summary = summarise(run)
@@ -62,7 +62,7 @@ def test_what_deaths_cost_is_shown_and_fails_no_run_and_anything_more_does() -> 
 
 
 def test_a_repair_is_timed_from_the_death_that_it_repairs() -> None:
-    """What befell others meanwhile makes it no shorter; of several deaths the one that waited longest counts."""
+    """Other outages do not shorten it; of several deaths the earliest counts."""
     notes = [
         [START_MS + 1_000, "b01: died"],
         [START_MS + 2_000, "b01: back, empty"],
@@ -75,7 +75,7 @@ def test_a_repair_is_timed_from_the_death_that_it_repairs() -> None:
 
 
 def test_alerts_are_counted_by_rule_and_not_by_message() -> None:
-    """Two brokers in one message are two alerts; what was done to stages stands beside the outages."""
+    """Two brokers in one message are two alerts; disturbances of stages are shown next to the outages."""
     details = {"rule": "broker_dead", "message": "m1", "count": "2", "subjects": "b01, b02"}
     raised = AdaptationEvent("broker_dead", EventKind.ALERT_RAISED, Severity.CRITICAL, START_MS, "two", "", details)
     cleared = msgspec.structs.replace(raised, kind=EventKind.ALERT_CLEARED, details=details | {"count": "1"})

@@ -1,4 +1,4 @@
-"""Windows of a ring get what users wanted when each ended, from the register replayed."""
+"""Each window of a ring gets what users wanted at its end, from the replayed register."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def gone(name: str, time_ms: int) -> ClientChange:
     return ClientChange(time_ms, name, None)
 
 
-# Fig. 2 of Zhao13: subscribers of t1 at IDs 0, 2, 4 and 6, 15 a notification. u4 is moved to the root by the plan.
+# Fig. 2 of Zhao13: subscribers of t1 at IDs 0, 2, 4 and 6, cost 15 per notification. The plan moves u4 to the root.
 CLIENTS_AT_FIRST = [
     change(publisher(TOPIC, "b00", TOPIC)),
     *(change(user(f"u{number}", f"b0{number}", TOPIC)) for number in (0, 2, 4, 6)),
@@ -69,7 +69,7 @@ PLAN = Plan(
 
 
 def stored_run(changes: list[ClientChange], epochs: tuple[int, ...], plans: tuple[Plan, ...] = (PLAN,)) -> StoredRun:
-    """A run of one window for each epoch given, with ten notifications of t1 each."""
+    """Return a run with one window for each given epoch, with ten notifications of t1 each."""
     records: list[object] = []
     for turn, epoch in enumerate(epochs):
         rows = published_rows(turn * WINDOW_MS, {TOPIC: 10})
@@ -85,7 +85,7 @@ def users_of(window: ClosedWindow) -> dict[str, str]:
 
 
 def test_each_window_knows_what_users_wanted_at_its_end() -> None:
-    """What comes at the end of a window counts in it, what comes a millisecond later does not; who left is gone."""
+    """A change at the end of a window counts in it, one a millisecond later does not; users that left are gone."""
     changes = [
         *CLIENTS_AT_FIRST,
         change(user("v", "b07", OTHER, time_ms=1000)),
@@ -104,7 +104,7 @@ def test_each_window_knows_what_users_wanted_at_its_end() -> None:
 
 
 def test_windows_cost_what_their_users_cost_on_the_overlay_of_their_epoch() -> None:
-    """Before the plan 150, after it without the way to ID 4; on the bootstrap with u4 where it was 150 both times."""
+    """150 before the plan, then without the path to ID 4; on the bootstrap, with u4 at its old home, 150 both times."""
     stored = stored_run([*CLIENTS_AT_FIRST, change(user("u4", "b01", TOPIC, time_ms=1500))], (0, 0, 1))
     costs = window_costs(stored, KIND, {1000: {"shadow": 7.0}})
     now = KIND.cost_per_s(RING, stored.windows[2])
@@ -135,13 +135,13 @@ def test_overlays_are_compared_with_users_where_each_has_them() -> None:
 
 
 def test_the_delay_weight_is_the_controllers() -> None:
-    """Seven messages a notification without the hops."""
+    """Seven messages per notification without the hops."""
     stored = stored_run(CLIENTS_AT_FIRST, (0,), ())
     assert window_costs(stored, ring_kind(INVENTORY, delay_weight=0.0))[0].cost_per_s == 70.0
 
 
 def test_a_user_that_has_gone_elsewhere_is_there_on_every_overlay() -> None:
-    """u4 has left the home that the plan gave it: the final overlay saves nothing by it."""
+    """u4 has left the home that the plan gave it, so the final overlay saves nothing by it."""
     stored = stored_run([*CLIENTS_AT_FIRST, change(user("u4", "b05", TOPIC, time_ms=900))], (1, 1))
     comparison = compare_overlays(stored, KIND, 2000)
     assert comparison is not None
@@ -165,7 +165,7 @@ def test_memory_is_bounded_and_old_windows_are_then_not_costed(monkeypatch: pyte
 
 
 def test_a_tree_has_no_use_for_the_register() -> None:
-    """Asked all the same, its windows stay as they are."""
+    """Its windows stay as they are if the register is applied anyway."""
     tree = Configuration.of(0, BROKERS, [(BROKERS[0], other) for other in BROKERS[1:]])
     windows = stored_run(CLIENTS_AT_FIRST, (0,), ()).windows
     kind = tree_kind(inventory_of(tree, {}))
@@ -180,7 +180,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
 
 @pytest.mark.stack
 def test_the_register_is_read_with_its_tombstones(kafka: RunningKafka) -> None:
-    """In the order of the topic; a client's record has its own time, a tombstone that of its writing."""
+    """They are in the order of the topic; a client's record has its own time, a tombstone the time of writing."""
     create_topics(kafka.access, namespace="replay")
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     topic = topic_name(CLIENTS, "replay")

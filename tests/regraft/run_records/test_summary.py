@@ -19,7 +19,7 @@ KEYS = (
 
 
 def test_summary_holds_every_figure_that_operators_are_promised() -> None:
-    """A summary has all its keys, whether anything came about or not."""
+    """It has all its keys, whether anything happened or not."""
     for record in (small_run(), empty_run()):
         assert set(KEYS.split()) <= set(summarise(record))
 
@@ -45,7 +45,7 @@ def test_bursts_are_reported_by_routing_and_only_disorder_on_detours_is_no_fault
 
 
 def test_bursts_that_a_plan_answered_are_counted_once() -> None:
-    """A plan that moves publishers off congested links belongs to the burst before it; others answer none."""
+    """A plan that moves publishers off congested links answers the burst before it; other plans answer none."""
     plan = small_plan()
     relief = [structs.replace(one, planner=RELIEF) for one in plan.proposals]
     bursts = BurstFigures(RoutingFigures(None, None), RoutingFigures(None, None), 0, 0, (1_000, 2_000, 3_000))
@@ -67,27 +67,27 @@ def test_figures_that_were_not_measured_are_none() -> None:
 
 
 def test_a_plan_counts_as_after_the_shift_only_when_it_began_after_it() -> None:
-    """A plan that was chosen before the interests shifted is not an answer to the shift."""
+    """A plan that was chosen before the interests shifted is no answer to the shift."""
     early = replace(small_run(), plans=(small_plan(time_ms=START_MS + 10_000),))
     assert summarise(small_run())["plans_completed_after_regime_change"] == 1
     assert summarise(early)["plans_completed_after_regime_change"] == 0
 
 
 def test_a_run_that_did_what_it_promises_has_no_failures() -> None:
-    """Nothing lost, windows closed and a plan executed is a success."""
+    """Nothing was lost, windows closed and a plan was executed."""
     assert failures(summarise(small_run())) == []
 
 
 @pytest.mark.parametrize("fault", ["lost", "repeated", "out_of_order"])
 def test_one_wrong_delivery_fails_the_run(fault: str) -> None:
-    """A single notification lost, repeated or out of order is a failure."""
+    """A single lost, repeated or reordered notification is a failure."""
     ledger = DeliveryLedger(published=16, expected=34, delivered=34, final=True, **{fault: 1})
     (reason,) = failures(summarise(replace(small_run(), ledger=ledger)))
     assert reason.startswith("1 deliveries")
 
 
 def test_a_run_that_ended_with_a_service_says_which() -> None:
-    """What was measured until then is reported all the same."""
+    """What was measured until then is reported."""
     summary = summarise(replace(small_run(), given_up=("valkey ended with code 1 and is not restarted",)))
     assert summary["deliveries"] == 34
     assert failures(summary) == ["valkey ended with code 1 and is not restarted"]
@@ -102,14 +102,14 @@ def test_a_run_in_which_nothing_happened_says_all_that_is_missing() -> None:
 
 
 def test_that_nothing_was_lost_shows_nothing_where_nobody_was_owed_anything() -> None:
-    """Notifications without a subscriber are not a success."""
+    """Notifications without a subscriber are no success."""
     ledger = DeliveryLedger(published=16, final=True)
     (reason,) = failures(summarise(replace(small_run(), ledger=ledger)))
     assert reason.startswith("no delivery was due")
 
 
 def test_a_final_overlay_that_costs_more_than_the_first_fails_the_run() -> None:
-    """Plans that made it worse are not a success; one that costs the same is not worse."""
+    """Plans that made it worse are no success; an equal cost is not worse."""
     comparison = small_run().comparison
     assert comparison is not None
     worse = replace(comparison, before=comparison.after, after=comparison.before)
@@ -120,7 +120,7 @@ def test_a_final_overlay_that_costs_more_than_the_first_fails_the_run() -> None:
 
 
 def test_overlays_that_could_not_be_compared_fail_the_run() -> None:
-    """A cost that was not measured is not taken for a good one."""
+    """An unmeasured cost does not count as a good one."""
     (reason,) = failures(summarise(replace(small_run(), comparison=None)))
     assert "was not compared" in reason
 
@@ -133,7 +133,7 @@ def test_a_shift_that_no_plan_followed_fails_the_run() -> None:
 
 
 def test_a_run_too_short_to_follow_the_shift_says_so() -> None:
-    """It did nothing wrong and showed nothing: the sentence names the time that there was and that it takes."""
+    """It failed nothing and showed nothing: the sentence gives the time that there was and the time needed."""
     short = replace(small_run(), plans=(small_plan(time_ms=START_MS + 10_000),), traffic_end_ms=START_MS + 47_500)
     (reason,) = failures(summarise(short))
     assert "10 s of traffic after it are too few to show one" in reason
@@ -141,7 +141,7 @@ def test_a_run_too_short_to_follow_the_shift_says_so() -> None:
 
 
 def test_a_run_whose_interests_never_shift_needs_no_plan_after_it() -> None:
-    """On a ring interests always move, and no shift is looked for; on a tree a missing one is reported."""
+    """On a ring interests always move, so no shift is expected; on a tree a missing one is reported."""
     assert failures(summarise(replace(small_run(), expects_regime_change=False, regime_change_ms=None))) == []
     (reason,) = failures(summarise(replace(small_run(), regime_change_ms=None)))
     assert reason.startswith("the interests never shifted")
@@ -155,7 +155,7 @@ def test_aborted_plans_do_not_count_as_completed() -> None:
 
 
 def test_percentiles_are_values_that_occurred() -> None:
-    """The nearest-rank percentile never invents a value between two measured ones."""
+    """The nearest-rank percentile never interpolates between two measured values."""
     values = [5.0, 1.0, 4.0, 2.0, 3.0]
     assert (percentile(values, 50), percentile(values, 95), percentile([], 50)) == (3.0, 5.0, None)
 
@@ -188,14 +188,14 @@ def test_summary_has_what_each_shadow_planner_would_have_saved() -> None:
 
 
 def test_a_shadow_without_compared_windows_claims_nothing() -> None:
-    """No windows, no cost: None and not 0."""
+    """The cost is None, not 0."""
     record = replace(empty_run(), shadows=(small_shadow(None),))
     assert summarise(record)["shadows"]["swap_links_ci"]["cost_reduction_share"] is None
     assert summarise(record)["subscription_lifetime_s"] is None
 
 
 def test_a_ring_tells_users_and_ids_instead_of_publishers() -> None:
-    """What moving users saved brokers is a share of what they would have changed without; None when nobody said."""
+    """The saving of moves is relative to the changes without them; it is None if it was not reported."""
     summary = summarise(ring_run())
     assert (summary["users_moved"], summary["id_moves"]) == (2, 2)
     assert summary["subscription_changes_cut"] == pytest.approx(0.25)
@@ -207,7 +207,7 @@ def test_a_ring_tells_users_and_ids_instead_of_publishers() -> None:
 
 
 def test_the_table_of_rings_tells_users_and_ids() -> None:
-    """The same command, other columns; interests of a ring shift all the time, so no plan is after the shift."""
+    """The same command has other columns; interests on a ring shift all the time, so no plan is after the shift."""
     heads, _, row = seeds_table([summarise(ring_run())]).splitlines()
     assert "users moved | IDs reassigned | brokers' subscription changes cut" in heads
     assert "publishers moved" not in heads

@@ -1,4 +1,4 @@
-"""Settings that all stages share for clocks, ports and logs: one value for all, and relations no stage can see."""
+"""Settings that all stages share for clocks, ports and logs: one value for all, and relations between stages."""
 
 import io
 import json
@@ -23,7 +23,7 @@ def _faults(flags: dict[str, dict[str, object]]) -> tuple[str, ...]:
 
 
 def test_all_stages_have_the_clock_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default the wall clock; a child process finds the same clock in its environment."""
+    """The default is the wall clock; a child process finds the same clock in its environment."""
     settings = load_settings()
     assert settings.emulator.clock == settings.controller.clock == settings.run.clock == RunClock()
     fast = load_settings({**FAST, **ANY_TIME})
@@ -34,7 +34,7 @@ def test_all_stages_have_the_clock_of_the_run(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_fast_clock_needs_its_origin_and_no_check_against_kafkas_time() -> None:
-    """Event times run away from Kafka's timestamps, so records would be refused by the thousand."""
+    """Event times run away from Kafka's timestamps, so thousands of records would be refused."""
     (fault,) = _faults({"run": {"clock_speed": 20.0}, **ANY_TIME})
     assert fault.startswith("run: clock_speed is 20 without clock_origin_ms")
     faults = _faults(FAST)
@@ -43,7 +43,7 @@ def test_a_fast_clock_needs_its_origin_and_no_check_against_kafkas_time() -> Non
 
 
 def test_two_stages_cannot_share_a_metrics_port() -> None:
-    """Nor can a port be none that exists."""
+    """A port outside the valid range is refused, too."""
     flags = {name: {"metrics_port": 9101} for name in ("streaming", "controller")}
     assert _faults(flags) == ("controller.metrics_port is 9101, that of streaming: give each stage its own port",)
     (fault,) = _faults({"emulator": {"metrics_port": 70_000}})
@@ -51,14 +51,14 @@ def test_two_stages_cannot_share_a_metrics_port() -> None:
 
 
 def test_a_level_that_logs_do_not_have_is_reported() -> None:
-    """With the levels there are."""
+    """The message lists the levels."""
     (fault,) = _faults({"run": {"log_level": "loud"}})
     assert fault == "run: log_level is 'loud': one of debug, info, warning, error, critical"
 
 
 @pytest.mark.parametrize("level", ["info", "warning"])
 def test_logs_are_one_json_object_a_line_with_what_is_bound(monkeypatch: pytest.MonkeyPatch, level: str) -> None:
-    """Off a terminal; what is below the level is left out, a traceback stays inside its line."""
+    """This is so without a terminal; lines below the level are left out, and a traceback stays within its line."""
     out = io.StringIO()
     monkeypatch.setattr(sys, "stderr", out)
     configure_logs(level)
@@ -78,7 +78,7 @@ def test_logs_are_one_json_object_a_line_with_what_is_bound(monkeypatch: pytest.
 
 
 def test_the_example_file_of_a_run_has_no_clock_of_a_stage(tmp_path: Path) -> None:
-    """The clock is the run's; a stage's own would let two of them disagree."""
+    """The clock belongs to the run; with separate ones two stages could disagree."""
     file = tmp_path / "own.toml"
     file.write_text("[controller]\nclock = 3\n")
     with pytest.raises(SettingsError, match=r"controller\.clock is not a setting"):

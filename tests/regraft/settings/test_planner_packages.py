@@ -1,4 +1,4 @@
-"""Planners of other packages: found by their entry points, set by the settings, asked by the control loop."""
+"""Planners of other packages: found by their entry points, configured by the settings, called by the control loop."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ def faults_of(planner: str, **told: object) -> tuple[str, ...]:
 
 
 def test_a_planner_of_another_package_is_set_and_plans(packages: PlannerPackages) -> None:
-    """Named as controller.planner and set in its own table, its proposals are judged and executed like any."""
+    """Named as controller.planner and configured in its own table, its proposals are judged and executed like any."""
     packages.install("stars_one", SOURCE, join_all="SPEC")
     settings = settings_with("join_all", broker="b02", gain_per_s="7")
     assert settings.given["planners"]["join_all"] == {"broker": "b02", "gain_per_s": 7.0}
@@ -51,7 +51,7 @@ def test_a_planner_of_another_package_is_set_and_plans(packages: PlannerPackages
 
 
 def test_a_child_process_gets_its_settings(packages: PlannerPackages, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through the environment, as those of our own planners; what is wrong with them is reported, too."""
+    """They pass through the environment like those of our own planners; faults in them are reported, too."""
     packages.install("stars_two", SOURCE, join_all="SPEC")
     settings = settings_with("join_all", broker="b03")
     for name, value in settings.to_environment().items():
@@ -62,7 +62,7 @@ def test_a_child_process_gets_its_settings(packages: PlannerPackages, monkeypatc
 
 
 def test_an_unknown_name_lists_those_of_other_packages_too(packages: PlannerPackages) -> None:
-    """Nothing is imported to list it."""
+    """Listing them imports nothing."""
     packages.install("stars_three", "raise SystemError('imported')", join_all="SPEC")
     known = ", ".join(sorted({*PLANNERS, "join_all"}))
     assert faults_of("join_some") == (f"controller: planner 'join_some' is unknown: use one of {known}",)
@@ -108,7 +108,7 @@ BROKEN = """
     ],
 )
 def test_what_is_no_planner_is_reported_to_those_who_name_it(packages: PlannerPackages, name: str, fault: str) -> None:
-    """In one sentence at the start, with the package that it is of."""
+    """One sentence at the start names the package that it is from."""
     package = f"broken_{name.lower()}"
     packages.install(package, BROKEN, **{name: name})
     told = f"planner '{name}' of {package} ({package}:{name}) is not a planner: {fault}"
@@ -119,7 +119,7 @@ def test_what_is_no_planner_is_reported_to_those_who_name_it(packages: PlannerPa
 
 
 def test_a_package_that_cannot_be_imported_is_only_in_the_way_of_those_who_name_it(packages: PlannerPackages) -> None:
-    """All other runs start as if it were not there; the name of what is missing comes with the sentence."""
+    """All other runs start as without it; the sentence contains the name of the missing module."""
     packages.install("lacking", "import no_such_library", join_all="SPEC")
     assert faults_of("join_all") == (
         "controller: planner 'join_all' cannot be imported from lacking (lacking:SPEC), ModuleNotFoundError: No module "
@@ -129,7 +129,7 @@ def test_a_package_that_cannot_be_imported_is_only_in_the_way_of_those_who_name_
 
 
 def test_a_name_must_not_be_there_twice(packages: PlannerPackages) -> None:
-    """Nobody could say which one is meant, be the other one ours or of a second package."""
+    """It would be ambiguous, whether the other planner is ours or from a second package."""
     packages.install("stars_four", SOURCE, join_all="SPEC", swap_links_ci="SPEC")
     packages.install("stars_five", SOURCE, join_all="SPEC")
     (fault,) = faults_of("join_all")
@@ -143,7 +143,7 @@ def test_a_name_must_not_be_there_twice(packages: PlannerPackages) -> None:
 
 
 def test_a_planner_of_another_package_must_suit_the_overlay(packages: PlannerPackages) -> None:
-    """Its kind counts as that of ours does."""
+    """Its kind is checked like that of our own planners."""
     packages.install("stars_six", SOURCE, join_all="SPEC")
     settings = settings_with("join_all").controller
     assert kind_faults(settings, "tree") == []

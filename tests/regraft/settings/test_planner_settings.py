@@ -1,4 +1,4 @@
-"""Each planner has its own table in the settings; names of earlier versions are reported, and read in recordings."""
+"""Each planner has its own table in the settings; earlier names are reported, and accepted in recordings."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -19,7 +19,7 @@ def faults_of(**given: object) -> tuple[str, ...]:
 
 
 def test_flags_environment_and_file_reach_a_planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The nearer to the call, the more a value counts; all other planners have their defaults."""
+    """The closer to the call, the higher the priority of a value; all other planners have their defaults."""
     file = tmp_path / "own.toml"
     file.write_text("[planners.swap_links_ci]\nhorizon_hops = 5\ncache_ids_max = 10\nbloom_bits = 64\n")
     monkeypatch.setenv("REGRAFT_PLANNERS__SWAP_LINKS_CI__CACHE_IDS_MAX", "20")
@@ -56,7 +56,7 @@ def test_what_is_wrong_with_planners_is_reported_with_everything_else(tmp_path: 
 
 @pytest.mark.parametrize("name", sorted(TO_PLANNERS))
 def test_an_old_name_is_answered_with_the_new_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From whichever source it comes; each new name is a setting of that planner and none of the controller."""
+    """This holds for any source; each new name is a setting of that planner and not of the controller."""
     monkeypatch.setenv(f"REGRAFT_CONTROLLER__{name.upper()}", "1")
     (fault,) = faults_of()
     new = " and ".join(f"planners.{planner}.{name}" for planner in TO_PLANNERS[name])
@@ -67,7 +67,7 @@ def test_an_old_name_is_answered_with_the_new_one(name: str, monkeypatch: pytest
 
 
 def test_every_planner_that_had_a_setting_gets_it_from_an_old_recording() -> None:
-    """What was one value for all of them is now that of each; names of today win, and nothing else is touched."""
+    """What was one value for all of them becomes that of each; present names override it, and nothing else changes."""
     had = {field.name for spec in PLANNERS.values() for field in fields(spec.settings)} & TO_PLANNERS.keys()
     assert {name: set(TO_PLANNERS[name]) for name in had} == {
         name: {spec.name for spec in PLANNERS.values() if name in {field.name for field in fields(spec.settings)}}

@@ -22,7 +22,7 @@ def _faults(**given: object) -> tuple[str, ...]:
 
 
 def test_without_anything_given_every_stage_has_its_own_defaults() -> None:
-    """A newcomer can start without a settings file, and no default stands twice."""
+    """A run needs no settings file, and no default is defined twice."""
     settings = load_settings()
     for name, section in sections().items():
         made = getattr(settings, name)
@@ -33,7 +33,7 @@ def test_without_anything_given_every_stage_has_its_own_defaults() -> None:
 
 
 def test_flags_win_over_environment_over_file_over_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The nearer a setting is to the call, the more it counts."""
+    """The closer a setting is to the call, the higher its priority."""
     file = tmp_path / "own.toml"
     file.write_text("[streaming]\nwindow_ms = 6000\ngrace_ms = 1000\ntrigger_ms = 900\n")
     monkeypatch.setenv("REGRAFT_STREAMING__WINDOW_MS", "7000")
@@ -44,7 +44,7 @@ def test_flags_win_over_environment_over_file_over_default(tmp_path: Path, monke
 
 
 def test_the_file_can_be_named_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """REGRAFT_SETTINGS names the file where no flag does."""
+    """REGRAFT_SETTINGS names the file if no flag does."""
     file = tmp_path / "own.toml"
     file.write_text("[run]\nseed = 9\n")
     monkeypatch.setenv("REGRAFT_SETTINGS", str(file))
@@ -52,7 +52,7 @@ def test_the_file_can_be_named_by_the_environment(tmp_path: Path, monkeypatch: p
 
 
 def test_operators_names_for_servers_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
-    """REGRAFT_KAFKA_BOOTSTRAP and REGRAFT_REDIS_URL are what compose files set; the full names win."""
+    """REGRAFT_KAFKA_BOOTSTRAP and REGRAFT_REDIS_URL are what compose files set; the full names override them."""
     monkeypatch.setenv("REGRAFT_KAFKA_BOOTSTRAP", "kafka:9092")
     monkeypatch.setenv("REGRAFT_REDIS_URL", "redis://valkey:6379/0")
     settings = load_settings()
@@ -71,7 +71,7 @@ def test_what_stages_share_cannot_differ() -> None:
 
 
 def test_every_stage_reaches_the_same_kafka_in_its_own_name() -> None:
-    """Servers and security are given once; Kafka's log tells the stages apart."""
+    """Servers and security are given once; Kafka's log distinguishes the stages."""
     settings = load_settings({"kafka": {"bootstrap": "kafka:9092"}})
     stages = ("emulator", "streaming", "controller", "alerts", "dashboard")
     for name in stages:
@@ -80,7 +80,7 @@ def test_every_stage_reaches_the_same_kafka_in_its_own_name() -> None:
 
 
 def test_all_faults_are_listed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One look shows wrong types, unknown names, wrong values and wrong relations, each once and from any source."""
+    """Wrong types, unknown names, wrong values and wrong relations are listed once each, from any source."""
     file = tmp_path / "own.toml"
     file.write_text('[streaming]\nwindow_ms = "long"\n[colours]\nsky = "blue"\n[controller.decision]\ncooldown = 1\n')
     monkeypatch.setenv("REGRAFT_RUN__SEED", "many")
@@ -101,7 +101,7 @@ def test_all_faults_are_listed_at_once(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_missing_or_broken_file_is_a_fault(tmp_path: Path) -> None:
-    """The sentence names the file and the way out."""
+    """The sentence names the file and what to do."""
     assert "absent.toml cannot be read" in _faults(file=tmp_path / "absent.toml")[0]
     broken = tmp_path / "broken.toml"
     broken.write_text("[run\n")
@@ -115,7 +115,7 @@ def test_relations_between_stages_are_checked() -> None:
 
 
 def test_every_setting_says_what_it_is() -> None:
-    """No setting stands in the example file without a sentence of its own or of its neighbours."""
+    """Each setting in the example file has a sentence, alone or with its neighbours."""
 
     def untold(model: type[SettingsModel]) -> list[str]:
         nested = {name: getattr(model(), name) for name in model.model_fields}
@@ -130,7 +130,7 @@ def test_every_setting_says_what_it_is() -> None:
 
 
 def test_a_child_process_gets_exactly_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the demo resolved reaches its children through the environment, whatever that held before."""
+    """The demo's resolved settings reach its children through the environment, whatever that contained before."""
     given = {
         "run": {"seed": 11, "directory": "lab"},
         "redis": {"url": "redis://:secret@127.0.0.1:1/0"},
@@ -161,7 +161,7 @@ def test_printed_settings_can_be_read_again(tmp_path: Path) -> None:
 
 
 def test_the_example_file_is_what_the_program_knows() -> None:
-    """settings.example.toml has every setting at its default; make it with `regraft settings --example`."""
+    """settings.example.toml has all of them at their defaults; make it with `regraft settings --example`."""
     assert (CHECKOUT / "settings.example.toml").read_text(encoding="utf-8") == example_text()
     assert load_settings(file=CHECKOUT / "settings.example.toml") == load_settings()
 
@@ -199,7 +199,7 @@ class _Outer:
 
 
 def test_nested_defaults_and_no_value_survive_the_model() -> None:
-    """A nested dataclass keeps the defaults that its owner gives it, and "none" stands for no value."""
+    """A nested dataclass keeps the defaults that its owner gives it, and "none" stands for None."""
     model = settings_model(_Outer, "outer", frozenset({"address"}))
     assert model().model_dump() == {"inner": {"pace_ms": 20}, "limit": 3}
     with collect_faults() as faults:
@@ -209,7 +209,7 @@ def test_nested_defaults_and_no_value_survive_the_model() -> None:
 
 
 def test_a_field_without_default_must_be_composed() -> None:
-    """A setting that a newcomer would have to give before anything runs is refused where it is written."""
+    """A setting that a run could not start without is refused at its definition."""
     with pytest.raises(TypeError, match="address has no default"):
         settings_model(_Outer, "outer")
 
@@ -232,7 +232,7 @@ def test_it_is_known_which_settings_somebody_chose(tmp_path: Path, monkeypatch: 
 
 
 def test_a_secret_is_a_reference_in_every_record(tmp_path: Path) -> None:
-    """Settings, run.json and a child's environment name the file of a password; none holds the password."""
+    """Settings, run.json and a child's environment name the file of a password; none contains the password."""
     password = tmp_path / "password"
     password.write_text("hunter2")
     security = {"tls": True, "mechanism": "SCRAM-SHA-512", "username": "regraft", "password_file": str(password)}
@@ -245,7 +245,7 @@ def test_a_secret_is_a_reference_in_every_record(tmp_path: Path) -> None:
 
 
 def test_commands_reach_the_same_servers_by_a_file(tmp_path: Path) -> None:
-    """What the secured demo writes for them is a settings file like any other, and holds no password."""
+    """The secured demo writes them an ordinary settings file, which contains no password."""
     password = tmp_path / "password"
     password.write_text("hunter2")
     login = {"username": "regraft", "password_file": str(password)}
@@ -263,7 +263,7 @@ def test_commands_reach_the_same_servers_by_a_file(tmp_path: Path) -> None:
 
 
 def test_faults_of_security_are_among_all_others(tmp_path: Path) -> None:
-    """A run does not start without its credentials, and says all that is missing."""
+    """A run does not start without its credentials, and lists everything that is missing."""
     faults = _faults(
         flags={
             "kafka": {"security": {"mechanism": "PLAIN", "password_file": str(tmp_path / "absent"), "password": "x"}},
@@ -281,6 +281,6 @@ def test_faults_of_security_are_among_all_others(tmp_path: Path) -> None:
 
 
 def test_faults_cross_processes_as_they_are() -> None:
-    """As in a benchmark that runs its tasks in processes of their own."""
+    """Benchmarks that run tasks in separate processes rely on this."""
     error = pickle.loads(pickle.dumps(SettingsError(["first fault", "second fault"])))
     assert (error.faults, str(error)) == (("first fault", "second fault"), "first fault\nsecond fault")

@@ -1,4 +1,4 @@
-"""How many partitions topics of telemetry are created with."""
+"""The number of partitions with which topics of telemetry are created."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ def settings(directory: Path, partitions: int = 0) -> Settings:
 
 
 def test_partitions_follow_who_reports_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent with the most brokers counts, as each has its own topic; what is set wins."""
+    """The agent with the most brokers counts, as each has its own topic; a configured number overrides this."""
     monkeypatch.setattr(size_job, "BROKERS_PER_SHARD", 1)
     assert telemetry_partitions(settings(tmp_path)) == {TELEMETRY: 4}
     inventory = inventory_of(line_of(12), {})
@@ -30,6 +30,6 @@ def test_partitions_follow_who_reports_there(tmp_path: Path, monkeypatch: pytest
 
 
 def test_fewer_than_the_table_has_are_refused(tmp_path: Path) -> None:
-    """Such a topic would be refused by all who look at it."""
+    """Such a topic would be refused by every check."""
     with pytest.raises(SettingsError, match="telemetry_partitions is 3: at least 4, or 0"):
         settings(tmp_path, 3)

@@ -1,4 +1,4 @@
-"""The processes of the loop: each is told its settings, and no secret that it has no use for."""
+"""The processes of the loop: each gets its settings, and only the secrets that it uses."""
 
 import pytest
 
@@ -23,7 +23,7 @@ GIVEN = {
 
 @pytest.mark.parametrize("name", [EMULATOR, STREAMING, CONTROLLER, ALERTS, DASHBOARD])
 def test_a_child_is_reported_only_the_secrets_that_it_uses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it does not use, it neither gets nor inherits; the rest of its settings is that of its parent."""
+    """It is neither given nor inherits any other; the rest of its settings is its parent's."""
     monkeypatch.setenv("REGRAFT_REDIS_URL", GIVEN["redis"]["url"])  # type: ignore[arg-type]
     settings = load_settings(GIVEN)
     environment = loop_service(name, settings).environment
@@ -39,7 +39,7 @@ def test_a_child_is_reported_only_the_secrets_that_it_uses(name: str, monkeypatc
 
 
 def test_a_password_in_a_variable_reaches_only_those_who_log_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The emulator has no use for the live view: the variable with its password is empty there."""
+    """The emulator does not use the live view, so the variable with its password is empty there."""
     monkeypatch.setenv("VIEW_PASSWORD", "hunter2")
     settings = load_settings({"redis": {"url": "redis://valkey", "security": {"password_variable": "VIEW_PASSWORD"}}})
     assert loop_service(EMULATOR, settings).environment["VIEW_PASSWORD"] == ""

@@ -13,7 +13,7 @@ from regraft.stages.loop_services import ALERTS, loop_service
 
 @pytest.fixture
 def child(tmp_path: Path) -> Service:
-    """A process like those of a run, that lists the settings, in a directory with folders named like ours."""
+    """Return a process like those of a run that lists the settings, in a directory with folders named like ours."""
     for package in ("regraft", "alerts", "schemas"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text(f"raise RuntimeError('somebody else has a {package}, too')\n")
@@ -23,14 +23,14 @@ def child(tmp_path: Path) -> Service:
 
 
 def test_folders_of_the_working_directory_do_not_stand_in_for_our_package(child: Service) -> None:
-    """A person may run Regraft from a directory with a ``regraft`` of their own, such as a folder of settings."""
+    """Users may run Regraft from a directory with a ``regraft`` folder, such as one of settings."""
     with Supervisor() as supervisor:
         supervisor.start(child)
         assert supervisor.wait_end(child.name, 0) == 0
 
 
 def test_without_the_safe_path_they_would(child: Service) -> None:
-    """The safe path is what keeps them apart: Python itself looks into the working directory first."""
+    """Only the safe path separates them: by default Python looks into the working directory first."""
     environment = {**child.environment, "PYTHONSAFEPATH": ""}
     with Supervisor() as supervisor, pytest.raises(ServiceFailedError) as fault:
         supervisor.start(replace(child, environment=environment))

@@ -38,7 +38,7 @@ def _write(directory: Path, name: str, document: object) -> None:
 
 
 def test_before_any_status_file_nothing_is_claimed(tmp_path: Path) -> None:
-    """The first picture of a run is empty, not wrong."""
+    """Nothing is claimed about the run."""
     observer = RunObserver(tmp_path)
     assert observer.refresh() == []
     frame = observer.frame("starting", 0.0, 75.0, ())
@@ -46,7 +46,7 @@ def test_before_any_status_file_nothing_is_claimed(tmp_path: Path) -> None:
 
 
 def test_a_run_is_congested_while_an_alert_about_it_stands(tmp_path: Path) -> None:
-    """Other alerts, and those that are cleared, are none."""
+    """Other alerts, and cleared ones, do not count."""
     observer = RunObserver(tmp_path)
     assert not observer.is_congested
     _write(tmp_path, "alerts", {"active": [{"rule": "late_rows"}, {"rule": "link_congestion"}]})
@@ -56,7 +56,7 @@ def test_a_run_is_congested_while_an_alert_about_it_stands(tmp_path: Path) -> No
 
 
 def test_a_restarted_controller_does_not_set_counts_back(tmp_path: Path) -> None:
-    """Refusals of before and after a kill add up; windows, latencies and events are kept once."""
+    """Refusals before and after a kill add up; windows, latencies and events are kept once."""
     observer = RunObserver(tmp_path)
     _show(tmp_path, _view({"degree": 5}, window_count=3))
     assert len(observer.refresh()) == 1
@@ -68,7 +68,7 @@ def test_a_restarted_controller_does_not_set_counts_back(tmp_path: Path) -> None
 
 
 def test_a_restarted_controller_that_stands_by_hides_no_plans(tmp_path: Path) -> None:
-    """Until it leads again it knows neither plans nor epoch; what the last leader showed holds, and that is said."""
+    """Until it leads again it knows neither plans nor epoch; the last leader's stay, with a note."""
     observer = RunObserver(tmp_path)
     _show(tmp_path, _view({}, window_count=1))
     observer.refresh()
@@ -84,7 +84,7 @@ def test_a_restarted_controller_that_stands_by_hides_no_plans(tmp_path: Path) ->
 
 
 def test_a_broken_status_file_is_passed_over(tmp_path: Path) -> None:
-    """A full disk may leave a status file empty; the last good picture stays."""
+    """A full disk may leave a status file empty; the last good view stays."""
     observer = RunObserver(tmp_path)
     _show(tmp_path, _view({}, window_count=1))
     observer.refresh()
@@ -131,7 +131,7 @@ def test_a_restarted_controller_does_not_lose_what_shadows_did_before(tmp_path: 
 
 
 def test_users_are_counted_from_when_they_have_connected(tmp_path: Path) -> None:
-    """What brokers subscribe to as the first users come is no change of interests; a tree has no users."""
+    """Subscriptions of the first users to connect are no change of interests; a tree has no users."""
     observer = RunObserver(tmp_path)
     assert observer.users is None
     document = {"started_ms": START_MS, "users": 9, "subscriptions": 30, "users_moved": 0, "user_wait_ms_max": 0.0}
@@ -149,7 +149,7 @@ def test_users_are_counted_from_when_they_have_connected(tmp_path: Path) -> None
 
 
 def test_only_a_completed_plan_that_began_after_the_shift_has_followed_it(tmp_path: Path) -> None:
-    """One from before the shift, or one that still waits for its windows, has not."""
+    """A plan from before the shift, or one that still waits for its windows, does not count."""
     observer = RunObserver(tmp_path)
     _write(tmp_path, "emulator", {"started_ms": START_MS, "time_ms": START_MS, "regime_changed_ms": START_MS + 9_000})
     followed = []
@@ -161,7 +161,7 @@ def test_only_a_completed_plan_that_began_after_the_shift_has_followed_it(tmp_pa
 
 
 def test_an_overlay_is_whole_when_all_that_are_up_are_in_it(tmp_path: Path) -> None:
-    """Not before a death is noticed and repaired, and not before who came back is taken in."""
+    """A death must be noticed and repaired, and a returned broker admitted."""
     observer = RunObserver(tmp_path)
     assert not observer.is_whole
     dead = ShownMember(broker="b01", state=MemberState.DEAD, since_ms=START_MS, reason="silent", in_overlay=True)
@@ -187,7 +187,7 @@ def test_an_overlay_is_whole_when_all_that_are_up_are_in_it(tmp_path: Path) -> N
 
 
 def test_the_last_of_the_dead_that_come_back_by_themselves_says_how_long_a_run_waits(tmp_path: Path) -> None:
-    """Not one that was leaving when it died, nor one that has come back."""
+    """A broker that was leaving when it died, and one that has returned, do not count."""
     observer = RunObserver(tmp_path)
     assert observer.returns_ms == 0
     dead = ShownMember(broker="b01", state=MemberState.DEAD, since_ms=START_MS, reason="silent", returns_ms=START_MS)

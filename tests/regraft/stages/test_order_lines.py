@@ -1,4 +1,4 @@
-"""Lines about a run are in the order of their times, as far as a short wait allows; a later one names its own time."""
+"""Lines about a run are in order of time, as far as a short wait allows; a later one names its own time."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +7,7 @@ from regraft.stages.order_lines import HOLD_S, LineOrder
 
 
 def test_what_is_known_a_second_late_is_put_in_its_place() -> None:
-    """Status files are read each second, services are watched at once."""
+    """Status files are read every second, services are watched continuously."""
     order = LineOrder()
     order.add("81.0 is known at once", 81.0)
     order.add("80.2 is known later", 80.2)
@@ -16,7 +16,7 @@ def test_what_is_known_a_second_late_is_put_in_its_place() -> None:
 
 
 def test_what_is_known_too_late_names_its_own_time() -> None:
-    """A controller that was killed reports what it did before only when it runs again."""
+    """A controller that was killed reports earlier events only once it runs again."""
     order = LineOrder()
     order.add("killed the controller", 61.2)
     assert order.due(64.0) == ["  61.2 s  killed the controller"]
@@ -27,7 +27,7 @@ def test_what_is_known_too_late_names_its_own_time() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 1_000), st.floats(0, 30)), max_size=30))
 def test_times_never_fall_and_nothing_is_lost(events: list[tuple[float, float]]) -> None:
-    """Whatever is known however late, each line comes once, at a time that is not before that of the line above."""
+    """However late events are known, each line comes once, with a time not before that of the line above."""
     order, lines = LineOrder(), []
     for number, (time_s, late_s) in enumerate(sorted(events, key=sum)):
         order.add(f"<{number}>", time_s)

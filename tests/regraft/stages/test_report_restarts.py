@@ -1,4 +1,4 @@
-"""People are told of services that are started again, whatever became of Kafka meanwhile."""
+"""Restarts of services are reported as events, even if Kafka failed meanwhile."""
 
 import sys
 from pathlib import Path
@@ -23,7 +23,7 @@ NAMESPACE = "told"
     [(-9, "signal 9 ended it"), (1, "it ended with code 1"), (None, "it was not ready in time")],
 )
 def test_a_restart_is_reported_with_its_cause_and_where_to_look(code: int | None, why: str) -> None:
-    """The service is the subject, so that each has an alert of its own."""
+    """The service is the subject, so each service has its own alert."""
     event = ServiceEvent(12.5, "streaming", ServiceEventKind.RESTARTED, 77, 2)
     text = f"streaming: {why}, restart 2 of this run; see logs/streaming.log"
     expected = AdaptationEvent("streaming", EventKind.SERVICE_RESTARTED, Severity.WARNING, 12_500, text)
@@ -32,7 +32,7 @@ def test_a_restart_is_reported_with_its_cause_and_where_to_look(code: int | None
 
 @pytest.mark.stack
 def test_one_event_for_a_killed_service_and_none_for_starts_and_stops(tmp_path: Path) -> None:
-    """What the supervisor starts again is reported; what is started, made to end or ends its work is not."""
+    """Restarts by the supervisor are reported; starts, stops and regular ends are not."""
     mark = tmp_path / "mark"
     script = f"import os, pathlib, time; m = pathlib.Path({str(mark)!r}); n = m.exists(); m.touch(); "
     script += "time.sleep(0.3 if not n else 600); os.kill(os.getpid(), 9)"

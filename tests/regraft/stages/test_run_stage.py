@@ -1,4 +1,4 @@
-"""One stage in its process: what is done before it, and what its faults become."""
+"""One stage in its process: the preparations, and what its faults become."""
 
 import json
 import signal
@@ -40,7 +40,7 @@ def settings(tmp_path: Path) -> Settings:
 def test_a_stage_writes_with_the_registrys_ids(
     tmp_path: Path, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
-    """Where a registry is named, its ids are in force before a stage begins, under the run's own topics."""
+    """If a registry is configured, its ids are in force before a stage begins, under the run's own topics."""
     written: list[bytes] = []
 
     def begin(_settings: Settings, _stop: threading.Event) -> int:
@@ -66,7 +66,7 @@ def test_a_registry_that_refuses_stops_the_stage(
 
 
 def test_a_full_disk_stops_the_stage_without_a_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a stage cannot write at its start is reported in one sentence, and ends it with code 1."""
+    """A failed write at the start is reported in one sentence and ends the stage with code 1."""
 
     def fail(*_: object) -> int:
         raise OSError(28, "No space left on device", "inventory.json")

@@ -26,7 +26,7 @@ def _frame() -> Frame:
 
 
 def test_without_a_terminal_the_view_is_plain_lines() -> None:
-    """A log file gets one line for a picture and one for an event, and no escape sequences."""
+    """A log file gets one line per view and one per event, without escape sequences."""
     output = io.StringIO()
     with RunScreen(Console(file=output, width=80)) as screen:
         screen.show(_frame())
@@ -41,7 +41,7 @@ def test_without_a_terminal_the_view_is_plain_lines() -> None:
 
 
 def test_plain_lines_are_in_the_order_of_their_times() -> None:
-    """A controller's events are known a second after those of the demo itself, and a picture may come in between."""
+    """The controller's events are known a second after the demo's own, and a view may come in between."""
     output = io.StringIO()
     with RunScreen(Console(file=output, width=80)) as screen:
         screen.report("killed streaming", 41.5)
@@ -64,7 +64,7 @@ def test_a_quiet_view_prints_nothing() -> None:
 
 
 def test_on_a_terminal_the_picture_has_costs_plans_ledger_and_services() -> None:
-    """Everything an operator watches is in one picture."""
+    """Everything that an operator watches is in one view."""
     console = Console(file=io.StringIO(), width=120, force_terminal=True, color_system=None)
     console.print(draw_frame(_frame(), ["  41.0 s  something"], console))
     text = console.file.getvalue()  # type: ignore[attr-defined]
@@ -90,12 +90,12 @@ def test_the_chart_shows_the_newest_windows_that_fit() -> None:
 
 
 def test_a_line_before_the_first_window_claims_no_cost() -> None:
-    """Nothing is shown that was not measured."""
+    """Only measured values are shown."""
     assert "no window yet" in frame_text(Frame("starting", 0.0, 10.0))
 
 
 def test_one_line_says_what_a_shadow_planner_would_have_made_of_the_newest_window() -> None:
-    """Nothing is said before the shadow has seen a window."""
+    """The line is missing until the shadow has seen a window."""
     frame = replace(_frame(), shadow_plans={"swap_links_ci": 2}, horizon=HorizonUse(6, 20.25))
     assert frame.shadow_text == "swap_links_ci would cost 60/s, saved 33%, 2 plans"
     assert frame.shadow_text in frame_text(frame)

@@ -13,7 +13,7 @@ from tests.overlay.small_overlays import inventory_of, line_of
 
 
 def test_one_of_several_masters_is_enough() -> None:
-    """Where all but one are away the job starts; other clusters and local mode have nobody to ask."""
+    """If all others are unreachable the job starts; other cluster managers and local mode have no master to ask."""
     [away] = choose_ports(1)
     with socket.create_server((LOOPBACK, 0)) as server:
         need_master(f"spark://{LOOPBACK}:{away},{LOOPBACK}:{server.getsockname()[1]}")
@@ -23,14 +23,14 @@ def test_one_of_several_masters_is_enough() -> None:
 
 @pytest.mark.parametrize("address", ["", "nowhere"])
 def test_a_master_that_is_away_is_reported_at_once(address: str) -> None:
-    """The sentence has its address, why it is not reached, and what to do; Spark itself would take a minute."""
-    address = address or f"{LOOPBACK}:{choose_ports(1)[0]}"  # Chosen here: all workers are to collect the same tests.
+    """The sentence has its address, the reason and what to do; Spark itself would take a minute."""
+    address = address or f"{LOOPBACK}:{choose_ports(1)[0]}"  # Chosen here: all workers must collect the same tests.
     with pytest.raises(StackError, match=rf"No Spark master listens at spark://{address} \({address}: .*local\[2\]"):
         need_master(f"spark://{address}")
 
 
 def test_executors_get_what_is_set_or_what_a_micro_batch_needs(tmp_path: Path) -> None:
-    """Cores only where the cluster is not to choose; in local mode the driver has what executors would."""
+    """Cores only if the cluster should not choose; in local mode the driver gets what executors would."""
     streaming = {"records_per_trigger_max": 120_000, "shards": 4}
     inventory_of(line_of(4), {}).save(tmp_path / "inventory.json")
 
@@ -60,7 +60,7 @@ def test_executors_get_what_is_set_or_what_a_micro_batch_needs(tmp_path: Path) -
     ],
 )
 def test_settings_that_cannot_work_are_reported(spark: dict[str, object], fault: str) -> None:
-    """Before Spark waits for executors that never come."""
+    """Otherwise Spark waits for executors that never start."""
     with pytest.raises(SettingsError) as caught:
         load_settings({"spark": spark})
     assert any(each.startswith(fault) for each in caught.value.faults)
@@ -68,5 +68,5 @@ def test_settings_that_cannot_work_are_reported(spark: dict[str, object], fault:
 
 @pytest.mark.parametrize("master", ["local[4]", f"spark://{LOOPBACK}:7077,localhost:7078"])
 def test_on_one_machine_the_driver_is_reached(master: str) -> None:
-    """Nobody needs to name it."""
+    """Its address need not be configured."""
     assert load_settings({"spark": {"master": master}}).spark.driver_host == LOOPBACK
