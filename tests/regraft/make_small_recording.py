@@ -72,8 +72,8 @@ class RecordedLoop:
         self._ports.clients.is_known = True
         self._loop = compose_loop(settings.controller, inventory, self._ports.ports)
         self._topics = topics
-        told = {name: settings.to_record()[name] for name in ("run", "streaming", "controller")}
-        run = RecordedRun("regraft", tuple(one.suffix for one in topics), told, inventory.to_json(), "0.1.0", "none")
+        chosen = {name: settings.to_record()[name] for name in ("run", "streaming", "controller")}
+        run = RecordedRun("regraft", tuple(one.suffix for one in topics), chosen, inventory.to_json(), "0.1.0", "none")
         types = {topic.suffix: RECORD_TYPES[topic] for topic in topics}
         self._writer = RecordingWriter(out, run, types, RecordingLimits(compress_level=19), START_MS)
         self._offsets: Counter[tuple[str, int]] = Counter()

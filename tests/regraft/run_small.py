@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from regraft.cli import app
 
 
-def run_small(paper: str, module: ModuleType, size: object, out: Path, told: str) -> Path:
+def run_small(paper: str, module: ModuleType, size: object, out: Path, printed: str) -> Path:
     """Run it with ``size`` in place of the module's QUICK; check that it succeeds and prints ``printed``."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "QUICK", size)
@@ -18,5 +18,5 @@ def run_small(paper: str, module: ModuleType, size: object, out: Path, told: str
             ["reproduce", paper, "--quick", "--out", str(out), "--json", str(out / "copy.json"), "--seed", "2"],
         )
     assert answer.exit_code == 0, answer.output
-    assert told in " ".join(answer.stdout.split())
+    assert printed in " ".join(answer.stdout.split())
     return out

@@ -35,7 +35,7 @@ def test_the_overview_names_all_commands_and_where_to_start() -> None:
         assert wanted in text
 
 
-def test_the_overview_shows_commands_in_groups_and_first_those_to_start_with() -> None:
+def test_the_overview_groups_commands_and_begins_with_those_to_start_with() -> None:
     """The demo is not hidden among twenty commands in alphabetical or source order."""
     text = RUNNER.invoke(app, ["--help"]).stdout
     panels = ["─ Start here", "─ Operate", "─ Analyse", "─ Stages"]
@@ -43,7 +43,7 @@ def test_the_overview_shows_commands_in_groups_and_first_those_to_start_with() -
     assert text.index("─ Start here") < text.index(" demo ") < text.index(" run ") < text.index("─ Operate")
 
 
-def test_version_is_that_of_the_package() -> None:
+def test_the_version_is_that_of_the_package() -> None:
     """--version answers without a command."""
     assert RUNNER.invoke(app, ["--version"]).stdout == f"regraft {regraft.__version__}\n"
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
@@ -59,7 +59,7 @@ def test_topics_are_shown_with_their_namespace() -> None:
     assert "regraft.plans" in RUNNER.invoke(app, ["topics"]).stdout
 
 
-def test_doctor_says_what_it_found_as_json() -> None:
+def test_doctor_gives_its_findings_as_json() -> None:
     """Every finding has a name and a state, and whatever is not ok says what to do."""
     findings = json.loads(RUNNER.invoke(app, ["doctor", "--json"]).stdout)
     assert {"python", "java", "valkey"} <= {each["name"] for each in findings}
@@ -101,7 +101,7 @@ def test_program_ends_with_2_on_a_wrong_call() -> None:
     assert "--fast" in answer.stderr
 
 
-def test_demo_prints_the_summary_and_ends_with_0_when_all_went_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_successful_demo_prints_the_summary_and_ends_with_0(monkeypatch: pytest.MonkeyPatch) -> None:
     """With --json standard output is the summary and nothing else."""
     monkeypatch.setattr(regraft.demo.run_demo, "run_demo", lambda *_: summarise(small_run()))
     answer = RUNNER.invoke(app, ["demo", "--json"])
@@ -110,7 +110,7 @@ def test_demo_prints_the_summary_and_ends_with_0_when_all_went_well(monkeypatch:
     assert "cost per second" in RUNNER.invoke(app, ["demo"]).stdout
 
 
-def test_demo_ends_with_1_and_the_reasons_when_it_was_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsuccessful_demo_ends_with_1_and_the_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run in which nothing happened does not pass."""
     monkeypatch.setattr(regraft.demo.run_demo, "run_demo", lambda *_: summarise(empty_run()))
     answer = RUNNER.invoke(app, ["demo"])
@@ -128,7 +128,7 @@ def test_demo_stopped_by_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -
     assert RUNNER.invoke(app, ["demo"]).exit_code == 130
 
 
-def test_two_demos_in_one_directory_do_not_meet(tmp_path: Path) -> None:
+def test_a_second_demo_in_the_same_directory_is_refused(tmp_path: Path) -> None:
     """It names the other one and what to do."""
     from regraft.infra.hold_lock import hold_lock
 
@@ -144,13 +144,13 @@ def test_an_unknown_planner_is_answered_with_the_known_ones(command: str, tmp_pa
     where = ["--out", str(tmp_path / "out")] if command == "demo" else []
     answer = RUNNER.invoke(app, [command, "--planner", "best", "--shadow", "worst", *where])
     assert isinstance(answer.exception, SettingsError)
-    told = "\n".join(answer.exception.faults)
-    assert "planner 'best' is unknown: use one of" in told
-    assert "shadow planner 'worst' is unknown: use one of" in told
-    assert told.count("swap_links_lmst") == 2
+    faults = "\n".join(answer.exception.faults)
+    assert "planner 'best' is unknown: use one of" in faults
+    assert "shadow planner 'worst' is unknown: use one of" in faults
+    assert faults.count("swap_links_lmst") == 2
 
 
-def test_the_demo_shows_the_papers_planner_beside_the_acting_one_unless_told_otherwise() -> None:
+def test_the_demo_shadows_the_papers_planner_by_default() -> None:
     """A chosen shadow stays; no planner is its own shadow."""
     assert _controller_of({})["shadow_planners"] == ["swap_links_ci", "swap_links_cost"]
     assert _controller_of({"controller": {"planner": "swap_links_ci"}})["shadow_planners"] == ["swap_links_cost"]
@@ -159,16 +159,16 @@ def test_the_demo_shows_the_papers_planner_beside_the_acting_one_unless_told_oth
     assert "horizon_lifetimes" not in _controller_of({})
 
 
-def test_the_chord_scenario_brings_planners_of_its_own_unless_told_otherwise() -> None:
+def test_the_chord_scenario_has_its_own_planners_by_default() -> None:
     """Planners of a tree cannot decide on a ring, so the scenario names those that can."""
     chord = {"demo": {"scenario": "chord"}}
     merged = _controller_of(chord)
     assert merged["planner"] == "place_users_dynatops+reassign_ids_assignment"
     assert merged["planner"] not in merged["shadow_planners"]
     assert merged["shadow_planners"]
-    told = _controller_of(chord | {"controller": {"planner": "reassign_ids_assignment"}})
-    assert told["planner"] == "reassign_ids_assignment"
-    assert "reassign_ids_assignment" not in told["shadow_planners"]
+    controller = _controller_of(chord | {"controller": {"planner": "reassign_ids_assignment"}})
+    assert controller["planner"] == "reassign_ids_assignment"
+    assert "reassign_ids_assignment" not in controller["shadow_planners"]
     flags = regraft.demo.demo_flags.demo_flags(chord, load_settings(chord))
     assert "workload" not in flags.get("emulator", {})
     assert (
@@ -181,7 +181,7 @@ def test_the_chord_scenario_brings_planners_of_its_own_unless_told_otherwise() -
     }
 
 
-def test_the_outage_scenario_lets_a_site_fail_in_the_middle_third_unless_told_otherwise() -> None:
+def test_the_outage_scenario_lets_a_site_fail_in_the_middle_third_by_default() -> None:
     """It needs no shift of interests."""
     outage = {"demo": {"scenario": "outage", "running_s": 90.0}}
     flags = regraft.demo.demo_flags.demo_flags(outage, load_settings(outage))
@@ -190,7 +190,7 @@ def test_the_outage_scenario_lets_a_site_fail_in_the_middle_third_unless_told_ot
     assert regraft.demo.demo_flags.demo_flags(own, load_settings(own))["emulator"] == own["emulator"]
 
 
-def test_the_scot_scenario_has_bursts_in_its_course_unless_told_otherwise() -> None:
+def test_the_scot_scenario_has_bursts_by_default() -> None:
     """There are three, the last drained before the end, and a number of brokers that forms equal clusters."""
     scot = {"demo": {"scenario": "scot", "running_s": 78.0}}
     flags = regraft.demo.demo_flags.demo_flags(scot, load_settings(scot))
@@ -223,7 +223,7 @@ def test_the_nats_scenario_has_real_brokers_that_keep_their_clients(tmp_path: Pa
     assert regraft.demo.demo_flags.demo_flags(own, load_settings(own))["emulator"]["workload"]["publisher_count"] == 7
 
 
-def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_scenario_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     """This is before anything is started."""
     answer = RUNNER.invoke(app, ["demo", "--scenario", "tapestry", "--out", str(tmp_path / "out")])
     assert isinstance(answer.exception, SettingsError)

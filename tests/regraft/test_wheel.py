@@ -21,7 +21,7 @@ def test_the_wheel_has_one_package(wheel: Path) -> None:
         assert f"regraft/{folder}/__init__.py" in names
 
 
-def test_each_module_is_found_beside_packages_of_the_same_names(installed: Path, folder_of_others: Path) -> None:
+def test_each_module_is_found_next_to_packages_with_our_folders_names(installed: Path, folder_of_others: Path) -> None:
     """All modules are imported from the environment, in a working directory with packages named like our folders."""
     walk = (
         "import importlib, pkgutil, sys, regraft\n"

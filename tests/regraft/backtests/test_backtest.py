@@ -106,8 +106,10 @@ def test_windows_of_a_recording_are_those_of_the_reference(
             rows, marker = expected[window.marker.window_start_ms]
             assert list(window.rows) == rows
             assert window.marker.brokers == marker.brokers
-        told = list(recording.messages(("clients",)))
-        assert [change.name for change in read_changes_of(found)] == [message.key.decode() for message in told]
+        recorded_changes = list(recording.messages(("clients",)))
+        assert [change.name for change in read_changes_of(found)] == [
+            message.key.decode() for message in recorded_changes
+        ]
         assert [version.plan for version in read_plans_of(found)] == recorded[1].ports.plans.versions
         assert (found.spans > 1) == (records == 700)
 
@@ -137,7 +139,7 @@ def test_nothing_costs_less_than_the_bound(tested: Backtest) -> None:
                 assert all(point.cost_per_s >= least_per_s.get(point.end_ms, 0.0) for point in other.points)
 
 
-def test_a_planner_saves_on_what_was_recorded(tested: Backtest) -> None:
+def test_planners_save_on_the_recorded_traffic(tested: Backtest) -> None:
     """Both planners change links of the random tree and save; only one of them moves publishers.
 
     They begin with the overlay at the start of the first window, not with that of the plan that came into force in it.
@@ -155,7 +157,7 @@ def test_a_planner_saves_on_what_was_recorded(tested: Backtest) -> None:
     assert peer.moves == 0
 
 
-def test_the_same_planner_acts_again_as_it_was_recorded(
+def test_the_recorded_planner_acts_again_as_recorded(
     recorded: tuple[Path, VirtualLoop, Settings], tested: Backtest
 ) -> None:
     """The emulator and the controller of the recording, run again, make the same plans and lose nothing."""
@@ -174,7 +176,7 @@ def test_the_same_planner_acts_again_as_it_was_recorded(
         assert costs.get(point.end_ms, point.cost_per_s) == pytest.approx(point.cost_per_s)
 
 
-def test_the_same_recording_and_settings_give_the_same(
+def test_the_same_recording_and_settings_give_the_same_results(
     recorded: tuple[Path, VirtualLoop, Settings], tested: Backtest
 ) -> None:
     """Costs, plans, refusals and deliveries are the same in another run, except how long decisions took."""
@@ -182,7 +184,7 @@ def test_the_same_recording_and_settings_give_the_same(
     assert without_times(again) == without_times(tested)
 
 
-def test_settings_given_win_over_those_recorded(recorded: tuple[Path, VirtualLoop, Settings], tested: Backtest) -> None:
+def test_given_settings_override_recorded_ones(recorded: tuple[Path, VirtualLoop, Settings], tested: Backtest) -> None:
     """A dead band that no gain exceeds leaves the overlay as it is; the other recorded settings stay."""
     flags = {"controller": {"decision": {"gain_share_min": 0.99}}}
     found = run_backtest(BacktestOptions(recorded[0], flags=flags, closed_loop_s=0), QUIET)
@@ -193,7 +195,7 @@ def test_settings_given_win_over_those_recorded(recorded: tuple[Path, VirtualLoo
     assert any("--closed-loop-s 0" in note for note in found.notes)
 
 
-def test_a_part_of_the_recording_is_looked_at_alone(
+def test_a_part_of_the_recording_can_be_backtested(
     recorded: tuple[Path, VirtualLoop, Settings], tested: Backtest
 ) -> None:
     """The planner starts at the overlay in force at the given time."""
@@ -206,7 +208,7 @@ def test_a_part_of_the_recording_is_looked_at_alone(
     assert points[0].cost_per_s == pytest.approx(in_force.cost_per_s)
 
 
-def test_brokers_that_the_emulator_has_not_placed_are_not_emulated(
+def test_brokers_that_the_emulator_did_not_place_are_not_emulated(
     recorded: tuple[Path, VirtualLoop, Settings], tmp_path: Path
 ) -> None:
     """Such a recording is backtested only in an open loop, with a note why, unless --resimulate is given."""
@@ -221,7 +223,7 @@ def test_brokers_that_the_emulator_has_not_placed_are_not_emulated(
     assert outcome(forced, PEER, Mode.CLOSED_LOOP).deliveries is not None
 
 
-def test_a_time_in_which_no_broker_was_heard_is_reported(
+def test_a_span_without_reports_of_brokers_is_an_error(
     recorded: tuple[Path, VirtualLoop, Settings], tmp_path: Path
 ) -> None:
     """A recording has no windows in a gap: a backtest of the gap alone says so."""
@@ -243,9 +245,9 @@ def test_all_faults_of_a_call_are_reported_at_once(recorded: tuple[Path, Virtual
     )
     with pytest.raises(BacktestError) as raised:
         run_backtest(options, QUIET)
-    told = "\n".join(raised.value.faults)
+    faults = "\n".join(raised.value.faults)
     for part in ("'nobody' is unknown", "tick_ms is 0", "--closed-loop-s is -1", "no complete window"):
-        assert part in told
+        assert part in faults
 
 
 @pytest.mark.parametrize(
@@ -342,7 +344,7 @@ def windows_and_reference(file: Path, folder: Path) -> tuple[AggregatedRecording
     return found, expected
 
 
-def test_what_can_be_read_of_a_damaged_recording_is_used(
+def test_the_readable_parts_of_a_damaged_recording_are_used(
     recorded: tuple[Path, VirtualLoop, Settings], tmp_path: Path
 ) -> None:
     """A block with a wrong byte is left out, a cut file is read up to the cut, and both are reported."""
@@ -393,7 +395,7 @@ def test_telemetry_of_an_older_schema_is_read(tmp_path: Path, monkeypatch: pytes
     assert found.refused == 2
 
 
-def test_auto_compares_all_planners_and_says_which_settings_to_take(
+def test_auto_compares_all_planners_and_chooses_one(
     recorded: tuple[Path, VirtualLoop, Settings],
 ) -> None:
     """Every candidate has run on every window, and the figures have the choice, which is one of them."""

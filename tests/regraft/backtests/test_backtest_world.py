@@ -15,7 +15,7 @@ from regraft.virtual_runs.record_virtual import record_virtual
 from tests.regraft.backtests.test_backtest import PLANNER, QUIET, outcome
 
 
-def test_links_and_changes_of_traffic_are_those_that_the_controller_knew(tmp_path: Path) -> None:
+def test_links_and_changes_of_traffic_are_those_known_to_the_controller(tmp_path: Path) -> None:
     """A link slower than the inventory says costs what its round trips show, and shifts of interests are detected."""
     slow = ",".join(place_overlay(10, 8, random.Random(3)).bootstrap.links[0])
     settings = load_settings(

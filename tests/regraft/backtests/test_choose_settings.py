@@ -36,7 +36,7 @@ def own(costs: list[float], share: float, seed: int) -> list[float]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_real_difference_is_found_in_noise_that_all_share(seed: int) -> None:
+def test_a_real_difference_is_found_in_shared_noise(seed: int) -> None:
     """A candidate 3 % more expensive than the best is distinguished although the traffic varies by 15 %."""
     base = traffic(seed)
     found = choose([outcome("best", own(base, 0.0, 1), 50), outcome("dear", own(base, 0.03, 2), 1)])
@@ -49,7 +49,7 @@ def test_a_real_difference_is_found_in_noise_that_all_share(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_of_those_that_cost_as_much_the_one_that_changes_least_is_taken(seed: int) -> None:
+def test_of_equally_cheap_candidates_the_one_that_changes_least_is_chosen(seed: int) -> None:
     """If the windows do not distinguish two candidates, the effort decides."""
     base = traffic(seed)
     found = choose([outcome("busy", own(base, 0.0, 1), 50), outcome("calm", own(base, 0.0005, 2), 3)])
@@ -67,7 +67,7 @@ def test_only_common_windows_count() -> None:
         choose([outcome("early", costs, 1), outcome("late", costs, 1, first=WINDOWS)])
 
 
-def test_candidates_are_all_that_suit_and_the_chains_at_each_horizon() -> None:
+def test_candidates_are_all_suitable_planners_and_chains_at_each_horizon() -> None:
     """There are no planners of another kind of overlay, and no duplicates."""
     found = candidates_for(Configuration.KIND, "swap_links_ci")
     names = [one.name for one in found]

@@ -60,7 +60,7 @@ def test_each_line_has_its_number_at_its_end_and_in_the_legend() -> None:
 
 
 @given(st.lists(st.floats(0, 100), max_size=16), st.floats(0.1, 5))
-def test_numbers_do_not_cover_each_other(values: list[float], gap: float) -> None:
+def test_labels_do_not_overlap(values: list[float], gap: float) -> None:
     """They keep their order and distance below the top, and do not move if there is space."""
     values.sort()
     top = 100.0

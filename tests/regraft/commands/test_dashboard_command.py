@@ -18,7 +18,7 @@ from regraft.stages.run_stage import STAGES
 SECRET = "s" * 32
 
 
-def test_a_token_made_here_opens_the_dashboard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_made_by_the_command_opens_the_dashboard(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is for the namespace of the settings and expires at its time; its id is printed to standard error."""
     monkeypatch.setenv("REGRAFT_DASHBOARD__SECRET", SECRET)
     call = ["dashboard", "token", "--by", "Ana", "--hours", "2", "--set", "kafka.namespace=lab"]
@@ -32,7 +32,7 @@ def test_a_token_made_here_opens_the_dashboard(monkeypatch: pytest.MonkeyPatch) 
     assert check_token(SECRET, as_json["token"], "lab", 24).until_ms // 1000 == as_json["until_ms"] // 1000
 
 
-def test_a_token_is_revoked_where_the_dashboard_looks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_revoked_token_is_refused_by_the_dashboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It is revoked once, by its id or by the token itself; anything else is refused in one sentence."""
     monkeypatch.setenv("REGRAFT_DASHBOARD__SECRET", SECRET)
     place = ["--set", f"run.directory={tmp_path}"]
@@ -55,7 +55,7 @@ def test_the_secret_is_in_no_record_of_a_run() -> None:
     assert settings.to_environment()["REGRAFT_DASHBOARD__SECRET"] == SECRET
 
 
-def test_the_dashboard_shares_what_the_controller_has(tmp_path: Path) -> None:
+def test_the_dashboard_shares_the_settings_of_the_controller(tmp_path: Path) -> None:
     """Kafka, namespace, live view and inventory are those of the run; its service runs its own command."""
     settings = load_settings({"run": {"directory": tmp_path}, "kafka": {"namespace": "lab"}})
     dashboard, controller = settings.dashboard, settings.controller

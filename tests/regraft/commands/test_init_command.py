@@ -14,7 +14,7 @@ from regraft.settings.run_settings import SettingsError, load_settings
 RUNNER = CliRunner()
 
 
-def test_what_options_give_is_read_back(tmp_path: Path) -> None:
+def test_options_are_read_back(tmp_path: Path) -> None:
     """Without a terminal nothing is asked: the options count, and defaults for the rest."""
     file = tmp_path / "site.toml"
     options = ("--bootstrap", "kafka:9092", "--namespace", "east", "--directory", str(tmp_path / "run"), "--act")
@@ -26,14 +26,14 @@ def test_what_options_give_is_read_back(tmp_path: Path) -> None:
     assert settings.controller.dry_run is False
 
 
-def test_who_names_an_authority_gets_tls(tmp_path: Path) -> None:
+def test_naming_an_authority_turns_tls_on(tmp_path: Path) -> None:
     """Trusted certificates are only of use with TLS."""
     file, authority = tmp_path / "site.toml", LocalAuthority(tmp_path)
     assert RUNNER.invoke(app, ["init", str(file), "--ca-file", str(authority.ca_file)]).exit_code == 0
     assert load_settings(file=file).kafka.security.tls is True
 
 
-def test_plans_wait_for_a_person_unless_told_otherwise(tmp_path: Path) -> None:
+def test_plans_wait_for_approval_by_default(tmp_path: Path) -> None:
     """The file's default is the safe one."""
     file = tmp_path / "site.toml"
     assert RUNNER.invoke(app, ["init", str(file)]).exit_code == 0
@@ -53,7 +53,7 @@ def test_at_a_terminal_it_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert settings.controller.dry_run is False
 
 
-def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+def test_an_existing_file_is_kept(tmp_path: Path) -> None:
     """Nothing is overwritten."""
     file = tmp_path / "site.toml"
     file.write_text("# mine\n")

@@ -61,19 +61,19 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Desk:
     return found
 
 
-def said(*arguments: str) -> Result:
+def invoke(*arguments: str) -> Result:
     return RUNNER.invoke(app, ["members", *arguments])
 
 
-def test_a_broker_is_added_with_what_is_known_of_it(desk: Desk) -> None:
+def test_a_broker_is_added_with_its_known_facts(desk: Desk) -> None:
     """The processing cost defaults to the inventory's median."""
-    found = said("add", "x1", "--link", "b00=2.5", "--position", "1,-2", "--agent", "west", "--reason", "more room")
+    found = invoke("add", "x1", "--link", "b00=2.5", "--position", "1,-2", "--agent", "west", "--reason", "more room")
     assert found.exit_code == 0, found.output
     ((kind, broker, facts),) = desk.orders
     assert (kind, broker) == (OrderKind.ADD, "x1")
     assert facts is not None
     assert (facts.processing_cost, facts.agent) == (3.0, "west")
-    assert [(told.peer, told.cost) for told in facts.link_costs] == [("b00", 2.5)]
+    assert [(cost.peer, cost.cost) for cost in facts.link_costs] == [("b00", 2.5)]
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_a_broker_is_added_with_what_is_known_of_it(desk: Desk) -> None:
         (["remove", "b01"], "Give --yes"),
     ],
 )
-def test_a_call_that_is_wrong_ends_with_2_and_what_is_wanted(desk: Desk, arguments: list[str], why: str) -> None:
+def test_a_wrong_call_ends_with_2_and_what_is_expected(desk: Desk, arguments: list[str], why: str) -> None:
     """No order is given."""
-    found = said(*arguments, *(() if "--reason" in arguments else ("--reason", "because")))
+    found = invoke(*arguments, *(() if "--reason" in arguments else ("--reason", "because")))
     assert found.exit_code == 2
     assert why in " ".join(found.output.replace("│", " ").split())
     assert desk.orders == []
@@ -111,27 +111,27 @@ def test_a_call_that_is_wrong_ends_with_2_and_what_is_wanted(desk: Desk, argumen
         (["readmit", "b03"], "b03 is in service"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anybody_hears_of_it(desk: Desk, arguments: list[str], why: str) -> None:
+def test_an_impossible_order_is_refused_before_it_is_sent(desk: Desk, arguments: list[str], why: str) -> None:
     """If an order is impossible for one of several brokers, it is given for none."""
-    found = said(*arguments, "--reason", "because")
+    found = invoke(*arguments, "--reason", "because")
     assert isinstance(found.exception, StackError), found.output
     assert why in str(found.exception)
     assert desk.orders == []
 
 
-def test_several_brokers_are_dead_at_once(desk: Desk) -> None:
+def test_several_brokers_can_be_declared_dead_at_once(desk: Desk) -> None:
     """A failed site is one call; a repeated name gives one order."""
-    found = said("dead", "b00", "b03", "b00", "--yes", "--reason", "the site burns")
+    found = invoke("dead", "b00", "b03", "b00", "--yes", "--reason", "the site burns")
     assert found.exit_code == 0, found.output
     assert [(kind, broker) for kind, broker, _ in desk.orders] == [(OrderKind.DEAD, "b00"), (OrderKind.DEAD, "b03")]
 
 
 def test_members_are_listed_with_state_and_reason(desk: Desk) -> None:
     """The list is a table with counts, or JSON of the records."""
-    table = said("list").output
+    table = invoke("list").output
     assert "silent for 10 s" in table
     assert "4 brokers: 2 in service, 1 leaving, 1 dead" in table
-    (found,) = json.loads(said("list", "--state", "dead", "--json").output)
+    (found,) = json.loads(invoke("list", "--state", "dead", "--json").output)
     assert (found["broker"], found["deaths_ms"], found["returns_ms"]) == ("b01", [1_000, 5_000], 15_000)
 
 
@@ -151,10 +151,10 @@ def test_members_and_orders_about_them_go_through_kafka(kafka: RunningKafka, tmp
         producer.produce(topic_name(MEMBERS, "members"), key=record.broker, value=encode(record))
     assert producer.flush(30.0) == 0
     where = ["--bootstrap", kafka.bootstrap, "--set", "kafka.namespace=members", "--set", f"run.directory={tmp_path}"]
-    listed = said("list", "--json", *where)
+    listed = invoke("list", "--json", *where)
     states = {member["broker"]: member["state"] for member in json.loads(listed.stdout)}
     assert states == {"b00": "in_service", "b01": "dead", "b02": "leaving", "b03": "in_service"}
-    found = said("dead", "b03", "--yes", "--reason", "pulled the plug", *where)
+    found = invoke("dead", "b03", "--yes", "--reason", "pulled the plug", *where)
     assert found.exit_code == 0, found.output
     assert "no controller has answered" in found.stdout
     (order,) = read_whole(kafka.access, "members", {ORDERS: Order}, 30.0)
@@ -173,45 +173,45 @@ def announced(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> list[Announcement]
     return found
 
 
-def test_a_broker_that_announces_itself_is_added_with_what_it_says(desk: Desk, announced: list[Announcement]) -> None:
+def test_an_announced_broker_is_added_with_its_announced_facts(desk: Desk, announced: list[Announcement]) -> None:
     """The order contains all of them and the command shows them; options override single ones."""
     links = (PeerCost("b00", 2.5), PeerCost("b01", 4.0))
     announced.append(asking("x1", processing_cost=2.0, link_costs=links, agent="west", address="10.0.0.9:7000"))
-    found = said("add", "x1", "--reason", "it asks")
+    found = invoke("add", "x1", "--reason", "it asks")
     assert found.exit_code == 0, found.output
     assert "x1 announces: links b00=2.5, b01=4, processing 2, agent west, address 10.0.0.9:7000" in found.output
-    assert said("add", "x1", "--link", "b02=1", "--processing", "0", "--reason", "it asks").exit_code == 0
+    assert invoke("add", "x1", "--link", "b02=1", "--processing", "0", "--reason", "it asks").exit_code == 0
     assert [facts for _, _, facts in desk.orders] == [
         announced[0].facts,
         replace(announced[0].facts, processing_cost=0.0, link_costs=(PeerCost("b02", 1.0),)),
     ]
 
 
-def test_a_broker_that_two_agents_announce_is_added_for_the_one_that_is_named(
-    desk: Desk, announced: list[Announcement]
-) -> None:
+def test_a_broker_announced_by_two_agents_is_added_for_the_named_one(desk: Desk, announced: list[Announcement]) -> None:
     """One of the two agents does not own it."""
     announced += [asking("x1", position=Position(1, 2), agent=agent) for agent in ("east", "west")]
-    found = said("add", "x1", "--reason", "it asks")
+    found = invoke("add", "x1", "--reason", "it asks")
     assert found.exit_code == 2
     assert "several agents ('east', 'west')" in " ".join(found.output.replace("│", " ").split())
-    assert said("add", "x1", "--agent", "west", "--reason", "it asks").exit_code == 0
+    assert invoke("add", "x1", "--agent", "west", "--reason", "it asks").exit_code == 0
     ((_, _, facts),) = desk.orders
     assert facts is not None
     assert facts.agent == "west"
 
 
-def test_who_asks_to_join_is_listed_with_what_lets_it_in(desk: Desk, announced: list[Announcement]) -> None:
+def test_announced_brokers_are_listed_with_the_command_that_adds_them(
+    desk: Desk, announced: list[Announcement]
+) -> None:
     """The table has them after the members; JSON has them with state "announced", and no --state lists them."""
     announced += [asking("x1", position=Position(1, 2), agent="west"), asking("x2")]
-    table = " ".join(said("list").output.split())
+    table = " ".join(invoke("list").output.split())
     assert "x1 asks to join" in table
     assert "`regraft members add x1` admits it" in table
     assert "`regraft members add x2 --link PEER=COST`" in table
-    *members, one, _ = json.loads(said("list", "--json").output)
+    *members, one, _ = json.loads(invoke("list", "--json").output)
     assert len(members) == 4
     assert (one["broker"], one["state"], one["facts"]["agent"]) == ("x1", "announced", "west")
-    assert len(json.loads(said("list", "--state", "dead", "--json").output)) == 1
+    assert len(json.loads(invoke("list", "--state", "dead", "--json").output)) == 1
 
 
 @pytest.mark.stack

@@ -56,7 +56,7 @@ def test_durations_have_one_unit() -> None:
             assert not each.name.endswith(("_seconds", "_s")) or each.name.endswith("_per_s"), each.name
 
 
-def test_the_command_needs_nothing_that_runs() -> None:
+def test_the_command_needs_no_running_stage() -> None:
     """Text and JSON name the same metrics."""
     text, document = CliRunner().invoke(app, ["metrics"]), CliRunner().invoke(app, ["metrics", "--json"])
     assert (text.exit_code, document.exit_code) == (0, 0)

@@ -17,9 +17,7 @@ PLAN_ORDERS = [kind for kind in OrderKind if kind.scope == "plan"]
 
 @pytest.mark.parametrize("kind", PLAN_ORDERS)
 @pytest.mark.parametrize("phase", list(PlanPhase))
-def test_an_order_that_cannot_be_followed_is_not_stored(
-    kind: OrderKind, phase: PlanPhase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_impossible_order_is_not_stored(kind: OrderKind, phase: PlanPhase, monkeypatch: pytest.MonkeyPatch) -> None:
     """The phases are the controller's: a plan that is being aborted cannot be cancelled again."""
     sent: list[OrderKind] = []
     monkeypatch.setattr(plans_command, "_stored", lambda _: [small_plan(phase)])
@@ -35,7 +33,7 @@ def test_an_order_that_cannot_be_followed_is_not_stored(
 
 
 @pytest.mark.parametrize("phase", list(PlanPhase))
-def test_an_order_is_waited_for_until_something_has_come_of_it(phase: PlanPhase) -> None:
+def test_an_order_is_waited_for_until_its_outcome(phase: PlanPhase) -> None:
     """A review until it is decided, a cancelled plan until brokers have dropped it or it is too late."""
     assert is_awaited(OrderKind.APPROVE, phase) is is_awaited(OrderKind.REFUSE, phase) is (phase is PlanPhase.PROPOSED)
     assert is_awaited(OrderKind.CANCEL, phase) is not (LIFE[phase].is_final or LIFE[phase].is_committed)
@@ -52,7 +50,7 @@ def test_an_order_is_waited_for_until_something_has_come_of_it(phase: PlanPhase)
         ("cancel", PlanPhase.ACTIVATING, 1),
     ],
 )
-def test_the_exit_code_says_whether_what_was_ordered_came_about(
+def test_the_exit_code_says_whether_the_order_took_effect(
     kind: str, phase: PlanPhase, exit_code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An order may come too late: the plan to cancel is executed, the plan to approve was refused."""

@@ -47,7 +47,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
         yield running
 
 
-def told(kafka: RunningKafka, namespace: str, *arguments: str, directory: Path | None = None) -> Result:
+def invoke(kafka: RunningKafka, namespace: str, *arguments: str, directory: Path | None = None) -> Result:
     where = ["--bootstrap", kafka.bootstrap, "--set", f"kafka.namespace={namespace}"]
     where += ["--set", f"run.directory={directory}"] if directory else []
     return RUNNER.invoke(app, [*arguments, *where])
@@ -87,29 +87,29 @@ def forge(kafka: RunningKafka, namespace: str, order: Order, key: str) -> None:
     assert producer.flush(PATIENCE_S) == 0
 
 
-def test_a_plan_is_shown_approved_and_carried_out(kafka: RunningKafka, tmp_path: Path) -> None:
+def test_a_plan_is_shown_approved_and_executed(kafka: RunningKafka, tmp_path: Path) -> None:
     """Nothing happens until a person has seen before, after and reasons and approved; then exactly that happens."""
     inventory = inventory_of(line_of(5), {("b00", "b04"): 2.0})
     with controller(kafka, "review", tmp_path, inventory) as store:
         with KafkaOverlay(kafka.bootstrap, "review", inventory) as overlay:
             wait_until(lambda: [plan.phase for plan in store.load() or []] == [PlanPhase.PROPOSED])
-            listed = told(kafka, "review", "plans", "list")
+            listed = invoke(kafka, "review", "plans", "list")
             assert "plan-1 waits" in listed.stdout
-            shown = told(kafka, "review", "plans", "show", "plan-1").stdout
+            shown = invoke(kafka, "review", "plans", "show", "plan-1").stdout
             assert "link b00-b04 in" in shown
             assert "predicted (saves" in shown
             assert overlay.epoch == 0
             by = ("--by", "ada", "--reason", "looks right")
-            approved = told(kafka, "review", "plans", "approve", "plan-1", *by, directory=tmp_path)
+            approved = invoke(kafka, "review", "plans", "approve", "plan-1", *by, directory=tmp_path)
             assert approved.exit_code == 0, approved.output
             assert "\nplan-1 is " in f"\n{approved.stdout}"  # The controller of this process logs there, too.
             wait_until(lambda: [plan.phase for plan in store.load() or []] == [PlanPhase.COMPLETED])
-        (plan,) = json.loads(told(kafka, "review", "plans", "list", "--json").stdout)
+        (plan,) = json.loads(invoke(kafka, "review", "plans", "list", "--json").stdout)
         assert plan["history"][1]["reason"] == "approved by ada: looks right"
-        late = told(kafka, "review", "plans", "cancel", "plan-1", "--reason", "too late", directory=tmp_path)
+        late = invoke(kafka, "review", "plans", "cancel", "plan-1", "--reason", "too late", directory=tmp_path)
         assert isinstance(late.exception, StackError)
         assert "plan-1 is completed" in str(late.exception)
-        kept = json.loads(told(kafka, "review", "audit", "--json").stdout)
+        kept = json.loads(invoke(kafka, "review", "audit", "--json").stdout)
         assert [(entry["kind"], entry["by"], entry["outcome"]) for entry in kept] == [
             ("approve", "ada", "accepted"),
             ("approve", "ada", "carried_out"),
@@ -117,7 +117,7 @@ def test_a_plan_is_shown_approved_and_carried_out(kafka: RunningKafka, tmp_path:
         assert kept[0]["source"].endswith(f"@{platform.node()}")
 
 
-def test_what_nobody_signed_or_somebody_copied_changes_nothing(kafka: RunningKafka, tmp_path: Path) -> None:
+def test_unsigned_and_copied_orders_change_nothing(kafka: RunningKafka, tmp_path: Path) -> None:
     """Forged approvals, one of them written before the plan, and copies of a good order are all kept as refused."""
     inventory = inventory_of(line_of(5), {("b00", "b04"): 2.0})
     create_topics(kafka.access, namespace="forged")
@@ -134,13 +134,13 @@ def test_what_nobody_signed_or_somebody_copied_changes_nothing(kafka: RunningKaf
         forge(kafka, "forged", seen, seen.key)
         stranger = create_signing_key("eve", tmp_path / "eve.key")
         forge(kafka, "forged", stranger.sign(structs.replace(seen, nonce="eve"), "forged"), seen.key)
-        unsigned = told(kafka, "forged", "pause", "--reason", "unsigned", directory=tmp_path / "elsewhere")
+        unsigned = invoke(kafka, "forged", "pause", "--reason", "unsigned", directory=tmp_path / "elsewhere")
         assert unsigned.exit_code == 1
         assert "it is unsigned" in unsigned.output
-        paused = told(kafka, "forged", "pause", "--reason", "patching", directory=tmp_path)
+        paused = invoke(kafka, "forged", "pause", "--reason", "patching", directory=tmp_path)
         assert (paused.exit_code, "Adaptation is paused" in paused.output) == (0, True)
         (good,) = [order for order in stored_orders(kafka, "forged") if order.reason == "patching"]
-        assert told(kafka, "forged", "resume", directory=tmp_path).exit_code == 0
+        assert invoke(kafka, "forged", "resume", directory=tmp_path).exit_code == 0
         forge(kafka, "forged", good, good.key)
         forge(kafka, "forged", good, "broker/b01")
         wait_until(lambda: len(outcomes(kafka, "forged")) == 8)
@@ -156,7 +156,7 @@ def test_what_nobody_signed_or_somebody_copied_changes_nothing(kafka: RunningKaf
         "its record has the key 'broker/b01'",
     ]
     with controller(kafka, "forged", tmp_path, inventory):
-        told(kafka, "forged", "resume", "--reason", "again", directory=tmp_path)
+        invoke(kafka, "forged", "resume", "--reason", "again", directory=tmp_path)
     assert len(outcomes(kafka, "forged")) == 9  # A restarted controller has reported all orders before it.
 
 
@@ -168,7 +168,7 @@ def stored_orders(kafka: RunningKafka, namespace: str) -> list[Order]:
     return list(read_whole(kafka.access, namespace, {ORDERS: Order}, PATIENCE_S))
 
 
-def test_orders_stand_for_whoever_reads_them_later(kafka: RunningKafka, tmp_path: Path) -> None:
+def test_orders_are_in_force_for_later_readers(kafka: RunningKafka, tmp_path: Path) -> None:
     """A controller that starts later reads pause and maintenance from the beginning, oldest first."""
     create_topics(kafka.access, namespace="orders")
     orders = OrderSettings(directory=tmp_path / "order-keys")
@@ -180,7 +180,7 @@ def test_orders_stand_for_whoever_reads_them_later(kafka: RunningKafka, tmp_path
         ("maintain", "b02", "--reason", "new disks"),
     )
     for arguments in given:
-        answer = told(kafka, "orders", *arguments, directory=tmp_path)
+        answer = invoke(kafka, "orders", *arguments, directory=tmp_path)
         assert (answer.exit_code, "no controller has answered" in answer.output) == (0, True)
     source = KafkaOrders(kafka.access, "orders", pytest.fail, orders)
     found = []
@@ -203,16 +203,16 @@ def test_orders_stand_for_whoever_reads_them_later(kafka: RunningKafka, tmp_path
     source.close()
 
 
-def test_an_order_without_a_reason_or_about_no_plan_is_refused(kafka: RunningKafka) -> None:
+def test_an_order_without_a_reason_or_for_an_unknown_plan_is_refused(kafka: RunningKafka) -> None:
     """Nothing is stored: a wrong call ends with 2, and an unknown plan is named."""
     create_topics(kafka.access, namespace="wrong")
-    assert told(kafka, "wrong", "pause", "--reason", " ").exit_code == 2
-    assert told(kafka, "wrong", "pause", "--reason", "x", "--for", "0").exit_code == 2
-    unknown = told(kafka, "wrong", "plans", "approve", "plan-9")
+    assert invoke(kafka, "wrong", "pause", "--reason", " ").exit_code == 2
+    assert invoke(kafka, "wrong", "pause", "--reason", "x", "--for", "0").exit_code == 2
+    unknown = invoke(kafka, "wrong", "plans", "approve", "plan-9")
     assert "No plan is named plan-9" in str(unknown.exception)
 
 
-def test_an_order_to_a_kafka_that_is_away_says_so() -> None:
+def test_an_order_to_an_unreachable_kafka_is_reported_as_not_stored() -> None:
     """One sentence, which does not claim that the order is in force."""
     answer = RUNNER.invoke(app, ["resume", "--bootstrap", "127.0.0.1:1"])
     assert isinstance(answer.exception, StackError)

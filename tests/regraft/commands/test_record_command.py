@@ -21,21 +21,21 @@ from tests.regraft.make_small_recording import SMALL, small_inventory
 RUNNER = CliRunner()
 
 
-def regraft_says(*arguments: str) -> Result:
+def invoke(*arguments: str) -> Result:
     return RUNNER.invoke(app, list(arguments))
 
 
 @pytest.mark.parametrize("command", ["record", "recording", "replay"])
 def test_every_command_explains_itself(command: str) -> None:
     """--help works without any server or file, and has examples."""
-    answer = regraft_says(command, "--help")
+    answer = invoke(command, "--help")
     assert answer.exit_code == 0
     assert "Example" in answer.stdout
 
 
 def test_a_recording_is_described() -> None:
     """It gives topics, time, brokers, epochs and parts, for people and for programs."""
-    answer = regraft_says("recording", str(SMALL), "--json")
+    answer = invoke("recording", str(SMALL), "--json")
     assert answer.exit_code == 0
     found = json.loads(answer.stdout)
     assert found["brokers"] == found["brokers_in_inventory"] == 10
@@ -43,7 +43,7 @@ def test_a_recording_is_described() -> None:
     assert found["topics"]["telemetry"] > 2_500
     assert 69 < found["span_s"] < 71
     assert (found["unread"], found["warnings"], found["namespace"]) == ({}, [], "regraft")
-    table = regraft_says("recording", str(SMALL)).stdout
+    table = invoke("recording", str(SMALL)).stdout
     assert "telemetry 27" in table
     assert "0 to 2 (3)" in table
 
@@ -51,19 +51,19 @@ def test_a_recording_is_described() -> None:
 def test_a_cut_recording_is_described_up_to_the_cut(tmp_path: Path) -> None:
     """The readable part is reported with the warning, and the command ends with 1."""
     (tmp_path / "cut.avro").write_bytes(SMALL.read_bytes()[:-1_000])
-    answer = regraft_says("recording", str(tmp_path / "cut.avro"), "--json")
+    answer = invoke("recording", str(tmp_path / "cut.avro"), "--json")
     assert answer.exit_code == 1
     found = json.loads(answer.stdout)
     assert 0 < found["records"] < open_recording(SMALL).count
     assert "is cut: it was read to byte" in found["warnings"][0]
 
 
-def test_brokers_of_another_run_are_noticed(tmp_path: Path) -> None:
+def test_brokers_of_another_run_are_detected(tmp_path: Path) -> None:
     """If the inventory of a recording lacks its brokers, it was recorded with another run's directory."""
     write(tmp_path / "rec.avro", telemetry(range(8)))
     data = (tmp_path / "rec.avro").read_bytes().replace(b'"b3"', b'"x3"')
     (tmp_path / "rec.avro").write_bytes(data)
-    answer = regraft_says("recording", str(tmp_path / "rec.avro"), "--json")
+    answer = invoke("recording", str(tmp_path / "rec.avro"), "--json")
     assert answer.exit_code == 1
     assert "1 brokers are not in its inventory (b3)" in json.loads(answer.stdout)["warnings"][0]
 
@@ -86,13 +86,13 @@ def test_a_recording_needs_the_inventory_of_its_run(tmp_path: Path) -> None:
     assert not out.exists()
 
 
-def test_a_recording_holds_the_settings_of_the_run_not_of_the_recorder(tmp_path: Path) -> None:
+def test_a_recording_has_the_settings_of_the_run_and_not_of_the_recorder(tmp_path: Path) -> None:
     """The controller's settings are read from its directory, without secrets and addresses."""
     small_inventory().save(tmp_path / "inventory.json")
     settings = load_settings({"run": {"directory": str(tmp_path)}, "redis": {"url": "redis://:pass@host/0"}})
     assert recorded_run(settings, (TELEMETRY,)).settings["controller"]["horizon_lifetimes"] == 4.0
-    told = load_settings({"controller": {"horizon_lifetimes": 1.5}}).to_record()
-    (tmp_path / SETTINGS_FILE).write_text(json.dumps(told))
+    recorded = load_settings({"controller": {"horizon_lifetimes": 1.5}}).to_record()
+    (tmp_path / SETTINGS_FILE).write_text(json.dumps(recorded))
     run = recorded_run(settings, (TELEMETRY,))
     assert run.settings["controller"]["horizon_lifetimes"] == 1.5
     assert set(run.settings) == {"run", "demo", "emulator", "streaming", "controller"}
@@ -119,7 +119,7 @@ def test_wrong_flags_are_reported(tmp_path: Path) -> None:
         RUNNER.invoke(app, ["replay", str(SMALL), "--from", "20", "--to", "10"], catch_exceptions=False)
 
 
-def test_speeds_and_times_are_read() -> None:
+def test_speeds_and_times_are_parsed() -> None:
     """Seconds count from the beginning of the telemetry; a time without a zone is UTC."""
     assert (speed_of("max"), speed_of("1"), speed_of("0.5")) == (None, 1.0, 0.5)
     assert time_of("12.5", "--from", START_MS) == START_MS + 12_500

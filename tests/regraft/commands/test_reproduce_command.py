@@ -22,8 +22,10 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a complete run in a tiny size."""
-    told = "CI performs better than the other two"
-    return run_small("psoop", regraft.reproductions.reproduce_psoop, SMALL_SIZE, tmp_path_factory.mktemp("psoop"), told)
+    printed = "CI performs better than the other two"
+    return run_small(
+        "psoop", regraft.reproductions.reproduce_psoop, SMALL_SIZE, tmp_path_factory.mktemp("psoop"), printed
+    )
 
 
 def test_a_run_leaves_figures_tables_and_drawings(small_run: Path) -> None:
@@ -84,8 +86,8 @@ def test_ctrl_c_ends_the_run_and_its_processes(paper: str, tmp_path: Path) -> No
         workers = psutil.Process(run.pid).children(recursive=True)
         time.sleep(0.05)
     os.killpg(run.pid, signal.SIGINT)
-    told = run.communicate(timeout=30)[1]
+    printed = run.communicate(timeout=30)[1]
     assert run.returncode == 130
-    assert "Stopped by Ctrl-C" in told
-    assert "Traceback" not in told
+    assert "Stopped by Ctrl-C" in printed
+    assert "Traceback" not in printed
     assert not psutil.wait_procs(workers, timeout=10)[1]

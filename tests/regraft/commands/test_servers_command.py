@@ -54,15 +54,15 @@ def test_other_commands_find_the_servers_until_ctrl_c(tmp_path: Path) -> None:
         assert not is_redis_ready(f"redis://{LOOPBACK}:{valkey_port}/0")
         children = psutil.Process(servers.pid).children(recursive=True)
         servers.send_signal(signal.SIGINT)
-        _, told = servers.communicate(timeout=ENOUGH_S)
-        assert servers.returncode == 0, told
-        assert "Both have stopped." in told
+        _, printed = servers.communicate(timeout=ENOUGH_S)
+        assert servers.returncode == 0, printed
+        assert "Both have stopped." in printed
     _, alive = psutil.wait_procs(children, timeout=ENOUGH_S)
     assert [each for each in alive if each.status() != psutil.STATUS_ZOMBIE] == []
     assert not is_kafka_ready(found.kafka.access, 0.5)
 
 
-def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_in_one_sentence(tmp_path: Path) -> None:
     """A Kafka already on 9092 is reported with what to do before anything is started."""
     with socket.socket() as rival:
         rival.bind((LOOPBACK, 0))

@@ -74,11 +74,11 @@ def test_packed_state_is_shown_row_by_row() -> None:
     ]
 
 
-@pytest.mark.parametrize(("body", "told"), [(b"rubbish", "starts with"), (b"", "empty")])
-def test_what_does_not_decode_is_shown_with_its_reason(body: bytes, told: str) -> None:
+@pytest.mark.parametrize(("body", "reason"), [(b"rubbish", "starts with"), (b"", "empty")])
+def test_an_undecodable_record_is_shown_with_the_reason(body: bytes, reason: str) -> None:
     """The output has its position, the reason and its length."""
     shown = shown_message(StubMessage(body), TELEMETRY)  # type: ignore[arg-type]
-    assert told in shown["fault"]
+    assert reason in shown["fault"]
     assert shown["bytes"] == len(body)
     assert "record" not in shown
 

@@ -54,7 +54,7 @@ def judged(alerts: dict[str, Any] | None = None, **changes: Any) -> dict[str, An
     return judge_status(services, controller(**changes), alerts or {}, SETTINGS, NOW_MS)
 
 
-def test_who_leads_is_reported_and_a_standby_is_well() -> None:
+def test_the_leader_is_reported_and_a_standby_is_healthy() -> None:
     """A standby knows no windows and no plans, which is no fault of it; having no leader is a fault."""
     leading = judged(leader="c1", term=7)
     assert (leading["verdict"], leading["notes"]) == (WELL, ["c1 leads with term 7"])
@@ -72,7 +72,7 @@ def fleet(*, in_overlay: bool, **changes: Any) -> ShownFleet:
     return replace(ShownFleet(counts={"in_service": 38, "leaving": 1, "dead": 1}, members=(leaving, dead)), **changes)
 
 
-def test_a_dead_broker_is_a_fault_while_the_overlay_has_it() -> None:
+def test_a_dead_broker_is_a_fault_while_it_is_in_the_overlay() -> None:
     """What crosses it is lost; once the overlay is repaired around it, it is only reported."""
     crossed = judged(members=fleet(in_overlay=True, traffic_at_risk_per_s=120.0))
     assert crossed["verdict"] == DEGRADED
@@ -82,7 +82,7 @@ def test_a_dead_broker_is_a_fault_while_the_overlay_has_it() -> None:
     assert (without["verdict"], without["notes"]) == (WELL, ["leaving: b02", "dead: b07"])
 
 
-def test_members_and_repairs_are_lines_of_their_own() -> None:
+def test_members_and_repairs_have_their_own_lines() -> None:
     """How many are in each state, every member not simply in service and why, and how long the last repair took."""
     repairs = (
         ShownRepair(plan="plan-4", lost=("b07",), dead_since_ms=1_000, whole_ms=3_500, phase="completed"),
@@ -99,7 +99,7 @@ def test_members_and_repairs_are_lines_of_their_own() -> None:
     assert "repair plan-5 without b08, b09: preparing, not repaired yet" in lines
 
 
-def test_a_loop_that_decides_is_well() -> None:
+def test_a_deciding_loop_is_healthy() -> None:
     """A past fault is shown but is no reason."""
     found = judged()
     assert (found["verdict"], found["reasons"], found["notes"]) == (WELL, [], [])
@@ -115,7 +115,7 @@ def test_a_loop_that_decides_is_well() -> None:
     assert found["faults"] == {"not sent: regraft.events": 2}
 
 
-def test_the_last_bound_is_reported_beside_the_cost_of_its_window() -> None:
+def test_the_last_bound_is_reported_with_the_cost_of_its_window() -> None:
     """Most windows have no bound; the newest one that has gives the distance of that overlay from the best possible."""
     bounded = replace(cost_point(NOW_MS - 33_000, 600.0, 1000.0), cost_least_per_s=250.0)
     found = judged(cost=(bounded, cost_point(NOW_MS - 3_000, 700.0, 1000.0)))
@@ -144,7 +144,7 @@ def test_a_loop_that_cannot_decide_is_degraded(changes: dict[str, Any], reason: 
     assert (found["verdict"], found["reasons"]) == (DEGRADED, [reason])
 
 
-def test_what_a_person_ordered_is_no_fault() -> None:
+def test_orders_are_no_fault() -> None:
     """A plan under way or in review, a pause and maintenance are reported next to the verdict."""
     why = {"by": "ann", "reason": "release", "since_ms": NOW_MS, "until_ms": 0}
     away = tuple(Maintenance(**why, broker=broker, evacuate=False) for broker in ("b07", "b09"))
@@ -173,7 +173,7 @@ def test_critical_alerts_degrade_and_others_do_not() -> None:
     assert len(found["alerts"]) == 2
 
 
-def test_silence_is_reported_by_service() -> None:
+def test_missing_status_is_reported_by_service() -> None:
     """Without a controller nothing runs; without another stage the loop is degraded; an ended stage is at rest."""
     assert judge_status({}, None, {}, SETTINGS, NOW_MS)["verdict"] == NOT_RUNNING
     silent = ServiceState(SILENCE_S_MAX + 5)
@@ -189,7 +189,7 @@ def test_silence_is_reported_by_service() -> None:
     assert found["services"]["emulator"] == {"age_s": 400, "is_silent": False, "is_over": True}
 
 
-def test_a_ledger_that_is_not_clean_degrades() -> None:
+def test_an_unclean_ledger_degrades() -> None:
     """Lost, repeated and reordered notifications are reported with their number, except those that a detour excuses."""
     ledger = {"lost": 2, "repeated": 0, "out_of_order": 8, "out_of_order_on_detours": 7}
     services = {"controller": ServiceState(1), "emulator": ServiceState(1, {"ledger": ledger, "clusters_diverted": 3})}
@@ -211,7 +211,7 @@ def _now() -> LiveView:
     return controller(time_ms=now_ms, window=shown_window(now_ms - 2_000))
 
 
-def test_the_command_reads_status_files_and_ends_with_the_verdict(tmp_path: Path) -> None:
+def test_the_command_reads_status_files_and_returns_the_verdict(tmp_path: Path) -> None:
     """The exit code is 0 if healthy, otherwise 1; the first line is the verdict, in plain text without a terminal."""
     assert _run(tmp_path)[0] == 1
     _write(tmp_path, _now())
@@ -227,7 +227,7 @@ def test_the_command_reads_status_files_and_ends_with_the_verdict(tmp_path: Path
     assert (code, json.loads(text)["verdict"]) == (1, NOT_RUNNING)
 
 
-def test_a_live_view_that_is_away_is_reported_and_files_are_read(tmp_path: Path) -> None:
+def test_an_unreachable_live_view_is_reported_and_files_are_read(tmp_path: Path) -> None:
     """There is one short try; the line about the source gives the reason."""
     _write(tmp_path, _now())
     code, text = _run(tmp_path, "--set", "redis.url=redis://127.0.0.1:1/0")
@@ -240,8 +240,8 @@ def test_a_view_of_a_newer_version_is_reported_in_one_sentence(tmp_path: Path) -
     _write(tmp_path, replace(_now(), version=VIEW_VERSION + 1))
     code, text = _run(tmp_path)
     assert code == 1
-    said = f"it has version {VIEW_VERSION + 1}, this Regraft reads versions up to {VIEW_VERSION}"
-    assert f"source: the status files in {tmp_path} (controller.json cannot be read: {said}" in text
+    reason = f"it has version {VIEW_VERSION + 1}, this Regraft reads versions up to {VIEW_VERSION}"
+    assert f"source: the status files in {tmp_path} (controller.json cannot be read: {reason}" in text
 
 
 @pytest.mark.stack

@@ -44,7 +44,7 @@ def test_killing_each_part_of_the_loop_loses_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.stack
-def test_a_death_is_repaired_and_who_comes_back_is_taken_in(
+def test_a_death_is_repaired_and_a_returning_broker_is_admitted(
     installed: Path, folder_of_others: Path, tmp_path: Path
 ) -> None:
     """Two brokers die and return, one of them twice: nothing is lost except what had to cross the dead.
@@ -52,7 +52,7 @@ def test_a_death_is_repaired_and_who_comes_back_is_taken_in(
     All of it runs from the wheel, including stages and Spark's workers.
     """
     outages = ["death b03,b07 at 6 for 12", "death b03 at 36 for 4"]
-    told = {
+    chosen = {
         "demo.brokers": 12,
         "demo.shadow_planners": [],
         "emulator.outages": outages,
@@ -61,7 +61,7 @@ def test_a_death_is_repaired_and_who_comes_back_is_taken_in(
         "controller.members.silence_ms": 4_000,
         "controller.members.return_pause_ms": 500,
     }
-    settings = [part for name, value in told.items() for part in ("--set", f"{name}={json.dumps(value)}")]
+    settings = [part for name, value in chosen.items() for part in ("--set", f"{name}={json.dumps(value)}")]
     arguments = ("demo", "--scenario", "outage", "--json", "--seed", "3", "--duration", "45", "--out", str(tmp_path))
     recorded = ("--record", str(tmp_path / "rec.avro"))
     answer = run_installed(
@@ -122,7 +122,7 @@ def _check_plans(run_directory: Path) -> None:
     assert list(brokers_by_epoch) == [str(epoch)]
 
 
-def test_without_kafka_one_sentence_says_so(tmp_path: Path) -> None:
+def test_a_missing_kafka_is_reported_in_one_sentence(tmp_path: Path) -> None:
     """A wrong address ends with code 1 and what to do, not with a page of connection errors."""
     address = f"127.0.0.1:{choose_ports(1)[0]}"
     answer = _regraft("run", "--bootstrap", address, "--set", f"run.directory={tmp_path}", timeout_s=60)

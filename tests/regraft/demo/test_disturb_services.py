@@ -28,7 +28,7 @@ def _schedule(supervisor: Supervisor, until_s: float = 0.0, seed: int = 1) -> Di
     return DisturbSchedule(supervisor, PAUSE_S, kinds, random.Random(seed), until_s)
 
 
-def test_each_is_done_once_and_only_after_the_loop_has_recovered(tmp_path: Path) -> None:
+def test_each_disturbance_happens_once_and_only_after_the_loop_has_recovered(tmp_path: Path) -> None:
     """Each waits for its pause and for a window closed since the last one; killed services restart."""
     with Supervisor() as supervisor:
         for name in KILLED:
@@ -57,7 +57,7 @@ def test_each_is_done_once_and_only_after_the_loop_has_recovered(tmp_path: Path)
         assert schedule.act(500, newest_window_ms=5_000 * (count + 1)) == ""
 
 
-def test_all_are_done_again_until_the_end_as_the_seed_draws(tmp_path: Path) -> None:
+def test_all_disturbances_repeat_until_the_end_in_the_order_of_the_seed(tmp_path: Path) -> None:
     """A seed determines the order, another seed gives another one, and all kinds come once before any repeats."""
     courses = []
     with Supervisor() as supervisor:

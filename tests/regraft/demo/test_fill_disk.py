@@ -23,7 +23,7 @@ def test_a_full_disk_takes_no_byte_until_there_is_room(tmp_path: Path) -> None:
         (small.directory / "file").write_bytes(bytes(1_000_000))
 
 
-def test_no_disk_is_filled_that_others_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shared_disk_is_not_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory within a larger file system is refused, and so is a file system too large to be a run's own."""
     with pytest.raises(NotOwnDiskError, match=r"is not a separate file system, .* mount one there, .* or leave demo\."):
         OwnDisk(tmp_path)

@@ -48,7 +48,7 @@ class FailingServices:
 
 
 @pytest.mark.parametrize(("fails", "reads"), [("valkey", 1), ("emulator", 1), ("kafka", 0)])
-def test_a_service_that_ends_for_good_ends_the_demo_in_order_with_what_there_is_to_tell(
+def test_a_service_that_ends_for_good_ends_the_demo_with_the_results_so_far(
     fails: str, reads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If it is Kafka, no stored results can be read."""
@@ -69,8 +69,8 @@ def test_a_service_that_ends_for_good_ends_the_demo_in_order_with_what_there_is_
     assert services.ticks == GIVES_UP_AT_TICK
     assert services.stopped == [run_demo.CONTROLLER, run_demo.EMULATOR, run_demo.STREAMING]
     assert len(read) == reads
-    (told,) = record.given_up
-    assert told.startswith(f"{fails} ended with code 1 and is not restarted: see {tmp_path}")
+    (reason,) = record.given_up
+    assert reason.startswith(f"{fails} ended with code 1 and is not restarted: see {tmp_path}")
 
 
 @pytest.mark.parametrize(("followed_at_s", "ends_at_s"), [(5.0, 20.0), (25.5, 25.5), (1e9, 80.0)])

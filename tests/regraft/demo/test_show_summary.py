@@ -31,7 +31,7 @@ def test_counts_of_changes_are_those_of_the_kinds() -> None:
     assert set(CHANGES) <= known
 
 
-def test_where_the_rest_is_stands_below() -> None:
+def test_the_output_ends_with_where_the_rest_is() -> None:
     """It names the report and the file of all figures."""
     output = io.StringIO()
     show_summary(summarise(small_run()), Path("out/here"), Console(file=output, width=120))
@@ -41,9 +41,9 @@ def test_where_the_rest_is_stands_below() -> None:
     ]
 
 
-def test_what_a_busy_machine_withheld_is_reported() -> None:
+def test_publications_withheld_on_a_busy_machine_are_reported() -> None:
     """Clients of real brokers that had to wait published less; the number withheld is next to those published."""
     summary = summarise(small_run())
     assert "withheld" not in dict(summary_lines(summary))["notifications published"]
-    told = dict(summary_lines({**summary, "notifications_withheld": 1_200}))["notifications published"]
-    assert told.endswith(", 1,200 withheld, as the machine was too busy")
+    published = dict(summary_lines({**summary, "notifications_withheld": 1_200}))["notifications published"]
+    assert published.endswith(", 1,200 withheld, as the machine was too busy")

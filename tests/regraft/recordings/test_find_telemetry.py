@@ -18,10 +18,10 @@ from regraft.producers.recordings.recording_format import (
 from regraft.recordings.find_telemetry import find_telemetry
 
 BRANCH = 2
-Told = tuple[str, int, bytes, bytes]  # Topic, time, key, body.
+Placed = tuple[str, int, bytes, bytes]  # Topic, time, key, body.
 
 
-def block_of(records: Sequence[Told]) -> bytes:
+def block_of(records: Sequence[Placed]) -> bytes:
     """Return the decompressed bytes of a block with these records."""
     builder = BlockBuilder(b"s" * 16)
     for offset, (topic, time_ms, key, body) in enumerate(records):
@@ -47,7 +47,7 @@ def found(raw: bytes, count: int) -> tuple[list[tuple[int, int, int, int]], list
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_found_is_what_stands_there(seed: int) -> None:
+def test_the_search_finds_what_the_reader_finds(seed: int) -> None:
     """Topics in any order, keys and bodies of any length, times that jump back."""
     rng = random.Random(seed)
     records = [
@@ -64,7 +64,7 @@ def test_what_is_found_is_what_stands_there(seed: int) -> None:
 
 
 @pytest.mark.parametrize("place", ["key", "body", "other"])
-def test_a_record_that_holds_what_batches_begin_with_misleads_nobody(place: str) -> None:
+def test_a_record_that_contains_the_start_of_a_batch_is_not_mistaken(place: str) -> None:
     """Bytes like the beginning of a record inside another one are not taken for one."""
     trap = bytes([len("telemetry") << 1]) + b"telemetry" + bytes(30)
     records = [("telemetry", 7, b"b1", b"abc"), ("clients", 8, b"c1", b"xyz"), ("telemetry", 9, b"b2", b"def")]
@@ -74,7 +74,7 @@ def test_a_record_that_holds_what_batches_begin_with_misleads_nobody(place: str)
     assert found(raw, len(records)) == walked(raw, len(records))
 
 
-def test_a_block_that_does_not_add_up_is_refused() -> None:
+def test_an_inconsistent_block_is_refused() -> None:
     """One record more or fewer than the block declares, or a cut, is damage."""
     raw = block_of([("telemetry", 7, b"b1", b"abc"), ("telemetry", 9, b"b2", b"def")])
     for data, count in ((raw, 1), (raw, 3), (raw[:-1], 2)):

@@ -52,7 +52,7 @@ def at_epoch(epoch: int, one: Sent) -> Sent:
 
 
 @pytest.mark.parametrize("is_member", [True, False])
-def test_who_was_added_is_known(tmp_path: Path, *, is_member: bool) -> None:
+def test_an_added_broker_is_known(tmp_path: Path, *, is_member: bool) -> None:
     """The topic of members names it; without that, the broker is unknown and the description says so."""
     file = tmp_path / "rec.avro"
     write(file, with_added(is_member=is_member))
@@ -61,7 +61,7 @@ def test_who_was_added_is_known(tmp_path: Path, *, is_member: bool) -> None:
     assert (ADDED in warnings) is not is_member
 
 
-def test_telemetry_of_who_was_added_is_aggregated(tmp_path: Path) -> None:
+def test_telemetry_of_an_added_broker_is_aggregated(tmp_path: Path) -> None:
     """A member's telemetry counts, even in a span long after its record; an unknown broker's is refused."""
     first_ms, end_ms = START_MS + 20_000, START_MS + 40_000
     for is_member in (True, False):
@@ -99,7 +99,7 @@ def test_the_overlay_that_an_added_broker_joined_is_costed(tmp_path: Path) -> No
     assert recorded.points[-1].end_ms > begun_ms + 5_000
 
 
-def test_a_replay_knows_who_was_a_member_before(tmp_path: Path) -> None:
+def test_a_replay_knows_earlier_members(tmp_path: Path) -> None:
     """The job that aggregates again accepts its telemetry, and the loop knows its facts."""
     file = tmp_path / "rec.avro"
     write(file, with_added(is_member=True))

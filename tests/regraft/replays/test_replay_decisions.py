@@ -78,7 +78,7 @@ def test_the_stored_recording_gives_its_stored_plans_byte_for_byte() -> None:
     assert small().warnings == []
 
 
-def test_the_order_and_number_of_rows_change_nothing() -> None:
+def test_the_order_and_repetition_of_rows_change_nothing() -> None:
     """Rows in any order, some of them twice, give the same plans byte for byte."""
     rng = random.Random(7)
     rows = [*small_rows(), *rng.sample(small_rows(), 200)]
@@ -113,7 +113,7 @@ def test_packed_rows_give_the_same_plans() -> None:
     assert plans_json(again.plans) == plans_json(expected.plans)
 
 
-def test_without_recorded_answers_brokers_are_imagined() -> None:
+def test_without_recorded_answers_brokers_are_simulated() -> None:
     """Telemetry alone gives the same changes at the same windows, executed at once on a separate overlay."""
     decided = decide(inputs=replace(small_inputs(), results=None, recorded={}, markers_ms={}))
     assert decided.imagined_from_ms == 0
@@ -121,7 +121,7 @@ def test_without_recorded_answers_brokers_are_imagined() -> None:
     assert all(plan.phase is PlanPhase.COMPLETED for plan in decided.plans)
 
 
-def test_imagined_brokers_publish_where_their_own_plans_say() -> None:
+def test_simulated_brokers_publish_where_their_own_plans_put_publishers() -> None:
     """Moved publishers stay moved although telemetry shows otherwise: no plan moves them there again."""
     decided = decide(inputs=replace(small_inputs(), results=None, recorded={}), planner="relocate_publishers_joint")
     moves = [move for plan in decided.plans for move in plan.moves]
@@ -133,7 +133,7 @@ def test_imagined_brokers_publish_where_their_own_plans_say() -> None:
         at[move.client] = move.home_to
 
 
-def test_other_settings_leave_the_recorded_answers_at_the_first_other_plan() -> None:
+def test_other_settings_depart_from_the_recorded_answers_at_the_first_other_plan() -> None:
     """With a planner that decides differently the plans continue, and a note says since when brokers are simulated."""
     decided = decide(planner="swap_links_lmst")
     same, text = first_difference(decided.plans, recorded())
@@ -144,7 +144,7 @@ def test_other_settings_leave_the_recorded_answers_at_the_first_other_plan() -> 
     assert all(plan.phase is not PlanPhase.ABORTED for plan in decided.plans)
 
 
-def test_a_recorded_plan_that_is_not_made_again_is_noticed() -> None:
+def test_a_recorded_plan_that_is_not_made_again_is_reported() -> None:
     """A controller that plans nothing keeps seeing windows of one epoch, not those of the recorded plans."""
     decided = decide(decision={"gain_share_min": 0.99})
     assert decided.plans == ()
@@ -152,7 +152,7 @@ def test_a_recorded_plan_that_is_not_made_again_is_noticed() -> None:
     assert first_difference(decided.plans, recorded()) == (0, "plan-1: was made then, not now")
 
 
-def test_a_window_that_the_recording_began_in_is_left_out() -> None:
+def test_the_window_in_which_the_recording_begins_is_left_out() -> None:
     """If brokers had sent batches in that window before the recording, it is incomplete."""
     first = next(row for row in small_rows() if isinstance(row, WindowClosed))
     begun = msgspec.structs.replace(
@@ -180,7 +180,7 @@ def test_plans_from_before_the_recording_are_known() -> None:
     assert set(first.links_removed) <= set(recorded()[1].links_target)
 
 
-def test_what_differs_between_two_plans_is_reported() -> None:
+def test_differences_between_two_plans_are_reported() -> None:
     """The first difference is named with both values; times and observed costs do not count."""
     plan = recorded()[0]
     assert plan_difference(plan, msgspec.structs.replace(plan, history=(), cost_observed_per_s=None)) == ""
@@ -189,7 +189,7 @@ def test_what_differs_between_two_plans_is_reported() -> None:
     assert first_difference([plan], [])[1] == "plan-1: was not made then"
 
 
-def test_settings_come_from_the_recording_and_flags_win() -> None:
+def test_settings_come_from_the_recording_and_flags_override_them() -> None:
     """Recorded settings are used, a flag overrides them, and a settings file replaces them."""
     found, unknown = recorded_settings(small(), {"controller": {"decision": {"cool_down_windows": 3}}}, None)
     assert (found.streaming.window_ms, found.run.seed, unknown) == (4_000, 4, [])
@@ -204,17 +204,17 @@ def test_a_settings_file_replaces_the_recorded_ones(tmp_path: Path) -> None:
     assert (found.streaming.grace_ms, found.streaming.window_ms) == (1_500, 5_000)
 
 
-def test_settings_that_are_none_any_more_are_reported() -> None:
+def test_obsolete_settings_are_reported() -> None:
     """A recording of another version may contain removed settings; they are left out and named."""
-    told = {"controller": {"planner": "swap_links_cost", "wisdom": 3, "decision": {"luck": 1}}}
+    obsolete = {"controller": {"planner": "swap_links_cost", "wisdom": 3, "decision": {"luck": 1}}}
     recording = open_recording(SMALL)
-    recording.info = replace(recording.info, settings=told)
+    recording.info = replace(recording.info, settings=obsolete)
     found, unknown = recorded_settings(recording, {}, None)
     assert found.controller.planner == "swap_links_cost"
     assert unknown == ["controller.wisdom", "controller.decision.luck"]
 
 
-def test_planners_settings_are_read_by_the_names_they_had() -> None:
+def test_planners_settings_are_read_by_their_earlier_names() -> None:
     """Recordings from before planners had their own settings name them as the controller's."""
     old = open_recording(SMALL)
     old.info = replace(old.info, settings={"controller": {"ring_free_s": 61.0, "users_moved_max": 7}})
@@ -224,9 +224,9 @@ def test_planners_settings_are_read_by_the_names_they_had() -> None:
     for recording, left_out in ((old, []), (new, ["planners.place_users_dynatops.luck", "planners.roll_dice"])):
         found, unknown = recorded_settings(recording, {}, None)
         assert unknown == left_out
-        for told in (found, settings_of(recording.info, {}, ["swap_links_cost"])):
-            assert told.controller.planners["reassign_ids_ssbr"] == ReassignmentSettings(ring_free_s=61.0)
-            assert told.controller.planners["place_users_dynatops"] == PlacementSettings(users_moved_max=7)
+        for loaded in (found, settings_of(recording.info, {}, ["swap_links_cost"])):
+            assert loaded.controller.planners["reassign_ids_ssbr"] == ReassignmentSettings(ring_free_s=61.0)
+            assert loaded.controller.planners["place_users_dynatops"] == PlacementSettings(users_moved_max=7)
 
 
 def test_a_run_at_another_clock_cannot_be_decided_again() -> None:

@@ -63,7 +63,7 @@ def test_a_repair_and_a_return_are_decided_again(recording: Recording) -> None:
     assert changes_of_brokers(list(decided.plans)) == [(DEAD, False), ("", True)]
 
 
-def test_planners_are_tried_on_it(recording: Recording) -> None:
+def test_planners_are_backtested_on_it(recording: Recording) -> None:
     """In both modes: open with overlays of other brokers, closed with the death that the settings schedule."""
     found = run_backtest(BacktestOptions(recording.path, (PLANNER,), closed_loop_s=CLOSED_S), Console(quiet=True))
     assert not found.faults

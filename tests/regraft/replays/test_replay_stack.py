@@ -60,10 +60,10 @@ def test_a_replay_gives_the_same_rows_and_plans(kafka: RunningKafka, tmp_path: P
 
     small_inventory().save(tmp_path / "inventory.json")
     again = tmp_path / "again.avro"
-    told = regraft(
+    description = regraft(
         *("record", "--out", str(again), *address, "--from-start", "--duration", "4", "--json"),
         *("--set", f"kafka.namespace={NAMESPACE}", "--set", f"run.directory={tmp_path}"),
     )
-    assert told["topics"] == found["topics"]
+    assert description["topics"] == found["topics"]
     wanted = list(recording.messages(["telemetry", "clients"]))
     assert list(open_recording(again).messages(["telemetry", "clients"])) == wanted

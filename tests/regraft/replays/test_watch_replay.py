@@ -41,7 +41,7 @@ def watch(folder: Path, job: Job, status: dict[str, Any] | None) -> StreamedRepl
     return StreamedReplay(job, folder, threading.Event())  # type: ignore[arg-type]
 
 
-def test_the_last_window_that_can_close_is_the_last_that_the_reference_closes() -> None:
+def test_the_last_window_that_can_close_is_the_references_last() -> None:
     """Its end plus the grace is before the latest event time; a part of the time has fewer windows."""
     recording = open_recording(SMALL)
     settings = recorded_settings(recording, {}, None)[0]
@@ -50,7 +50,7 @@ def test_the_last_window_that_can_close_is_the_last_that_the_reference_closes() 
     assert last_closable_ms(recording, settings.streaming, ends[-1]) == ends[-2]
 
 
-def test_it_waits_until_all_is_read_and_closed(tmp_path: Path) -> None:
+def test_it_waits_until_everything_is_read_and_closed(tmp_path: Path) -> None:
     """It does not wait for a job that has read and closed what is wanted; progress is shown."""
     shown: list[tuple[str, int]] = []
     streamed = watch(tmp_path, Job(), STATUS)
@@ -60,7 +60,7 @@ def test_it_waits_until_all_is_read_and_closed(tmp_path: Path) -> None:
     assert streamed.late_rows == 3
 
 
-def test_a_job_that_ends_or_gets_nowhere_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_ends_or_makes_no_progress_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each case has a sentence with the log; Ctrl-C ends the wait."""
     with pytest.raises(StackError, match=r"ended and did not close the last window: see .*streaming\.log"):
         watch(tmp_path, Job(1), STATUS).wait_closed(12_000, lambda what, done: None, 0)

@@ -31,7 +31,7 @@ class _Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_report_needs_no_network_and_is_well_formed() -> None:
+def test_the_report_needs_no_network_and_is_well_formed() -> None:
     """Every reference of the page stays inside it, ids are unique and tags are closed."""
     page = _Page(build_report(small_run()))
     assert page.links
@@ -40,7 +40,7 @@ def test_report_needs_no_network_and_is_well_formed() -> None:
     assert page.open == []
 
 
-def test_report_shows_plans_refusals_and_text_of_others_safely() -> None:
+def test_the_report_escapes_reasons_of_others() -> None:
     """Reasons come from brokers, so they are shown as text and never as markup."""
     aborted = replace(small_run(), plans=(small_plan(PlanPhase.ABORTED),), plan_outcomes={})
     text = build_report(aborted)
@@ -49,7 +49,7 @@ def test_report_shows_plans_refusals_and_text_of_others_safely() -> None:
     assert "gain within noise" in text
 
 
-def test_one_reason_of_several_links_is_reported_once() -> None:
+def test_one_reason_for_several_links_is_shown_once() -> None:
     """Swaps with the same reason are on one line with all their links; another reason has its own line."""
     swaps = [(("b00", "b03"), ("b00", "b01")), (("b01", "b02"), ("b02", "b03")), (("b00", "b02"), ("b01", "b03"))]
     whys = ["b00-b01 for b03-b00 saves most", "b02-b03 for b01-b02 saves most", "b01-b03 is near"]
@@ -62,7 +62,7 @@ def test_one_reason_of_several_links_is_reported_once() -> None:
     assert "<p>b00–b02 → b01–b03: the new link is near</p>" in text
 
 
-def test_report_of_a_run_without_windows_and_plans_says_so() -> None:
+def test_the_report_of_a_run_without_windows_and_plans_says_so() -> None:
     """The report of a run in which nothing happened explains itself."""
     text = build_report(empty_run())
     assert "No plan was made in this run" in text
@@ -70,7 +70,7 @@ def test_report_of_a_run_without_windows_and_plans_says_so() -> None:
     _Page(text)
 
 
-def test_report_of_windows_without_plans_draws_the_curve() -> None:
+def test_the_report_of_windows_without_plans_draws_the_curve() -> None:
     """It has the cost curve and the two overlays."""
     text = build_report(replace(small_run(), plans=(), latencies_ms=()))
     assert text.count("<svg") == 3
@@ -89,7 +89,7 @@ def test_figures_are_svg_with_a_description() -> None:
     assert "cost" in (root.get("aria-label") or "")
 
 
-def test_drawings_have_the_ink_and_paper_of_the_page() -> None:
+def test_drawings_have_the_colours_of_the_page() -> None:
     """On a dark page no picture is white and no line black: everything without a specific colour follows the theme."""
     drawings = re.findall(r"<svg.*?</svg>", build_report(small_run()), re.DOTALL)
     assert len(drawings) == 3
@@ -99,7 +99,7 @@ def test_drawings_have_the_ink_and_paper_of_the_page() -> None:
         assert "var(--page)" in drawing
 
 
-def test_brokers_are_drawn_where_their_distances_put_them() -> None:
+def test_brokers_are_drawn_by_their_distances() -> None:
     """Brokers on a line keep their order, and the farthest pair is farthest apart in the picture."""
     positions = place_brokers(small_inventory())
     apart = np.linalg.norm(positions[:, None] - positions[None], axis=2)
@@ -107,7 +107,7 @@ def test_brokers_are_drawn_where_their_distances_put_them() -> None:
     assert apart[0, 1] < apart[0, 2] < apart[0, 3]
 
 
-def test_report_shows_who_moved_where_why_and_what_came_of_it() -> None:
+def test_the_report_shows_each_move_with_its_reason_and_gain() -> None:
     """Each move of a publisher has its own line with predicted and observed gain; a run without moves says so."""
     move = Proposal(
         "relocate_publishers_joint", (), (), 90.0, 60.0, 1.0, "nearer & cheaper",
@@ -124,7 +124,7 @@ def test_report_shows_who_moved_where_why_and_what_came_of_it() -> None:
     assert "No publisher was moved" in build_report(small_run())
 
 
-def test_report_shows_every_planner_on_the_same_traffic() -> None:
+def test_the_report_compares_every_planner_on_the_same_traffic() -> None:
     """Curve and table have the acting planner, its shadow and the initial overlay."""
     text = build_report(small_run())
     assert "shadow: swap_links_ci" in text
@@ -135,7 +135,7 @@ def test_report_shows_every_planner_on_the_same_traffic() -> None:
     assert re.findall(r"<td[^>]*>([^<]*)</td>", row)[1:6] == ["acting", "43.4", "73.7%", "65.0", "1"]
 
 
-def test_report_says_when_a_shadow_failed_or_began_again() -> None:
+def test_the_report_says_if_a_shadow_failed_or_restarted() -> None:
     """Figures of such a shadow are marked, and its fault is shown as text."""
     shadow = replace(small_shadow(None), faults=3, fault_text="KeyError: <b00>", starts=2)
     text = build_report(replace(small_run(), shadows=(shadow,)))
@@ -158,7 +158,7 @@ def test_the_report_of_a_ring_counts_users_and_ids() -> None:
     assert page.open == []
 
 
-def test_long_names_in_a_legend_are_broken_before_it_runs_off_the_page() -> None:
+def test_long_names_in_a_legend_are_wrapped() -> None:
     """Two columns of labels are as wide as the page; the names of joined planners are not broken."""
     joined = "link_regions_scot+exchange_places_scot+move_publishers_scot+relieve_links_scot"
     text = draw_cost_curve(replace(small_run(), planner=joined))

@@ -11,9 +11,9 @@ from tests.regraft.run_small import run_small
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a complete run in a tiny size."""
-    told = "DYNATOPS has the least overhead under all patterns"
+    printed = "DYNATOPS has the least overhead under all patterns"
     out = tmp_path_factory.mktemp("dynatops")
-    return run_small("dynatops", regraft.reproductions.reproduce_dynatops, SMALL_SIZE, out, told)
+    return run_small("dynatops", regraft.reproductions.reproduce_dynatops, SMALL_SIZE, out, printed)
 
 
 def test_a_run_leaves_figures_tables_and_drawings(small_run: Path) -> None:

@@ -8,9 +8,9 @@ from tests.regraft.run_small import run_small
 
 def test_a_run_leaves_the_promised_figures_and_claims(tmp_path: Path) -> None:
     """Claims that follow from the overlay's shape hold at any size; each routing and workload has its figures."""
-    told = "Tables of advertisements are 93 % smaller"
+    printed = "Tables of advertisements are 93 % smaller"
     module = regraft.reproductions.reproduce_octopia
-    out = run_small("octopia", module, Size("small", 2, 30, 2), tmp_path / "out", told)
+    out = run_small("octopia", module, Size("small", 2, 30, 2), tmp_path / "out", printed)
     document = json.loads((out / "figures.json").read_text(encoding="utf-8"))
     assert document == json.loads((out / "copy.json").read_text(encoding="utf-8"))
     assert document["run"]["settings"]["size"] == "small"

@@ -11,9 +11,9 @@ from tests.regraft.run_small import run_small
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a complete run in a tiny size."""
-    told = "clustered: load100 yields the lowest message rate"
+    printed = "clustered: load100 yields the lowest message rate"
     out = tmp_path_factory.mktemp("pop-grape")
-    return run_small("pop-grape", regraft.reproductions.reproduce_pop_grape, SMALL_SIZE, out, told)
+    return run_small("pop-grape", regraft.reproductions.reproduce_pop_grape, SMALL_SIZE, out, printed)
 
 
 def test_a_run_leaves_figures_tables_and_drawings(small_run: Path) -> None:

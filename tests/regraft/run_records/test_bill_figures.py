@@ -44,21 +44,21 @@ def test_the_summary_has_both_bills_and_the_report_a_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "says"),
+    ("run", "reason"),
     [
         (charged_run(after=0.3), "a million deliveries cost 0.3 in the end, 0.2 at first"),
         (charged_run(has_bills=False), "no complete window lies before the first plan"),
         (charged_run(before=None), "no complete window lies before the first plan"),
     ],
 )
-def test_a_bill_that_does_not_fall_or_is_not_known_fails_the_run(run: RunRecord, says: str) -> None:
+def test_a_bill_that_does_not_fall_or_is_unknown_fails_the_run(run: RunRecord, reason: str) -> None:
     """The exit code depends on it."""
-    assert any(says in sentence for sentence in failures(summarise(run)))
+    assert any(reason in sentence for sentence in failures(summarise(run)))
 
 
-def test_the_status_says_what_traffic_comes_to_and_who_serves_nobody() -> None:
+def test_the_status_shows_the_bill_and_the_brokers_without_clients() -> None:
     """Of many brokers it names only the first ones."""
-    told: dict[str, Any] = {
+    bill: dict[str, Any] = {
         "currency": "USD",
         "now_per_month": 749.5,
         "first_per_month": 1246.5,
@@ -68,7 +68,7 @@ def test_the_status_says_what_traffic_comes_to_and_who_serves_nobody() -> None:
         "access_per_month": 632.5,
     }
     many = [f"b{number:02d}" for number in range(12)]
-    assert money_lines({"bill": told, "closable": many}) == [
+    assert money_lines({"bill": bill, "closable": many}) == [
         "bill: USD 750 in 30 days (117 between brokers, 632 to subscribers), 1,246 at first; 0.125 for a "
         "million deliveries",
         "closable, as they serve no clients: b00, b01, b02, b03, b04, b05, b06, b07, b08, b09 and 2 more "

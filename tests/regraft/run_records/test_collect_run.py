@@ -67,7 +67,7 @@ def _moved_window(turn: int, home: str, epoch: int) -> list[StateRow | WindowClo
     return [*rows, WindowClosed(start_ms, start_ms + WINDOW_MS, 1, {"delivery": len(rows)}, brokers, 0)]
 
 
-def test_what_is_compared_has_publishers_where_the_overlay_has_them() -> None:
+def test_compared_overlays_have_their_own_publisher_homes() -> None:
     """The bootstrap is costed with the publisher at its first home, the final overlay with it at its last."""
     inventory = small_inventory()
     plan = msgspec.structs.replace(
@@ -106,8 +106,8 @@ def test_links_cost_what_was_measured_before_the_window() -> None:
     costs = [cost.cost_per_s for cost in window_costs(stored, tree_kind(inventory))]
     assert costs == pytest.approx([4 * (50 + 1.5) / 5] * 2 + [4 * (20 + 300 + 1.5) / 5])
     assert stored.links_corrected() == 1
-    told = fleets_of(windows, inventory, LinkSettings(cost_per_ms=0.0))
-    assert replace(stored, fleets=told).links_corrected() == 0
+    fleets = fleets_of(windows, inventory, LinkSettings(cost_per_ms=0.0))
+    assert replace(stored, fleets=fleets).links_corrected() == 0
 
 
 def _stored(*windows: list[StateRow | WindowClosed], phase: PlanPhase = PlanPhase.COMPLETED) -> StoredRun:
@@ -118,7 +118,7 @@ def _stored(*windows: list[StateRow | WindowClosed], phase: PlanPhase = PlanPhas
     return StoredRun(closed, plans, configurations=configurations_of(plans, inventory))
 
 
-def test_stored_records_give_the_same_windows_in_any_order_and_twice() -> None:
+def test_stored_records_in_any_order_or_repeated_give_the_same_windows() -> None:
     """Topics are read partition by partition, and a micro-batch may have been written twice."""
     records = [*_window(0), *_window(1), *_window(2)]
     once = assemble_windows(records, small_inventory(), AssemblyLimits())
@@ -163,7 +163,7 @@ def test_the_final_overlay_is_that_of_the_last_committed_plan() -> None:
     assert comparison.cost_reduction_share == 0
 
 
-def test_the_last_word_on_a_plan_is_what_was_observed() -> None:
+def test_the_outcome_of_a_plan_is_its_last_observation() -> None:
     """Phases are reported as events, too, but only gains and aborts are outcomes."""
     events = [
         AdaptationEvent("plan-1", kind, Severity.INFO, time_ms, kind.value, "plan-1")
@@ -172,7 +172,7 @@ def test_the_last_word_on_a_plan_is_what_was_observed() -> None:
     assert plan_outcomes(events) == {"plan-1": "plan_completed"}
 
 
-def test_the_tree_of_a_shadow_planner_is_costed_on_the_stored_windows() -> None:
+def test_a_shadow_planners_tree_is_costed_on_the_stored_windows() -> None:
     """The controller gives its last tree; its cost on the traffic comes from Kafka alone."""
     shadow = ShadowRun("swap_links_ci", overlay={"links": GOOD_LINKS})
     stored = _stored(_window(0), _window(1))
@@ -181,17 +181,17 @@ def test_the_tree_of_a_shadow_planner_is_costed_on_the_stored_windows() -> None:
     assert cost_shadows([shadow], stored, KIND, START_MS) == (shadow,)
 
 
-def test_windows_carry_what_the_controller_knew_of_shadows() -> None:
+def test_windows_have_what_the_controller_knew_of_shadows() -> None:
     """A window that no shadow saw has no cost for it."""
     costs = window_costs(_stored(_window(0), _window(1)), KIND, {START_MS + 10_000: {"swap_links_ci": 7.0}})
     assert [dict(cost.shadows_per_s) for cost in costs] == [{}, {"swap_links_ci": 7.0}]
 
 
-def test_changes_of_traffic_are_those_that_were_reported() -> None:
+def test_reported_changes_of_traffic_are_collected() -> None:
     """Each such event gives the time of the change; other events do not count."""
-    told = {"since_ms": str(START_MS + 5_000), "statistic": "churn"}
+    details = {"since_ms": str(START_MS + 5_000), "statistic": "churn"}
     events = [
-        AdaptationEvent("traffic", EventKind.CHANGE_DETECTED, Severity.INFO, START_MS + 12_000, "", details=told),
+        AdaptationEvent("traffic", EventKind.CHANGE_DETECTED, Severity.INFO, START_MS + 12_000, "", details=details),
         AdaptationEvent("plan-1", EventKind.PLAN_STARTED, Severity.INFO, START_MS, ""),
     ]
     assert changes_found_ms(events) == (START_MS + 5_000,)

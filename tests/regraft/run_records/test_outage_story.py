@@ -28,7 +28,7 @@ def repair_plan() -> Plan:
     return msgspec.structs.replace(plan, proposals=(proposal,), history=history, brokers_lost=("b01", "b02"))
 
 
-def test_the_story_is_reported_in_the_order_of_time_by_who_saw_it() -> None:
+def test_the_story_is_in_order_of_time_with_its_sources() -> None:
     """Deaths come from the emulator, the repair from its plan; it is timed from the death until it is in force."""
     story = outage_story(NOTES, (), (repair_plan(), small_plan()), 12.5)
     assert [(line.source, line.text.split(": ")[-1]) for line in story.lines] == [
@@ -47,7 +47,7 @@ def test_without_outages_there_is_no_story() -> None:
     assert "Nothing happened to any broker" in build_report(small_run())
 
 
-def test_what_deaths_cost_is_shown_and_fails_no_run_and_anything_more_does() -> None:
+def test_losses_by_deaths_are_shown_without_failing_the_run_and_others_fail_it() -> None:
     """The verdict names the excused losses."""
     ledger = DeliveryLedger(16, 34, 31, lost=3, excused=3, final=True, lost_by_reason={"lost_with_broker": 3})
     run = replace(small_run(), ledger=ledger, outages=outage_story(NOTES, (), (repair_plan(),), 12.5))

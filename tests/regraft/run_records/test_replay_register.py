@@ -114,7 +114,7 @@ def test_windows_cost_what_their_users_cost_on_the_overlay_of_their_epoch() -> N
     assert first_full_window_cost(stored, KIND, -3000) == 150.0
 
 
-def test_overlays_are_compared_with_users_where_each_has_them() -> None:
+def test_overlays_are_compared_with_users_at_their_homes_on_each() -> None:
     """The bootstrap with u4 at its first home, the final ring with it at its last, a shadow's wherever it put it."""
     stored = stored_run([*CLIENTS_AT_FIRST, change(user("u4", "b01", TOPIC, time_ms=900))], (1, 1))
     comparison = compare_overlays(stored, KIND, 2000)
@@ -140,7 +140,7 @@ def test_the_delay_weight_is_the_controllers() -> None:
     assert window_costs(stored, ring_kind(INVENTORY, delay_weight=0.0))[0].cost_per_s == 70.0
 
 
-def test_a_user_that_has_gone_elsewhere_is_there_on_every_overlay() -> None:
+def test_a_user_that_went_elsewhere_is_there_on_every_overlay() -> None:
     """u4 has left the home that the plan gave it, so the final overlay saves nothing by it."""
     stored = stored_run([*CLIENTS_AT_FIRST, change(user("u4", "b05", TOPIC, time_ms=900))], (1, 1))
     comparison = compare_overlays(stored, KIND, 2000)
@@ -149,7 +149,7 @@ def test_a_user_that_has_gone_elsewhere_is_there_on_every_overlay() -> None:
     assert stored.windows[0].strayed == {"u4"}
 
 
-def test_memory_is_bounded_and_old_windows_are_then_not_costed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_and_old_windows_are_not_costed_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows that share a snapshot count once; the newest keep theirs."""
     monkeypatch.setattr(regraft.run_records.replay_register, "SUBSCRIPTIONS_KEPT_MAX", 9)
     changes = [*CLIENTS_AT_FIRST, change(user("v", "b07", TOPIC, time_ms=2500))]
@@ -164,7 +164,7 @@ def test_memory_is_bounded_and_old_windows_are_then_not_costed(monkeypatch: pyte
     assert comparison.window_count == 2
 
 
-def test_a_tree_has_no_use_for_the_register() -> None:
+def test_a_tree_does_not_use_the_register() -> None:
     """Its windows stay as they are if the register is applied anyway."""
     tree = Configuration.of(0, BROKERS, [(BROKERS[0], other) for other in BROKERS[1:]])
     windows = stored_run(CLIENTS_AT_FIRST, (0,), ()).windows

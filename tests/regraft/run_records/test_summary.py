@@ -18,13 +18,13 @@ KEYS = (
 )
 
 
-def test_summary_holds_every_figure_that_operators_are_promised() -> None:
+def test_the_summary_has_every_figure_that_operators_are_promised() -> None:
     """It has all its keys, whether anything happened or not."""
     for record in (small_run(), empty_run()):
         assert set(KEYS.split()) <= set(summarise(record))
 
 
-def test_cost_reduction_is_that_of_the_same_traffic() -> None:
+def test_the_cost_reduction_is_that_of_the_same_traffic() -> None:
     """Both costs are of the same windows, so a quieter end of the run saves nothing by itself."""
     summary = summarise(small_run())
     # Bootstrap: 16 notifications cross b00-b03 (30) and b03-b01 (20) and three brokers; final: b00-b01 (10), and 2 of
@@ -44,7 +44,7 @@ def test_bursts_are_reported_by_routing_and_only_disorder_on_detours_is_no_fault
     assert failures({**summary, "out_of_order_on_detours": 3}) == ["2 deliveries out of order: there must be none"]
 
 
-def test_bursts_that_a_plan_answered_are_counted_once() -> None:
+def test_bursts_answered_by_a_plan_are_counted_once() -> None:
     """A plan that moves publishers off congested links answers the burst before it; other plans answer none."""
     plan = small_plan()
     relief = [structs.replace(one, planner=RELIEF) for one in plan.proposals]
@@ -66,14 +66,14 @@ def test_figures_that_were_not_measured_are_none() -> None:
     assert summary["window_close_to_command_ms_p95"] is None
 
 
-def test_a_plan_counts_as_after_the_shift_only_when_it_began_after_it() -> None:
+def test_a_plan_counts_as_after_the_shift_only_if_it_began_after_it() -> None:
     """A plan that was chosen before the interests shifted is no answer to the shift."""
     early = replace(small_run(), plans=(small_plan(time_ms=START_MS + 10_000),))
     assert summarise(small_run())["plans_completed_after_regime_change"] == 1
     assert summarise(early)["plans_completed_after_regime_change"] == 0
 
 
-def test_a_run_that_did_what_it_promises_has_no_failures() -> None:
+def test_a_run_that_keeps_its_promises_has_no_failures() -> None:
     """Nothing was lost, windows closed and a plan was executed."""
     assert failures(summarise(small_run())) == []
 
@@ -86,22 +86,22 @@ def test_one_wrong_delivery_fails_the_run(fault: str) -> None:
     assert reason.startswith("1 deliveries")
 
 
-def test_a_run_that_ended_with_a_service_says_which() -> None:
+def test_a_run_that_ended_with_a_service_names_it() -> None:
     """What was measured until then is reported."""
     summary = summarise(replace(small_run(), given_up=("valkey ended with code 1 and is not restarted",)))
     assert summary["deliveries"] == 34
     assert failures(summary) == ["valkey ended with code 1 and is not restarted"]
 
 
-def test_a_run_in_which_nothing_happened_says_all_that_is_missing() -> None:
+def test_a_run_in_which_nothing_happened_names_everything_missing() -> None:
     """All reasons are reported at once."""
-    told = " / ".join(failures(summarise(empty_run())))
+    reasons = " / ".join(failures(summarise(empty_run())))
     for what in ("no final ledger", "no notification", "no window", "no plan", "not compared", "never shifted"):
-        assert what in told
-    assert told.count(" / ") == 5
+        assert what in reasons
+    assert reasons.count(" / ") == 5
 
 
-def test_that_nothing_was_lost_shows_nothing_where_nobody_was_owed_anything() -> None:
+def test_a_run_that_owed_no_deliveries_proves_nothing() -> None:
     """Notifications without a subscriber are no success."""
     ledger = DeliveryLedger(published=16, final=True)
     (reason,) = failures(summarise(replace(small_run(), ledger=ledger)))
@@ -140,7 +140,7 @@ def test_a_run_too_short_to_follow_the_shift_says_so() -> None:
     assert "--duration" in reason
 
 
-def test_a_run_whose_interests_never_shift_needs_no_plan_after_it() -> None:
+def test_a_run_without_a_shift_needs_no_plan_after_it() -> None:
     """On a ring interests always move, so no shift is expected; on a tree a missing one is reported."""
     assert failures(summarise(replace(small_run(), expects_regime_change=False, regime_change_ms=None))) == []
     (reason,) = failures(summarise(replace(small_run(), regime_change_ms=None)))
@@ -160,7 +160,7 @@ def test_percentiles_are_values_that_occurred() -> None:
     assert (percentile(values, 50), percentile(values, 95), percentile([], 50)) == (3.0, 5.0, None)
 
 
-def test_seeds_table_is_sorted_by_seed_and_shows_missing_figures_as_dashes() -> None:
+def test_the_table_of_seeds_is_sorted_and_has_dashes_for_missing_figures() -> None:
     """The table is made of the summaries alone."""
     lines = seeds_table([summarise(small_run()), summarise(empty_run())]).splitlines()
     assert lines[2].startswith("| 1 |")
@@ -170,13 +170,13 @@ def test_seeds_table_is_sorted_by_seed_and_shows_missing_figures_as_dashes() -> 
     )
 
 
-def test_seeds_table_refuses_a_file_that_is_no_summary(tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
+def test_the_table_of_seeds_refuses_a_file_that_is_no_summary(tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
     """A wrong file ends with code 2 and its name."""
     assert main([str(tmp_path / "absent.json")]) == 2
     assert "absent.json" in capsys.readouterr().err
 
 
-def test_summary_has_what_each_shadow_planner_would_have_saved() -> None:
+def test_the_summary_has_what_each_shadow_planner_would_have_saved() -> None:
     """Shadow and acting planner are compared with the same overlay on the same windows."""
     summary = summarise(small_run())
     figures = summary["shadows"]["swap_links_ci"]
@@ -187,14 +187,14 @@ def test_summary_has_what_each_shadow_planner_would_have_saved() -> None:
     )  # fmt: skip
 
 
-def test_a_shadow_without_compared_windows_claims_nothing() -> None:
+def test_a_shadow_without_compared_windows_has_no_cost() -> None:
     """The cost is None, not 0."""
     record = replace(empty_run(), shadows=(small_shadow(None),))
     assert summarise(record)["shadows"]["swap_links_ci"]["cost_reduction_share"] is None
     assert summarise(record)["subscription_lifetime_s"] is None
 
 
-def test_a_ring_tells_users_and_ids_instead_of_publishers() -> None:
+def test_a_ring_has_users_and_ids_instead_of_publishers() -> None:
     """The saving of moves is relative to the changes without them; it is None if it was not reported."""
     summary = summarise(ring_run())
     assert (summary["users_moved"], summary["id_moves"]) == (2, 2)
@@ -206,7 +206,7 @@ def test_a_ring_tells_users_and_ids_instead_of_publishers() -> None:
     assert "users_moved" not in summarise(small_run())
 
 
-def test_the_table_of_rings_tells_users_and_ids() -> None:
+def test_the_table_of_rings_has_users_and_ids() -> None:
     """The same command has other columns; interests on a ring shift all the time, so no plan is after the shift."""
     heads, _, row = seeds_table([summarise(ring_run())]).splitlines()
     assert "users moved | IDs reassigned | brokers' subscription changes cut" in heads

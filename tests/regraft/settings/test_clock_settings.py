@@ -50,14 +50,14 @@ def test_two_stages_cannot_share_a_metrics_port() -> None:
     assert fault == "emulator: metrics_port is 70000: from 1 to 65535, or none to open no port"
 
 
-def test_a_level_that_logs_do_not_have_is_reported() -> None:
+def test_an_unknown_log_level_is_reported() -> None:
     """The message lists the levels."""
     (fault,) = _faults({"run": {"log_level": "loud"}})
     assert fault == "run: log_level is 'loud': one of debug, info, warning, error, critical"
 
 
 @pytest.mark.parametrize("level", ["info", "warning"])
-def test_logs_are_one_json_object_a_line_with_what_is_bound(monkeypatch: pytest.MonkeyPatch, level: str) -> None:
+def test_logs_are_one_json_object_a_line_with_bound_values(monkeypatch: pytest.MonkeyPatch, level: str) -> None:
     """This is so without a terminal; lines below the level are left out, and a traceback stays within its line."""
     out = io.StringIO()
     monkeypatch.setattr(sys, "stderr", out)

@@ -18,17 +18,17 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlannerPackages
     return planner_packages(tmp_path, monkeypatch)
 
 
-def settings_with(planner: str, **told: object) -> Settings:
-    return load_settings({"controller": {"planner": planner}, "planners": {planner: told} if told else {}})
+def settings_with(planner: str, **chosen: object) -> Settings:
+    return load_settings({"controller": {"planner": planner}, "planners": {planner: chosen} if chosen else {}})
 
 
-def faults_of(planner: str, **told: object) -> tuple[str, ...]:
+def faults_of(planner: str, **chosen: object) -> tuple[str, ...]:
     with pytest.raises(SettingsError) as caught:
-        settings_with(planner, **told)
+        settings_with(planner, **chosen)
     return caught.value.faults
 
 
-def test_a_planner_of_another_package_is_set_and_plans(packages: PlannerPackages) -> None:
+def test_a_planner_of_another_package_is_configured_and_plans(packages: PlannerPackages) -> None:
     """Named as controller.planner and configured in its own table, its proposals are judged and executed like any."""
     packages.install("stars_one", SOURCE, join_all="SPEC")
     settings = settings_with("join_all", broker="b02", gain_per_s="7")
@@ -61,7 +61,7 @@ def test_a_child_process_gets_its_settings(packages: PlannerPackages, monkeypatc
     assert faults_of("join_all", brooker="b01") == ("planners.join_all.brooker is not a setting: did you mean broker?",)
 
 
-def test_an_unknown_name_lists_those_of_other_packages_too(packages: PlannerPackages) -> None:
+def test_an_unknown_name_is_answered_with_those_of_other_packages_too(packages: PlannerPackages) -> None:
     """Listing them imports nothing."""
     packages.install("stars_three", "raise SystemError('imported')", join_all="SPEC")
     known = ", ".join(sorted({*PLANNERS, "join_all"}))
@@ -107,18 +107,18 @@ BROKEN = """
         ("Loud", "its name must be lower-case words joined by single underscores"),
     ],
 )
-def test_what_is_no_planner_is_reported_to_those_who_name_it(packages: PlannerPackages, name: str, fault: str) -> None:
+def test_an_invalid_planner_is_reported_if_it_is_named(packages: PlannerPackages, name: str, fault: str) -> None:
     """One sentence at the start names the package that it is from."""
     package = f"broken_{name.lower()}"
     packages.install(package, BROKEN, **{name: name})
-    told = f"planner '{name}' of {package} ({package}:{name}) is not a planner: {fault}"
-    assert faults_of(name) == (f"controller: {told}",)
+    fault_text = f"planner '{name}' of {package} ({package}:{name}) is not a planner: {fault}"
+    assert faults_of(name) == (f"controller: {fault_text}",)
     with pytest.raises(SettingsError) as caught:
         load_settings({"planners": {name: {}}})
-    assert caught.value.faults == (f"planners.{name}: {told}",)
+    assert caught.value.faults == (f"planners.{name}: {fault_text}",)
 
 
-def test_a_package_that_cannot_be_imported_is_only_in_the_way_of_those_who_name_it(packages: PlannerPackages) -> None:
+def test_a_package_that_cannot_be_imported_affects_only_runs_that_name_it(packages: PlannerPackages) -> None:
     """All other runs start as without it; the sentence contains the name of the missing module."""
     packages.install("lacking", "import no_such_library", join_all="SPEC")
     assert faults_of("join_all") == (
@@ -128,7 +128,7 @@ def test_a_package_that_cannot_be_imported_is_only_in_the_way_of_those_who_name_
     assert "join_all" not in load_settings().controller.planners
 
 
-def test_a_name_must_not_be_there_twice(packages: PlannerPackages) -> None:
+def test_a_planner_name_must_be_unique(packages: PlannerPackages) -> None:
     """It would be ambiguous, whether the other planner is ours or from a second package."""
     packages.install("stars_four", SOURCE, join_all="SPEC", swap_links_ci="SPEC")
     packages.install("stars_five", SOURCE, join_all="SPEC")

@@ -25,16 +25,16 @@ def test_flags_environment_and_file_reach_a_planner(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("REGRAFT_PLANNERS__SWAP_LINKS_CI__CACHE_IDS_MAX", "20")
     monkeypatch.setenv("REGRAFT_PLANNERS__SWAP_LINKS_CI__BLOOM_BITS", "none")
     settings = load_settings({"planners": {"swap_links_ci": {"horizon_hops": 6}}}, file)
-    told = settings.controller.planners
-    assert told["swap_links_ci"] == InterestSettings(horizon_hops=6, cache_ids_max=20)
-    assert {name: one for name, one in told.items() if name != "swap_links_ci"} == {
+    planners = settings.controller.planners
+    assert planners["swap_links_ci"] == InterestSettings(horizon_hops=6, cache_ids_max=20)
+    assert {name: one for name, one in planners.items() if name != "swap_links_ci"} == {
         name: spec.settings() for name, spec in PLANNERS.items() if name != "swap_links_ci"
     }
     assert "planners.swap_links_ci.horizon_hops" in settings.chosen
     assert settings.to_record()["planners"]["swap_links_ci"]["cache_ids_max"] == 20
 
 
-def test_what_is_wrong_with_planners_is_reported_with_everything_else(tmp_path: Path) -> None:
+def test_faults_of_planners_are_reported_with_all_others(tmp_path: Path) -> None:
     """Unknown planners and settings, wrong types and wrong values, each with its full name."""
     given = {
         "swap_links_ci": {"horizon_hop": 5, "bloom_hashes": 65, "cache_ids_max": "many"},

@@ -32,7 +32,7 @@ def test_without_anything_given_every_stage_has_its_own_defaults() -> None:
                 assert getattr(made, each) == default
 
 
-def test_flags_win_over_environment_over_file_over_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_override_environment_file_and_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The closer a setting is to the call, the higher its priority."""
     file = tmp_path / "own.toml"
     file.write_text("[streaming]\nwindow_ms = 6000\ngrace_ms = 1000\ntrigger_ms = 900\n")
@@ -51,7 +51,7 @@ def test_the_file_can_be_named_by_the_environment(tmp_path: Path, monkeypatch: p
     assert load_settings().run.seed == 9
 
 
-def test_operators_names_for_servers_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_common_names_for_servers_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
     """REGRAFT_KAFKA_BOOTSTRAP and REGRAFT_REDIS_URL are what compose files set; the full names override them."""
     monkeypatch.setenv("REGRAFT_KAFKA_BOOTSTRAP", "kafka:9092")
     monkeypatch.setenv("REGRAFT_REDIS_URL", "redis://valkey:6379/0")
@@ -62,7 +62,7 @@ def test_operators_names_for_servers_are_understood(monkeypatch: pytest.MonkeyPa
     assert load_settings().kafka.bootstrap == "other:9092"
 
 
-def test_what_stages_share_cannot_differ() -> None:
+def test_shared_settings_cannot_differ() -> None:
     """Seed, namespace and inventory are given once and reach every stage."""
     settings = load_settings({"run": {"seed": 4, "directory": "lab"}, "kafka": {"namespace": "lab"}})
     assert settings.emulator.seed == settings.controller.seed == 4
@@ -70,7 +70,7 @@ def test_what_stages_share_cannot_differ() -> None:
     assert settings.emulator.inventory_path == settings.controller.inventory_path == Path("lab/inventory.json")
 
 
-def test_every_stage_reaches_the_same_kafka_in_its_own_name() -> None:
+def test_every_stage_reaches_the_same_kafka_under_its_own_name() -> None:
     """Servers and security are given once; Kafka's log distinguishes the stages."""
     settings = load_settings({"kafka": {"bootstrap": "kafka:9092"}})
     stages = ("emulator", "streaming", "controller", "alerts", "dashboard")
@@ -114,19 +114,19 @@ def test_relations_between_stages_are_checked() -> None:
     assert "raise it above that" in fault
 
 
-def test_every_setting_says_what_it_is() -> None:
+def test_every_setting_is_described() -> None:
     """Each setting in the example file has a sentence, alone or with its neighbours."""
 
-    def untold(model: type[SettingsModel]) -> list[str]:
+    def undescribed(model: type[SettingsModel]) -> list[str]:
         nested = {name: getattr(model(), name) for name in model.model_fields}
         return [
             f"{model.setting_path}.{name}"
             for name, field in model.model_fields.items()
             if not field.description and not isinstance(nested[name], SettingsModel)
-        ] + [name for value in nested.values() if isinstance(value, SettingsModel) for name in untold(type(value))]
+        ] + [name for value in nested.values() if isinstance(value, SettingsModel) for name in undescribed(type(value))]
 
     models = [*section_models().values(), *planner_models().values()]
-    assert [name for model in models for name in untold(model)] == []
+    assert [name for model in models for name in undescribed(model)] == []
 
 
 def test_a_child_process_gets_exactly_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ def test_a_child_process_gets_exactly_the_same_settings(monkeypatch: pytest.Monk
     assert load_settings() == settings
 
 
-def test_the_record_of_a_run_holds_no_password() -> None:
+def test_the_record_of_a_run_contains_no_password() -> None:
     """run.json may be passed around."""
     settings = load_settings({"redis": {"url": "redis://:hunter2@127.0.0.1:1/0"}})
     assert "hunter2" not in str(settings.to_record())
@@ -160,7 +160,7 @@ def test_printed_settings_can_be_read_again(tmp_path: Path) -> None:
     assert load_settings(file=file) == settings
 
 
-def test_the_example_file_is_what_the_program_knows() -> None:
+def test_the_example_file_has_every_setting() -> None:
     """settings.example.toml has all of them at their defaults; make it with `regraft settings --example`."""
     assert (CHECKOUT / "settings.example.toml").read_text(encoding="utf-8") == example_text()
     assert load_settings(file=CHECKOUT / "settings.example.toml") == load_settings()
@@ -221,7 +221,7 @@ def test_values_are_written_as_toml() -> None:
         assert read == (list(value) if isinstance(value, tuple) else value)
 
 
-def test_it_is_known_which_settings_somebody_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chosen_settings_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A setting given by flag, variable or file is chosen, even at its default value; others are not."""
     file = tmp_path / "own.toml"
     file.write_text("[controller.decision]\nnoise_factor = 2.0\n")
@@ -280,7 +280,7 @@ def test_faults_of_security_are_among_all_others(tmp_path: Path) -> None:
         assert sum(wanted in fault for fault in faults) == 1, (wanted, faults)
 
 
-def test_faults_cross_processes_as_they_are() -> None:
+def test_faults_cross_processes_unchanged() -> None:
     """Benchmarks that run tasks in separate processes rely on this."""
     error = pickle.loads(pickle.dumps(SettingsError(["first fault", "second fault"])))
     assert (error.faults, str(error)) == (("first fault", "second fault"), "first fault\nsecond fault")

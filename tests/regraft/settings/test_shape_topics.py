@@ -16,7 +16,7 @@ def settings(directory: Path, partitions: int = 0) -> Settings:
     return load_settings({"run": {"directory": directory}, "kafka": {"telemetry_partitions": partitions}})
 
 
-def test_partitions_follow_who_reports_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_follow_the_number_of_brokers_in_a_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent with the most brokers counts, as each has its own topic; a configured number overrides this."""
     monkeypatch.setattr(size_job, "BROKERS_PER_SHARD", 1)
     assert telemetry_partitions(settings(tmp_path)) == {TELEMETRY: 4}
@@ -29,7 +29,7 @@ def test_partitions_follow_who_reports_there(tmp_path: Path, monkeypatch: pytest
     assert telemetry_partitions(settings(tmp_path, 5)) == {TELEMETRY: 5}
 
 
-def test_fewer_than_the_table_has_are_refused(tmp_path: Path) -> None:
+def test_fewer_partitions_than_in_the_table_are_refused(tmp_path: Path) -> None:
     """Such a topic would be refused by every check."""
     with pytest.raises(SettingsError, match="telemetry_partitions is 3: at least 4, or 0"):
         settings(tmp_path, 3)

@@ -22,7 +22,7 @@ GIVEN = {
 
 
 @pytest.mark.parametrize("name", [EMULATOR, STREAMING, CONTROLLER, ALERTS, DASHBOARD])
-def test_a_child_is_reported_only_the_secrets_that_it_uses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_gets_only_the_secrets_that_it_uses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is neither given nor inherits any other; the rest of its settings is its parent's."""
     monkeypatch.setenv("REGRAFT_REDIS_URL", GIVEN["redis"]["url"])  # type: ignore[arg-type]
     settings = load_settings(GIVEN)
@@ -38,7 +38,7 @@ def test_a_child_is_reported_only_the_secrets_that_it_uses(name: str, monkeypatc
     assert not [secret for secret, users in SECRETS.values() if name not in users and secret in str(child.given)]
 
 
-def test_a_password_in_a_variable_reaches_only_those_who_log_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_in_a_variable_reaches_only_stages_that_log_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """The emulator does not use the live view, so the variable with its password is empty there."""
     monkeypatch.setenv("VIEW_PASSWORD", "hunter2")
     settings = load_settings({"redis": {"url": "redis://valkey", "security": {"password_variable": "VIEW_PASSWORD"}}})

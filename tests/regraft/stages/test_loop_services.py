@@ -22,7 +22,7 @@ def child(tmp_path: Path) -> Service:
     return replace(service, command=command, directory=tmp_path, ready=lambda: False, finishes=True)
 
 
-def test_folders_of_the_working_directory_do_not_stand_in_for_our_package(child: Service) -> None:
+def test_folders_of_the_working_directory_do_not_replace_our_package(child: Service) -> None:
     """Users may run Regraft from a directory with a ``regraft`` folder, such as one of settings."""
     with Supervisor() as supervisor:
         supervisor.start(child)

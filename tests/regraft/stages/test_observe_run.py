@@ -37,7 +37,7 @@ def _write(directory: Path, name: str, document: object) -> None:
     (directory / f"{name}.json").write_text(json.dumps(document))
 
 
-def test_before_any_status_file_nothing_is_claimed(tmp_path: Path) -> None:
+def test_before_any_status_file_the_view_is_empty(tmp_path: Path) -> None:
     """Nothing is claimed about the run."""
     observer = RunObserver(tmp_path)
     assert observer.refresh() == []
@@ -45,7 +45,7 @@ def test_before_any_status_file_nothing_is_claimed(tmp_path: Path) -> None:
     assert (frame.windows, frame.ledger.published, observer.regime_change_ms) == ((), 0, None)
 
 
-def test_a_run_is_congested_while_an_alert_about_it_stands(tmp_path: Path) -> None:
+def test_a_run_is_congested_while_such_an_alert_is_raised(tmp_path: Path) -> None:
     """Other alerts, and cleared ones, do not count."""
     observer = RunObserver(tmp_path)
     assert not observer.is_congested
@@ -83,7 +83,7 @@ def test_a_restarted_controller_that_stands_by_hides_no_plans(tmp_path: Path) ->
     assert observer.frame("running", 3.0, None, ()).note == before.note
 
 
-def test_a_broken_status_file_is_passed_over(tmp_path: Path) -> None:
+def test_a_broken_status_file_is_ignored(tmp_path: Path) -> None:
     """A full disk may leave a status file empty; the last good view stays."""
     observer = RunObserver(tmp_path)
     _show(tmp_path, _view({}, window_count=1))
@@ -114,7 +114,7 @@ def _with_shadow(started_ms: int, plans: int, seen_from: int) -> LiveView:
     )
 
 
-def test_a_restarted_controller_does_not_lose_what_shadows_did_before(tmp_path: Path) -> None:
+def test_a_restarted_controller_does_not_lose_earlier_results_of_shadows(tmp_path: Path) -> None:
     """Plans add up over controllers, and windows keep the cost that only the earlier one knew."""
     observer = RunObserver(tmp_path)
     assert observer.shadows == ()
@@ -130,7 +130,7 @@ def test_a_restarted_controller_does_not_lose_what_shadows_did_before(tmp_path: 
     assert observer.decision_times["shadow:swap_links_ci"].max_ms == 3.0
 
 
-def test_users_are_counted_from_when_they_have_connected(tmp_path: Path) -> None:
+def test_users_are_counted_once_they_have_connected(tmp_path: Path) -> None:
     """Subscriptions of the first users to connect are no change of interests; a tree has no users."""
     observer = RunObserver(tmp_path)
     assert observer.users is None
@@ -160,7 +160,7 @@ def test_only_a_completed_plan_that_began_after_the_shift_has_followed_it(tmp_pa
     assert followed == [False, False, True]
 
 
-def test_an_overlay_is_whole_when_all_that_are_up_are_in_it(tmp_path: Path) -> None:
+def test_an_overlay_is_whole_if_all_running_brokers_are_in_it(tmp_path: Path) -> None:
     """A death must be noticed and repaired, and a returned broker admitted."""
     observer = RunObserver(tmp_path)
     assert not observer.is_whole
@@ -186,7 +186,7 @@ def test_an_overlay_is_whole_when_all_that_are_up_are_in_it(tmp_path: Path) -> N
         assert observer.is_whole is is_whole, what
 
 
-def test_the_last_of_the_dead_that_come_back_by_themselves_says_how_long_a_run_waits(tmp_path: Path) -> None:
+def test_a_run_waits_for_the_last_dead_broker_that_will_return(tmp_path: Path) -> None:
     """A broker that was leaving when it died, and one that has returned, do not count."""
     observer = RunObserver(tmp_path)
     assert observer.returns_ms == 0

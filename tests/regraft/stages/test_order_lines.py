@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from regraft.stages.order_lines import HOLD_S, LineOrder
 
 
-def test_what_is_known_a_second_late_is_put_in_its_place() -> None:
+def test_what_is_known_a_second_late_is_sorted_in() -> None:
     """Status files are read every second, services are watched continuously."""
     order = LineOrder()
     order.add("81.0 is known at once", 81.0)

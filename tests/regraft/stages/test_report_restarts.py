@@ -22,7 +22,7 @@ NAMESPACE = "told"
     ("code", "why"),
     [(-9, "signal 9 ended it"), (1, "it ended with code 1"), (None, "it was not ready in time")],
 )
-def test_a_restart_is_reported_with_its_cause_and_where_to_look(code: int | None, why: str) -> None:
+def test_a_restart_is_reported_with_its_cause_and_log(code: int | None, why: str) -> None:
     """The service is the subject, so each service has its own alert."""
     event = ServiceEvent(12.5, "streaming", ServiceEventKind.RESTARTED, 77, 2)
     text = f"streaming: {why}, restart 2 of this run; see logs/streaming.log"
@@ -31,7 +31,7 @@ def test_a_restart_is_reported_with_its_cause_and_where_to_look(code: int | None
 
 
 @pytest.mark.stack
-def test_one_event_for_a_killed_service_and_none_for_starts_and_stops(tmp_path: Path) -> None:
+def test_only_restarts_of_killed_services_are_reported(tmp_path: Path) -> None:
     """Restarts by the supervisor are reported; starts, stops and regular ends are not."""
     mark = tmp_path / "mark"
     script = f"import os, pathlib, time; m = pathlib.Path({str(mark)!r}); n = m.exists(); m.touch(); "
@@ -43,6 +43,6 @@ def test_one_event_for_a_killed_service_and_none_for_starts_and_stops(tmp_path: 
             supervisor.start(Service("killed", (sys.executable, "-c", script), tmp_path / "killed.log"))
             supervisor.start(Service("steady", ("sleep", "600"), tmp_path / "steady.log"))
             wait_until(lambda: supervisor.restarts("killed") == 1 and supervisor.is_ready("killed"))
-        told = list(read_whole(kafka.access, NAMESPACE, {EVENTS: AdaptationEvent}, 20.0))
-    assert [(one.subject, one.kind) for one in told] == [("killed", EventKind.SERVICE_RESTARTED)]
-    assert "signal 9 ended it" in told[0].text
+        events = list(read_whole(kafka.access, NAMESPACE, {EVENTS: AdaptationEvent}, 20.0))
+    assert [(one.subject, one.kind) for one in events] == [("killed", EventKind.SERVICE_RESTARTED)]
+    assert "signal 9 ended it" in events[0].text

@@ -71,8 +71,8 @@ def test_a_full_disk_stops_the_stage_without_a_traceback(tmp_path: Path, monkeyp
     def fail(*_: object) -> int:
         raise OSError(28, "No space left on device", "inventory.json")
 
-    told: list[str] = []
-    monkeypatch.setattr(module.log, "error", lambda _event, **fields: told.append(fields["reason"]), raising=False)
+    reasons: list[str] = []
+    monkeypatch.setattr(module.log, "error", lambda _event, **fields: reasons.append(fields["reason"]), raising=False)
     monkeypatch.setitem(module.STAGES, "emulate", fail)
     assert run_stage("emulate", settings(tmp_path)) == EXIT_FAILED
-    assert told == ["The disk of inventory.json is full: free some space and start again."]
+    assert reasons == ["The disk of inventory.json is full: free some space and start again."]

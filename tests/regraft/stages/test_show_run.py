@@ -40,7 +40,7 @@ def test_without_a_terminal_the_view_is_plain_lines() -> None:
     assert "\x1b" not in output.getvalue()
 
 
-def test_plain_lines_are_in_the_order_of_their_times() -> None:
+def test_plain_lines_are_in_order_of_time() -> None:
     """The controller's events are known a second after the demo's own, and a view may come in between."""
     output = io.StringIO()
     with RunScreen(Console(file=output, width=80)) as screen:
@@ -63,7 +63,7 @@ def test_a_quiet_view_prints_nothing() -> None:
     assert output.getvalue() == ""
 
 
-def test_on_a_terminal_the_picture_has_costs_plans_ledger_and_services() -> None:
+def test_on_a_terminal_the_view_has_costs_plans_ledger_and_services() -> None:
     """Everything that an operator watches is in one view."""
     console = Console(file=io.StringIO(), width=120, force_terminal=True, color_system=None)
     console.print(draw_frame(_frame(), ["  41.0 s  something"], console))
@@ -89,12 +89,12 @@ def test_the_chart_shows_the_newest_windows_that_fit() -> None:
     assert lines[2].endswith("*****")
 
 
-def test_a_line_before_the_first_window_claims_no_cost() -> None:
+def test_a_line_before_the_first_window_has_no_cost() -> None:
     """Only measured values are shown."""
     assert "no window yet" in frame_text(Frame("starting", 0.0, 10.0))
 
 
-def test_one_line_says_what_a_shadow_planner_would_have_made_of_the_newest_window() -> None:
+def test_one_line_gives_a_shadow_planners_cost_of_the_newest_window() -> None:
     """The line is missing until the shadow has seen a window."""
     frame = replace(_frame(), shadow_plans={"swap_links_ci": 2}, horizon=HorizonUse(6, 20.25))
     assert frame.shadow_text == "swap_links_ci would cost 60/s, saved 33%, 2 plans"

@@ -22,14 +22,14 @@ def test_one_of_several_masters_is_enough() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "nowhere"])
-def test_a_master_that_is_away_is_reported_at_once(address: str) -> None:
+def test_an_unreachable_master_is_reported_at_once(address: str) -> None:
     """The sentence has its address, the reason and what to do; Spark itself would take a minute."""
     address = address or f"{LOOPBACK}:{choose_ports(1)[0]}"  # Chosen here: all workers must collect the same tests.
     with pytest.raises(StackError, match=rf"No Spark master listens at spark://{address} \({address}: .*local\[2\]"):
         need_master(f"spark://{address}")
 
 
-def test_executors_get_what_is_set_or_what_a_micro_batch_needs(tmp_path: Path) -> None:
+def test_executors_get_configured_resources_or_what_a_micro_batch_needs(tmp_path: Path) -> None:
     """Cores only if the cluster should not choose; in local mode the driver gets what executors would."""
     streaming = {"records_per_trigger_max": 120_000, "shards": 4}
     inventory_of(line_of(4), {}).save(tmp_path / "inventory.json")
@@ -67,6 +67,6 @@ def test_settings_that_cannot_work_are_reported(spark: dict[str, object], fault:
 
 
 @pytest.mark.parametrize("master", ["local[4]", f"spark://{LOOPBACK}:7077,localhost:7078"])
-def test_on_one_machine_the_driver_is_reached(master: str) -> None:
+def test_on_one_machine_the_driver_is_reachable(master: str) -> None:
     """Its address need not be configured."""
     assert load_settings({"spark": {"master": master}}).spark.driver_host == LOOPBACK
