@@ -1,1 +1,1 @@
-"""State and events to alerts: rules with raise and clear, each reported once, to people and to ``regraft.events``."""
+"""Turn state and events into alerts: rules raise and clear them; each is reported once, to people and as an event."""

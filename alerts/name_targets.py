@@ -42,9 +42,7 @@ def name_webhook(url: str) -> str:
 def load_apprise() -> type[Apprise]:
     """Return the Apprise class, with its log disabled because it contains URLs.
 
-    Loading it takes a third of a second.
-
-    Raises StackError if it is not installed.
+    Loading it takes a third of a second. Raises StackError if it is not installed.
     """
     need_extras("An alert target that is an apprise URL", "alerts")
     import apprise

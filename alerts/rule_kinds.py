@@ -258,7 +258,7 @@ class CountRule(Rule):
 
     @property
     def limit(self) -> float:
-        """Return how many times raise the alert."""
+        """Return the number of occurrences that raises the alert."""
         return float(self.count)
 
     @property
@@ -284,12 +284,12 @@ class StalledRule(Rule):
 
     @property
     def limit(self) -> float:
-        """Return how long a phase may take."""
+        """Return how long a phase may take, in seconds."""
         return self.for_s
 
     @property
     def span_s_memory(self) -> float:
-        """Return how long a phase may take."""
+        """Return how long a phase may take, in seconds."""
         return self.for_s
 
     def faults(self) -> list[str]:
@@ -313,7 +313,7 @@ class FlappingRule(Rule):
 
     @property
     def limit(self) -> float:
-        """Return how many times raise the alert."""
+        """Return the number of returns that raises the alert."""
         return float(self.flips)
 
     @property

@@ -152,7 +152,7 @@ def _never(_: msgspec.Struct) -> None:
 
 
 def _forged(record: msgspec.Struct) -> Happening | None:
-    """A forged order; one that came too late or made no sense does not count."""
+    """A forged order; orders refused for other reasons do not count."""
     if not isinstance(record, AdaptationEvent) or FORGED not in record.details:
         return None
     return Happening(ALL_ORDERS, record.time_ms, record.text)

@@ -68,7 +68,7 @@ class StalledWatcher:
         if plan.plan not in raised.subjects(self._rule.name):
             return []
         if LIFE[plan.phase].is_moving and since_ms <= raised.changed_ms(self._rule.name, plan.plan):
-            return []  # The phase that it stalled in, reported again.
+            return []  # The phase in which it stalled, reported again.
         time_ms = max(min(since_ms, now_ms), raised.changed_ms(self._rule.name, plan.plan))
         return [self._finding(plan.plan, AlertStatus.CLEARED, time_ms, 0.0, f"now {plan.phase}")]
 

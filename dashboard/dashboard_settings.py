@@ -35,7 +35,7 @@ class DashboardSettings:
     ``secret``: the key that signs tokens, at least 32 bytes; none makes the page read-only unless there is a
     secret_file. ``secret_file``: a file that holds it instead.
     ``login_to_read``: whether reading also needs a token; metrics and health stay open. Default no: anyone who can
-    reach the page may read it. ``token_hours_max``: the longest lifetime of a token. Default 24.
+    reach the page may read it. ``token_hours_max``: the longest lifetime of a token. Default 24: one login per day.
     ``revoked_file``: ids of revoked tokens, one per line, checked on each request. Default: revoked-tokens.txt in
     run.directory, next to the inventory.
     ``poll_ms``: how often the live view is read. Default 1000, the pace at which the controller writes it.

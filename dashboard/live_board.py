@@ -1,4 +1,4 @@
-"""The newest state of everything that pages show, and what each page has not seen of it yet.
+"""The newest state of everything that pages show, and what each page still lacks.
 
 In: whole values of parts. Out: for a page at some version, the entries that changed since, as one JSON text. There is
 no queue: a slow page gets the newest state with its next update. Where values come from does not belong here.

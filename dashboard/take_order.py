@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 class OrderRequest(BaseModel):
-    """An order as requested by a page or a program; ``minutes`` is when a pause or maintenance expires.
+    """An order as requested by a page or a program; ``minutes`` is how long a pause or maintenance lasts.
 
     ``plan_digest`` is that of the plan on the page. A program may omit it to mean the plan with that name that is shown
     at present.

@@ -93,7 +93,7 @@ class Configuration:
 
     @cached_property
     def degree_max(self) -> int:
-        """The largest number of links at one broker."""
+        """The largest number of links at any broker."""
         return max((len(peers) for peers in self.neighbours.values()), default=0)
 
     def next_hops_from(self, source_broker: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What moving all or some subscribers of a broker to another one changes in the cost of a tree's links.
+"""The change of a tree's link costs if all or some subscribers of a broker move to another one.
 
 In: a tree, what was delivered and published where. Out: the change of cost for each broker that they may move to. Only
 the links on the path between both brokers change: any other link has both on the same side. The cost of handing

@@ -26,8 +26,8 @@ Flags = NDArray[np.bool_]
 class RingCost:
     """Per second: messages to subscribed brokers, messages that other brokers relay, and delay over all deliveries.
 
-    Delay is in hops, or in the unit of the given hop delays. The root receives no forwarded message, so it is never a
-    relay.
+    Delay is in hops, or in the unit of the given hop delays. The root receives no forwarded message, so it counts
+    neither as subscribed nor as relay.
     """
 
     subscriber_per_s: float

@@ -65,7 +65,7 @@ def as_swaps(costs: TreeCosts, removed: Iterable[Link], added: Iterable[Link]) -
 
 
 class SwapLine:
-    """A tree that moves back and forth along sequences of swaps: like a copy, but for the cost of a swap.
+    """A tree that moves back and forth along sequences of swaps: as good as a copy, at the cost of a swap.
 
     Going back is exact: counts are integers, and the cost, which is not, is saved.
     """

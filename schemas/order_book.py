@@ -1,7 +1,7 @@
 """What people have ordered and what of it is in force: pauses, brokers in maintenance, orders about plans.
 
 In: orders in topic order, and the time. Out: the orders in force. Reading the topic and acting on orders belong to the
-stages: the controller, and alerts, which silences those about brokers in maintenance.
+stages: the controller, and the alert stage, which silences alerts about brokers in maintenance.
 """
 
 from __future__ import annotations

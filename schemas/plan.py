@@ -20,7 +20,7 @@ class ClientMove(Struct, frozen=True, order=True):
 
     @property
     def text(self) -> str:
-        """Describe who goes where, for people."""
+        """Return the move as text, for people."""
         return f"{self.client} {self.home_from} -> {self.home_to}"
 
 
@@ -32,7 +32,7 @@ class HomeMove(Struct, frozen=True, order=True):
 
     @property
     def text(self) -> str:
-        """Describe who goes where, for people."""
+        """Return the move as text, for people."""
         return f"{self.home_from} -> {self.home_to}"
 
 
@@ -51,13 +51,13 @@ class IdMove(Struct, frozen=True, order=True):
 
     @property
     def text(self) -> str:
-        """Describe who goes where on a ring, for people."""
+        """Return the change of ID on a ring as text, for people."""
         before, after = (("none" if one == OFF_RING else str(one)) for one in (self.id_from, self.id_to))
         return f"{self.broker} ID {before} -> {after}"
 
     @property
     def place_text(self) -> str:
-        """Describe who goes where on a structured cyclic overlay, for people."""
+        """Return the change of place on a structured cyclic overlay as text, for people."""
         before, after = (("no place" if one == OFF_RING else place_text(one)) for one in (self.id_from, self.id_to))
         return f"{self.broker} {before} -> {after}"
 

@@ -31,12 +31,11 @@ BLOCK_SIZE = 64  # Sequence numbers per mask: a block fits into one signed 64-bi
 class Delivery(Struct, frozen=True):
     """What one broker delivered and published of a publisher's block within one second of publish time.
 
-    ``mask`` has bit ``sequence % 64`` set for each notification of block ``sequence
-
-    64`` that was handed to local subscribers, ``published`` for each that a local client published; both are signed
-    64-bit integers. ``local_deliveries`` and ``bytes`` are cumulative within the cell (broker, publisher, block,
-    second), so a cell may be sent early and again. Records of version 1 have 0 in ``published`` and both kinds of bits
-    in ``mask``, so V(n) follows from ``mask | published`` in any version.
+    ``mask`` has bit ``sequence % 64`` set for each notification of block ``sequence // 64`` that was handed to local
+    subscribers, ``published`` for each that a local client published; both are signed 64-bit integers.
+    ``local_deliveries`` and ``bytes`` are cumulative within the cell (broker, publisher, block, second), so a cell may
+    be sent early and again. Records of version 1 have 0 in ``published`` and both kinds of bits in ``mask``, so V(n)
+    follows from ``mask | published`` in any version.
     """
 
     publisher: Name
@@ -51,12 +50,12 @@ class Delivery(Struct, frozen=True):
 class QueueSample(Struct, frozen=True):
     """Counters of one queue since the broker's boot, and its length, now and the maximum since the last sample.
 
-    ``peer`` names the neighbour for the outgoing end of a link and is empty for the broker's own service queue.
-    For a link end ``messages_in`` counts what was handed to the link and ``messages_out`` what the peer received.
-    ``notifications_out`` counts notifications only, ``messages_out`` also control messages and markers.
-    ``wait_ms`` adds up how long the messages of ``messages_out`` waited before they left: in the service queue from
-    their arrival to the begin of their service, at a link end from being handed over until the last of their bytes was
-    sent, so without the link's delay and 0 where the bandwidth is not limited. Records of version 1 have 0.
+    ``peer`` names the neighbour for the outgoing end of a link and is empty for the broker's own service queue. For a
+    link end, ``messages_in`` counts what was handed to the link and ``messages_out`` what the peer received.
+    ``notifications_out`` counts notifications only, ``messages_out`` also control messages and markers. ``wait_ms`` is
+    the total time that the messages of ``messages_out`` waited before they left: in the service queue from their
+    arrival to the start of their service, at a link end from being handed over until their last byte was sent. So it
+    excludes the link's delay, and is 0 if the bandwidth is not limited. Records of version 1 have 0.
     """
 
     peer: NameOrNone

@@ -4,7 +4,7 @@ DIGITS = 4
 
 
 def figure(value: float) -> str:
-    """Return a figure with four significant digits, commas between thousands, and never an exponent.
+    """Return a figure with four digits, or all integer digits from 1,000, with commas and never an exponent.
 
     Below 1 it has four decimals, so values below 0.00005 read as 0.
     """

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 
 def time_text(time_ms: int) -> str:
-    """Return a time to the second, as in ``2026-11-25 19:06:15 UTC``."""
+    """Return a time to the second, such as ``2026-11-25 19:06:15 UTC``."""
     return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
