@@ -57,7 +57,7 @@ def test_a_whole_file_that_is_skipped_counts(tmp_path: Path) -> None:
     assert "Not to be skipped: test_trial.py" in answer.stdout
 
 
-def test_the_last_run_lists_what_those_before_it_skipped(tmp_path: Path) -> None:
+def test_the_last_run_lists_the_skips_of_earlier_runs(tmp_path: Path) -> None:
     """Parallel and sequential tests run separately: the list at the end covers both runs."""
     skips = tmp_path / "out" / "skips.txt"
     known = "def test_one():\n    pytest.skip('no browser is installed: looked everywhere')\n"

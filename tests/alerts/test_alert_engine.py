@@ -30,7 +30,7 @@ def congested(*values: float) -> list[list]:  # type: ignore[type-arg]
     return [[queue_of("b01", congestion=value)] for value in values]
 
 
-def test_congestion_must_hold_for_its_windows_and_end_for_its_windows() -> None:
+def test_congestion_must_last_and_end_for_a_number_of_windows() -> None:
     """Two windows above tau are not enough, three are; one window below the lower bound does not clear it, two do."""
     scene = Scene(book(CONGESTION))
     assert scene.windows(congested(11, 12, 3, 11, 12, 13, 14, 4, 11, 4, 3, 2)) == [
@@ -41,7 +41,7 @@ def test_congestion_must_hold_for_its_windows_and_end_for_its_windows() -> None:
     assert (raised.value, raised.raised_ms, cleared.raised_ms) == (13, at(5), at(5))
 
 
-def test_between_the_bounds_an_alert_stays_as_it_is() -> None:
+def test_between_the_bounds_an_alert_does_not_change() -> None:
     """A figure between the two bounds neither raises nor clears, however long it stays there."""
     scene = Scene(book(CONGESTION))
     assert scene.windows(congested(*[9] * 10)) == []
@@ -62,7 +62,7 @@ def three(queues: list) -> list[Told]:  # type: ignore[type-arg]
     return [told for number in range(3) for told in window(number, queues)]
 
 
-def test_a_queue_that_is_reported_no_more_ends_its_alert() -> None:
+def test_the_alert_of_a_queue_that_is_no_longer_reported_ends() -> None:
     """A link that a plan removed has no queue; its alert ends after as many windows as a low figure would take."""
     scene = Scene(book(CONGESTION))
     scene.windows(congested(20, 20, 20))
@@ -70,7 +70,7 @@ def test_a_queue_that_is_reported_no_more_ends_its_alert() -> None:
     assert "no longer reported" in scene.said[-1].text
 
 
-def test_rows_that_did_not_come_say_nothing_of_their_queues() -> None:
+def test_missing_rows_leave_the_state_of_their_queues_unknown() -> None:
     """If a window lacks rows, a queue without a row is neither congested nor fine: its state is unknown."""
     scene = Scene(book(CONGESTION))
     scene.windows(congested(20, 20, 20))
@@ -105,7 +105,7 @@ def test_growth_needs_a_factor_a_length_and_every_window() -> None:
         assert Scene(rules).windows([[queue_of("b01", length=length)] for length in lengths]) == expected
 
 
-def test_a_broker_that_falls_silent_is_reported_and_its_return_too() -> None:
+def test_a_broker_that_falls_silent_is_reported_and_so_is_its_return() -> None:
     """Two windows without a batch raise, two with one clear; a broker that was never seen is not missed."""
     scene = Scene(book('[[rule]]\nname = "silent"\non = "broker.silent"\nfor_windows = 2\nclear_for_windows = 2\n'))
     rest = BROKERS[:-1]
@@ -116,7 +116,7 @@ def test_a_broker_that_falls_silent_is_reported_and_its_return_too() -> None:
     assert found[2][0].brokers == ("b04",)
 
 
-def test_a_broker_that_stays_silent_is_forgotten_in_the_end() -> None:
+def test_a_broker_that_stays_silent_is_eventually_forgotten() -> None:
     """After forget_after_s a silent broker is considered gone; if it came back, it would be watched again."""
     scene = Scene(book('[[rule]]\nname = "silent"\non = "broker.silent"\nfor_windows = 1\nforget_after_s = 3\n'))
     scene.tell(*window(0))
@@ -179,7 +179,7 @@ def test_events_count_within_a_span(on: str, kind: EventKind) -> None:
     assert words(scene.tick(40)) == ["40 r plans cleared"]
 
 
-def test_an_epoch_mismatch_stands_while_it_is_reported() -> None:
+def test_an_epoch_mismatch_is_active_while_it_is_reported() -> None:
     """The default rule names the brokers, and clears ten minutes after the last event."""
     scene = Scene(load_rules(None))
     (raised,) = scene.tell(event(EventKind.EPOCH_MISMATCH, 0, "epochs", text="b03 at epoch 0"))
@@ -190,7 +190,7 @@ def test_an_epoch_mismatch_stands_while_it_is_reported() -> None:
     assert words(scene.tick(900)) == ["900 epoch_mismatch epochs cleared"]
 
 
-def test_what_is_wrong_with_the_model_of_costs_is_one_alert_for_each_subject() -> None:
+def test_faults_of_the_cost_model_are_one_alert_for_each_subject() -> None:
     """Corrected links and a model that counters contradict are two alerts; each clears half an hour after its last
     event.
     """
@@ -206,7 +206,7 @@ def test_what_is_wrong_with_the_model_of_costs_is_one_alert_for_each_subject() -
     assert words(scene.tick(2_700)) == ["2700 model_drift messages cleared"]
 
 
-def test_each_service_that_is_started_again_is_one_alert() -> None:
+def test_each_restarted_service_is_one_alert() -> None:
     """A restart raises even if the service is back within seconds; ten minutes without another one clear it."""
     scene = Scene(load_rules(None))
     (raised,) = scene.tell(event(EventKind.SERVICE_RESTARTED, 0, "streaming", text="streaming: signal 9 ended it"))
@@ -217,7 +217,7 @@ def test_each_service_that_is_started_again_is_one_alert() -> None:
     assert words(scene.tick(900)) == ["900 service_restarted streaming cleared"]
 
 
-def test_a_broker_that_asks_to_join_is_an_alert_until_it_is_a_member_or_asks_no_longer() -> None:
+def test_a_broker_that_asks_to_join_is_an_alert_until_it_is_a_member_or_stops_asking() -> None:
     """Older records of a broker, such as those of its earlier membership, do not clear the alert."""
     scene = Scene(load_rules(None))
     (x1,) = scene.tell(event(EventKind.JOIN_ASKED, 10, "x1", text="x1 asks to join: `regraft members add x1`"))
@@ -237,7 +237,7 @@ def joining(broker: str, second: float) -> Told:
     return Told(Member(broker, MemberState.JOINING, time_ms, "add by ann"), time_ms)
 
 
-def test_an_order_that_was_forged_raises_and_one_that_came_too_late_does_not() -> None:
+def test_a_forged_order_raises_and_a_late_one_does_not() -> None:
     """Both are refused and reported as events; only the forged one comes from somebody without the right to give
     orders.
     """
@@ -248,7 +248,7 @@ def test_an_order_that_was_forged_raises_and_one_that_came_too_late_does_not() -
     assert "it is unsigned" in raised.text
 
 
-def test_a_plan_taken_back_counts_once_however_often_it_is_stored() -> None:
+def test_a_rolled_back_plan_counts_once_however_often_it_is_stored() -> None:
     """Every phase of a plan is a record; a plan that undoes another still counts once."""
     scene = Scene(book('[[rule]]\nname = "back"\non = "plan.taken_back"\ncount = 2\n'))
     phases = (PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.COMPLETED)
@@ -256,7 +256,7 @@ def test_a_plan_taken_back_counts_once_however_often_it_is_stored() -> None:
     assert len(scene.tell(plan(4, PlanPhase.ACTIVATING, 9, undoes="plan-3"))) == 1
 
 
-def test_a_full_plan_is_counted_once_though_two_records_tell_it() -> None:
+def test_a_full_plan_counts_once_although_two_records_report_it() -> None:
     """Proposals left over by the limit appear both in the event and in the plan of the same window."""
     scene = Scene(book('[[rule]]\nname = "limit"\non = "plan.limit"\ncount = 2\n'))
     left = Proposal("p", (("a", "b"),), (("a", "c"),), 9.0, 8.0, 0.1, "", Verdict.CHANGES_PER_PLAN)
@@ -284,7 +284,7 @@ def test_a_stalled_plan_is_reported_by_the_controller_or_by_the_clock_and_ends_w
     assert scene.tick(1000) == []
 
 
-def test_a_plan_that_waits_for_a_person_is_not_stalled() -> None:
+def test_a_plan_that_waits_for_approval_is_not_stalled() -> None:
     """In a dry run a proposed plan may wait forever."""
     scene = Scene(book('[[rule]]\nname = "stalled"\non = "plan.stalled"\nfor_s = 30\n'))
     scene.tell(plan(1, PlanPhase.PROPOSED, 0))
@@ -310,7 +310,7 @@ def test_flapping_is_reported_for_links_and_clients() -> None:
     assert words(scene.tick(80)) == ["80 flapping client p1 cleared"]
 
 
-def test_what_comes_back_after_the_span_does_not_flap() -> None:
+def test_a_return_after_the_span_is_not_flapping() -> None:
     """A client that returns home in the evening does not flap."""
     rules = book('[[rule]]\nname = "flapping"\non = "flapping"\nflips = 1\nspan_s = 100\n')
     scene = Scene(rules)
@@ -347,7 +347,7 @@ def test_blast_radius_counts_silence_congestion_and_maintenance_together() -> No
     assert not scene.engine.is_blast
 
 
-def test_a_blast_radius_that_calms_down_is_counted_on_after_a_restart() -> None:
+def test_the_calm_of_a_blast_radius_is_counted_across_a_restart() -> None:
     """How long it has been calm does not follow from any single window, so it is stored: two windows clear it, one
     before and one after the restart.
     """
@@ -374,7 +374,7 @@ def test_records_of_a_newer_regraft_are_distinguished_from_garbage() -> None:
     )
 
 
-def test_dead_letters_are_reported_by_topic_but_not_our_own() -> None:
+def test_dead_letters_are_reported_by_topic_except_our_own() -> None:
     """A message that could not be delivered is a dead letter too; an alert about it would cause the next one."""
     scene = Scene(book('[[rule]]\nname = "letters"\non = "dead_letters"\n'))
     letter = DeadLetter("regraft.telemetry", 0, 7, "it starts with ff", b"\xff", BEGIN_MS)
@@ -383,7 +383,7 @@ def test_dead_letters_are_reported_by_topic_but_not_our_own() -> None:
     assert scene.tell(Told(ours, BEGIN_MS)) == []
 
 
-def test_an_alert_whose_rule_is_gone_is_cleared_at_the_start() -> None:
+def test_an_alert_without_a_rule_is_cleared_at_the_start() -> None:
     """Nothing else would ever clear it."""
     scene = Scene(book(CONGESTION))
     scene.windows(congested(20, 20, 20))
@@ -443,7 +443,7 @@ def test_the_broker_with_the_wrong_clock_is_named_with_its_offset() -> None:
         (EventKind.BROKER_OVERLOADED, "b03", "broker_overloaded"),
     ],
 )
-def test_what_lasts_is_an_alert_until_an_event_says_that_it_is_over(kind: EventKind, subject: str, rule: str) -> None:
+def test_a_lasting_condition_is_an_alert_until_an_event_ends_it(kind: EventKind, subject: str, rule: str) -> None:
     """Sampled telemetry and a broker above its cap: further events belong to the same alert, the last one clears it."""
     scene = Scene(load_rules(None))
     (raised,) = scene.tell(event(kind, 0, subject, text="windows are late"))

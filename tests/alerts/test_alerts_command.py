@@ -51,7 +51,7 @@ def test_default_rules_find_nothing_in_a_recording_without_trouble() -> None:
     assert tried(SMALL)["changes"] == []
 
 
-def test_a_recording_of_state_says_the_same_as_one_of_telemetry(recording: Path, tmp_path: Path) -> None:
+def test_a_recording_of_state_gives_the_same_alerts_as_one_of_telemetry(recording: Path, tmp_path: Path) -> None:
     """It makes no difference whether Spark's rows were recorded or are computed from telemetry."""
     out = tmp_path / "state.avro"
     make_recording(out, with_state=True)
@@ -61,7 +61,7 @@ def test_a_recording_of_state_says_the_same_as_one_of_telemetry(recording: Path,
     assert changes(found) == [each for each in changes(tried(recording)) if each[0] <= last_s]
 
 
-def test_maintenance_shows_who_would_not_have_been_told(tmp_path: Path) -> None:
+def test_maintenance_shows_which_alerts_would_have_been_silenced(tmp_path: Path) -> None:
     """The order precedes the recording; alerts of its broker are raised and silenced."""
     out = tmp_path / "maintained.avro"
     make_recording(out, with_state=False, in_maintenance="b03")
@@ -73,7 +73,7 @@ def test_maintenance_shows_who_would_not_have_been_told(tmp_path: Path) -> None:
     assert kept["congestion", "b01"] == ""
 
 
-def test_a_difference_ends_with_1_and_says_what_it_is(recording: Path, tmp_path: Path) -> None:
+def test_a_difference_exits_with_1_and_is_shown(recording: Path, tmp_path: Path) -> None:
     """Changed rules fail the recording's expectations: the output lists what is missing and what is unexpected."""
     rules = tmp_path / "rules.toml"
     rules.write_text('[[rule]]\nname = "broker_silent"\non = "broker.silent"\nfor_windows = 4\nclear_for_windows = 2\n')
@@ -89,7 +89,7 @@ def test_a_difference_ends_with_1_and_says_what_it_is(recording: Path, tmp_path:
     assert "1 alerts raised, 1 cleared in 30 windows (made from its telemetry)" in answer.output
 
 
-def test_what_is_written_is_what_is_expected(recording: Path, tmp_path: Path) -> None:
+def test_written_expectations_are_met(recording: Path, tmp_path: Path) -> None:
     """--write creates the file that --expect reads."""
     written = tmp_path / "expected.toml"
     found = tried(recording, "--write", str(written))
@@ -151,7 +151,7 @@ def test_settings_of_alerts_reach_the_stage_and_hide_their_urls() -> None:
     assert "tok-en" in settings.to_environment()["REGRAFT_ALERTS__TARGETS"]
 
 
-def test_wrong_settings_do_not_tell_secrets() -> None:
+def test_wrong_settings_do_not_reveal_secrets() -> None:
     """A URL instead of a list, or an invalid URL: the message names the setting, not its value."""
     for given in ({"targets": "json://tok-en"}, {"targets": ["none://tok-en"]}, {"webhooks": ["tok-en"]}):
         with pytest.raises(SettingsError) as caught:
@@ -160,6 +160,6 @@ def test_wrong_settings_do_not_tell_secrets() -> None:
         assert "alerts" in str(caught.value)
 
 
-def test_status_words_are_those_of_the_record() -> None:
+def test_expectations_use_the_statuses_of_the_record() -> None:
     """Expectation files use the words of the stored records."""
     assert {each.status for each in read_expected(EXPECTED)} == set(AlertStatus)

@@ -188,7 +188,7 @@ def statuses(server: WebhookServer) -> list[tuple[str, str]]:
     return [(body["rule"], body["status"]) for body in map(json.loads, server.bodies)]
 
 
-def test_a_killed_stage_goes_on_and_tells_nothing_twice(overlay: Callable[..., Overlay]) -> None:
+def test_a_killed_stage_resumes_and_sends_nothing_twice(overlay: Callable[..., Overlay]) -> None:
     """Killed with SIGKILL after an alert was sent and restarted: the alert is not sent again, its end is sent once."""
     with one_server() as server:
         lab = overlay(server.url)
@@ -231,7 +231,7 @@ def test_a_killed_stage_goes_on_and_tells_nothing_twice(overlay: Callable[..., O
     assert "secret-token" not in lab.log
 
 
-def test_what_was_being_sent_when_it_was_killed_is_not_sent_again(overlay: Callable[..., Overlay]) -> None:
+def test_a_message_interrupted_by_a_kill_is_not_sent_again(overlay: Callable[..., Overlay]) -> None:
     """The target answers slowly and the stage is killed meanwhile: the delivery is recorded as uncertain, or, if the
     settings ask for it, repeated with the same key.
     """
@@ -258,7 +258,7 @@ def test_what_was_being_sent_when_it_was_killed_is_not_sent_again(overlay: Calla
         assert len({each.headers["Idempotency-Key"] for each in server.received}) == 2
 
 
-def test_an_unreachable_target_stops_nobody(overlay: Callable[..., Overlay]) -> None:
+def test_an_unreachable_target_does_not_stop_others(overlay: Callable[..., Overlay]) -> None:
     """One target is down: the other one receives everything; what the first one missed is a dead letter with the
     reason.
     """
@@ -282,7 +282,7 @@ def test_an_unreachable_target_stops_nobody(overlay: Callable[..., Overlay]) -> 
     assert "other-secret" not in lab.log
 
 
-def test_a_second_stage_shuts_the_first_one_out(overlay: Callable[..., Overlay]) -> None:
+def test_a_second_stage_replaces_the_first_one(overlay: Callable[..., Overlay]) -> None:
     """Two stages of one namespace would send everything twice: the older one exits with code 1 and a sentence."""
     with one_server() as server:
         lab = overlay(server.url)
@@ -297,7 +297,7 @@ def test_a_second_stage_shuts_the_first_one_out(overlay: Callable[..., Overlay])
         assert statuses(server) == [("congestion", "raised")]
 
 
-def test_a_killed_kafka_is_waited_for(kafka: RunningKafka, overlay: Callable[..., Overlay]) -> None:
+def test_the_stage_survives_a_killed_kafka(kafka: RunningKafka, overlay: Callable[..., Overlay]) -> None:
     """Kafka dies and returns: later alerts are reported once, by the same process or its successor."""
     with one_server() as server:
         lab = overlay(server.url)

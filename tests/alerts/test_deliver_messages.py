@@ -106,7 +106,7 @@ def test_a_password_in_the_address_becomes_a_header(server: WebhookServer) -> No
     assert "ana" not in headers["host"]
 
 
-def test_answers_that_are_not_json_are_answers(server: WebhookServer) -> None:
+def test_answers_need_not_be_json(server: WebhookServer) -> None:
     """Only the status counts; the body may hold anything, of any length."""
     server.answer_body = b"<html>{not json" * 100_000
     webhook(server).send(message())
@@ -116,7 +116,7 @@ def test_answers_that_are_not_json_are_answers(server: WebhookServer) -> None:
 @pytest.mark.parametrize(
     ("status", "can_retry"), [(500, True), (503, True), (429, True), (400, False), (404, False), (302, False)]
 )
-def test_statuses_say_whether_another_attempt_helps(server: WebhookServer, status: int, can_retry: bool) -> None:
+def test_the_status_decides_whether_to_retry(server: WebhookServer, status: int, can_retry: bool) -> None:
     """A server with an internal fault may recover; one that refuses will refuse again; redirects are not followed."""
     server.answers.append(status)
     server.headers["Location"] = server.url
@@ -126,7 +126,7 @@ def test_statuses_say_whether_another_attempt_helps(server: WebhookServer, statu
     assert len(server.received) == 1
 
 
-def test_a_target_may_ask_for_a_pause(server: WebhookServer) -> None:
+def test_a_target_may_request_a_pause(server: WebhookServer) -> None:
     """Retry-After is honoured in seconds, but not as a date."""
     server.answers += [429, 429]
     server.headers["Retry-After"] = "7"
@@ -156,7 +156,7 @@ def test_apprise_delivers_to_the_same_server(server: WebhookServer) -> None:
     assert first["message"] == message().text
 
 
-def test_what_apprise_says_of_a_failure_stays_inside(
+def test_apprises_own_report_of_a_failure_is_not_shown(
     server: WebhookServer, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its own log may hold tokens of the URL: only the status is reported."""
@@ -169,7 +169,7 @@ def test_what_apprise_says_of_a_failure_stays_inside(
     assert not logging.getLogger("apprise").propagate
 
 
-def test_a_slow_service_is_given_up_by_apprise_too(server: WebhookServer) -> None:
+def test_apprise_also_gives_up_a_slow_service(server: WebhookServer) -> None:
     """It uses our time-outs."""
     server.wait_s = 3 * TIMEOUT_S
     began_s = time.monotonic()
@@ -189,7 +189,7 @@ def test_a_server_that_fails_once_gets_the_message_on_the_second_attempt(server:
     desk.close()
 
 
-def test_a_server_that_stays_ill_ends_in_failure_and_the_next_message_is_tried(server: WebhookServer) -> None:
+def test_a_server_that_keeps_failing_gives_up_one_message_and_gets_the_next(server: WebhookServer) -> None:
     """Three attempts are made, no more; then the next message has its own three."""
     server.answers += [500, 500, 500]
     desk = Desk({"hook": webhook(server)})
@@ -251,7 +251,7 @@ def test_a_target_that_hangs_delays_no_other_and_its_queue_is_bounded(server: We
     desk.close()
 
 
-def test_nothing_is_sent_without_leave(server: WebhookServer) -> None:
+def test_nothing_is_sent_before_it_is_granted(server: WebhookServer) -> None:
     """A message is not sent unless its sending was stored first; at a stop it stays pending."""
     desk = Desk({"hook": webhook(server)})
     desk.is_granting = False
@@ -263,7 +263,7 @@ def test_nothing_is_sent_without_leave(server: WebhookServer) -> None:
     assert desk.ends == [("hook", "pending", "")]
 
 
-def test_a_stop_ends_the_attempts_and_says_what_is_certain(server: WebhookServer) -> None:
+def test_a_stop_ends_the_attempts_and_records_what_is_certain(server: WebhookServer) -> None:
     """A server that answered 500 did not take the message: pending. One that did not answer may have: uncertain."""
     long_pause = DeliveryLimits(attempts_max=50, backoff_s=0.2, backoff_s_max=0.2, queue_max=2)
     for wait_s, expected in ((0.0, "pending"), (2 * TIMEOUT_S, "uncertain")):
@@ -287,7 +287,7 @@ class Broken:
         raise KeyError("https://secret-token@host")
 
 
-def test_a_fault_of_a_library_is_a_failure_and_not_the_end(server: WebhookServer) -> None:
+def test_a_fault_of_a_library_fails_one_message_only(server: WebhookServer) -> None:
     """Whatever a service's plug-in raises, only this message fails, the error's text is not shown, the thread
     continues.
     """
@@ -298,7 +298,7 @@ def test_a_fault_of_a_library_is_a_failure_and_not_the_end(server: WebhookServer
     desk.close()
 
 
-def test_a_target_that_is_set_no_more_is_reported(server: WebhookServer) -> None:
+def test_a_target_that_is_no_longer_configured_is_reported(server: WebhookServer) -> None:
     """A message for such a target that was pending at a restart becomes a dead letter."""
     desk = Desk({})
     desk.delivery.offer(message(), "old")
@@ -313,7 +313,7 @@ def test_names_of_targets_hold_no_secret() -> None:
     assert name_webhook("https://h/1") != name_webhook("https://h/2")
 
 
-def test_settings_say_all_that_is_wrong_without_secrets() -> None:
+def test_settings_list_all_faults_without_secrets() -> None:
     """Kinds unknown to apprise, invalid addresses, duplicates and bad figures: all faults at once."""
     settings = AlertSettings(
         bootstrap="127.0.0.1:9092",

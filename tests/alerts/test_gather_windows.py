@@ -20,7 +20,7 @@ class NothingRaised:
         return 0
 
 
-def test_of_endless_invented_queues_and_brokers_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_made_up_queues_and_brokers_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows beyond a window's bound are counted, and no more brokers than the bound are watched for silence."""
     monkeypatch.setattr(gather_windows, "ROWS_PER_WINDOW_MAX", 3)
     monkeypatch.setattr(watch_windows, "BROKERS_MAX", 3)

@@ -22,7 +22,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def test_only_signed_orders_are_heard_and_all_again_when_other_keys_are_trusted(tmp_path: Path) -> None:
+def test_only_signed_orders_are_accepted_and_read_again_when_trusted_keys_change(tmp_path: Path) -> None:
     """A forged maintenance order would silence alerts; when a key is revoked the stage reads all orders again."""
     orders = OrderSettings(directory=tmp_path / "order-keys")
     assert make_local_keys(tmp_path / "order-keys", "ana", 1)

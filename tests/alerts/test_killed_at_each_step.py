@@ -114,7 +114,7 @@ def steps_in_all() -> int:
 
 
 @pytest.mark.parametrize("is_resending", [False, True])
-def test_killed_at_any_step_nothing_is_sent_twice_and_nothing_is_lost_unseen(is_resending: bool) -> None:
+def test_killed_at_any_step_nothing_is_sent_twice_and_nothing_is_lost_unnoticed(is_resending: bool) -> None:
     """Killed at each step, and again in its second run: the same events as without a kill, every message at most once
     (or under the same key), and one that did not arrive is marked uncertain.
     """

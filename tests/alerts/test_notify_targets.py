@@ -80,7 +80,7 @@ def told(
     return [message.title for message in found.messages], before | {each.key: each for each in found.changed}
 
 
-def test_what_is_reported_once_is_not_reported_again() -> None:
+def test_an_alert_is_reported_once() -> None:
     """The alert stores the message, the time and the targets; its end goes to the same targets."""
     titles, after = told([alert()])
     assert titles == ["congestion raised (warning): b01"]
@@ -94,7 +94,7 @@ def test_what_is_reported_once_is_not_reported_again() -> None:
     assert told(after.values())[0] == []
 
 
-def test_an_end_is_not_told_to_those_who_never_heard_of_it() -> None:
+def test_the_end_of_an_unreported_alert_is_not_sent() -> None:
     """An alert that was raised and cleared before anybody was notified is never sent."""
     assert told([alert(cleared=True)])[0] == []
 
@@ -114,14 +114,14 @@ def test_many_alerts_of_one_rule_are_one_message_that_names_ten() -> None:
     assert len(told([alert("apart", f"b{number}") for number in range(3)])[0]) == 3
 
 
-def test_a_message_has_an_id_that_says_what_it_tells() -> None:
+def test_a_message_has_an_id_derived_from_its_alerts() -> None:
     """The same alerts always give the same id; an alert that is raised again gets another."""
     assert message_of([alert()], NOON).message == message_of([alert()], NIGHT).message
     later = alert(raised_ms=NOON + 1, changed_ms=NOON + 1)
     assert message_of([later], NOON).message != message_of([alert()], NOON).message
 
 
-def test_quiet_hours_keep_back_what_is_not_urgent_until_they_end() -> None:
+def test_quiet_hours_hold_back_warnings_until_they_end() -> None:
     """At 23:30 a warning waits and a critical alert does not; at 07:00 what is still active is reported, once."""
     quiet = "22:00-07:00 Europe/Berlin"
     both = [alert(), alert("blast", "overlay")]
@@ -148,7 +148,7 @@ def test_an_end_in_the_quiet_hours_is_reported_after_them_unless_it_is_raised_ag
     assert told([again], MORNING, quiet=quiet)[0] == []
 
 
-def test_a_rule_has_quiet_hours_of_its_own_whatever_its_severity() -> None:
+def test_a_rule_may_have_its_own_quiet_hours_whatever_its_severity() -> None:
     """The rule's own hours apply to critical alerts, too."""
     at_one = clock("2026-03-10T13:00", "UTC")
     titles, after = told([alert("sleepy", "plans")], at_one)
@@ -166,14 +166,14 @@ def test_maintenance_silences_the_broker_and_its_links_and_nothing_else() -> Non
     assert len(told(after.values())[0]) == 2, "told when it is over"
 
 
-def test_an_alert_about_windows_is_silenced_only_when_all_its_brokers_are_set_aside() -> None:
+def test_an_alert_about_windows_is_silenced_only_if_all_its_brokers_are_in_maintenance() -> None:
     """Batches missing only from brokers in maintenance are expected; from any other broker they are not."""
     both = alert("incomplete", "windows", brokers=("b01", "b02"))
     assert len(told([both], maintained=["b01"])[0]) == 1
     assert told([both], maintained=["b01", "b02"])[0] == []
 
 
-def test_a_blast_radius_keeps_single_alerts_back_and_they_are_reported_when_it_is_over() -> None:
+def test_a_blast_radius_holds_back_single_alerts_until_it_is_over() -> None:
     """One message instead of many; the end of what was reported before is sent as usual."""
     before = alert("apart", "b09", told="raised", cleared=True)
     titles, after = told([alert(), alert("blast", "overlay"), before], blast=True)
@@ -193,14 +193,14 @@ def test_a_blast_radius_keeps_single_alerts_back_and_they_are_reported_when_it_i
         ("12:30-13:00 Europe/Berlin", ["2026-03-10T12:30"], ["2026-03-10T12:29", "2026-03-10T13:00"]),
     ],
 )
-def test_quiet_hours_may_pass_midnight(text: str, inside: list[str], outside: list[str]) -> None:
+def test_quiet_hours_may_span_midnight(text: str, inside: list[str], outside: list[str]) -> None:
     """The start time is included, the end time is not."""
     hours = parse_quiet_hours(text)
     assert all(hours.covers(clock(each)) for each in inside)
     assert not any(hours.covers(clock(each)) for each in outside)
 
 
-def test_quiet_hours_follow_the_clocks_of_their_zone_through_the_change_of_time() -> None:
+def test_quiet_hours_follow_the_clocks_of_their_zone_through_daylight_saving_time() -> None:
     """22:00 in Berlin is 21:00 UTC in winter and 20:00 in summer."""
     hours = parse_quiet_hours("22:00-07:00 Europe/Berlin")
     assert [hours.covers(clock(f"2026-{month}-15T20:30", "UTC")) for month in ("01", "07")] == [False, True]
@@ -209,7 +209,7 @@ def test_quiet_hours_follow_the_clocks_of_their_zone_through_the_change_of_time(
 @pytest.mark.parametrize(
     "text", ["22-7 UTC", "22:00-07:00", "25:00-07:00 UTC", "07:00-07:00 UTC", "22:00-07:00 Nowhere/X"]
 )
-def test_quiet_hours_that_make_no_sense_are_reported(text: str) -> None:
+def test_invalid_quiet_hours_are_reported(text: str) -> None:
     """The message quotes the value."""
     with pytest.raises(QuietHoursError, match=text):
         parse_quiet_hours(text)
@@ -225,7 +225,7 @@ def states(alert: Alert) -> list[str]:
     return [str(one.state) for one in alert.deliveries]
 
 
-def test_every_step_of_a_delivery_is_stored_before_the_next_is_made() -> None:
+def test_every_step_of_a_delivery_is_stored_before_the_next() -> None:
     """Notified and queued; sending and granted; sent. A failure is a dead letter with the reason."""
     desk = desk_of(alert())
     desk.notify(NOON)
@@ -252,7 +252,7 @@ def delivered(*states: DeliveryState, subject: str = "b01") -> Alert:
     return alert(subject=subject, told="raised", told_ms=NOON, message="m", deliveries=deliveries)
 
 
-def test_a_restart_sends_what_was_not_begun_and_leaves_what_may_have_arrived() -> None:
+def test_a_restart_sends_pending_messages_and_leaves_uncertain_ones() -> None:
     """Killed at each step: pending is sent, sending becomes uncertain and is not repeated, sent is done."""
     pending, sending, sent = DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.SENT
     for before, after, offered in (
@@ -270,7 +270,7 @@ def test_a_restart_sends_what_was_not_begun_and_leaves_what_may_have_arrived() -
         assert desk.notify(NOON) == []
 
 
-def test_a_receiver_that_knows_messages_by_their_key_may_get_the_uncertain_again() -> None:
+def test_a_receiver_that_recognises_keys_may_get_uncertain_messages_again() -> None:
     """With resend_uncertain it is sent again under the same id; a grouped message is reassembled from its alerts."""
     group = [delivered(DeliveryState.SENDING, DeliveryState.SENT, subject=f"b0{number}") for number in (2, 1)]
     desk = desk_of(*group)
@@ -280,7 +280,7 @@ def test_a_receiver_that_knows_messages_by_their_key_may_get_the_uncertain_again
     assert [each.subject for each in offer.message.alerts] == ["b01", "b02"]
 
 
-def test_a_report_about_an_older_message_marks_nothing() -> None:
+def test_a_report_about_an_older_message_is_ignored() -> None:
     """The alert was cleared and reported again meanwhile: its deliveries are those of the newer message."""
     desk = desk_of(alert())
     desk.notify(NOON)
@@ -296,7 +296,7 @@ def test_a_report_about_an_older_message_marks_nothing() -> None:
 
 
 @given(st.lists(st.sampled_from(["raise", "clear", "quiet", "loud", "tell"]), max_size=30))
-def test_tellings_alternate_whatever_happens(steps: list[str]) -> None:
+def test_notifications_alternate_whatever_happens(steps: list[str]) -> None:
     """Raised and cleared alternate; once the quiet hours are over, the last message matches the alert's status."""
     stored = alert(cleared=True)
     heard: list[str] = []

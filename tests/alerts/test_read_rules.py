@@ -82,7 +82,7 @@ def test_bad_files_are_reported_in_a_sentence(text: str, wanted: str) -> None:
     assert any(wanted in fault for fault in faults_of(text)), faults_of(text)
 
 
-def test_a_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_fault(tmp_path: Path) -> None:
     """The message names the file and what to do."""
     with pytest.raises(RulesError, match=r"absent.toml.*\n.*cannot be read.*regraft alerts rules"):
         load_rules(tmp_path / "absent.toml")

@@ -51,7 +51,7 @@ class Server:
         self.keys.update(mapping)
 
 
-def test_a_view_server_that_is_away_is_left_alone_for_a_while() -> None:
+def test_a_view_server_that_is_away_is_retried_after_pauses() -> None:
     """One attempt, then a growing pause; when the server is back the complete document is written."""
     server = Server()
     view = LiveAlerts(server, "lab")
@@ -68,7 +68,7 @@ def test_a_view_server_that_is_away_is_left_alone_for_a_while() -> None:
     assert json.loads(server.keys["lab:live:alerts"]) == {"active": [1]}
 
 
-def test_maintenance_ends_by_itself_or_by_an_order() -> None:
+def test_maintenance_expires_or_ends_by_an_order() -> None:
     """The newest order about a broker counts, until it expires."""
     orders = OrderBook()
     orders.take(Order("b1", OrderKind.MAINTAIN, "ana", "", 0, until_ms=100))

@@ -35,7 +35,7 @@ def repair(number: int, phase: PlanPhase, second: float, lost: tuple[str, ...], 
     return Told(made, told.time_ms)
 
 
-def test_a_death_is_raised_and_its_repair_ends_what_is_at_risk() -> None:
+def test_a_death_is_raised_and_its_repair_ends_the_risk_to_traffic() -> None:
     """The dead broker stays dead; the traffic is no longer at risk once the repair is in force."""
     scene = Scene(book(RULES))
     scene.tell(member("b01", MemberState.DEAD, 1))
@@ -49,7 +49,7 @@ def test_a_death_is_raised_and_its_repair_ends_what_is_at_risk() -> None:
     assert words(scene.tick(9)) == ["9 broker_dead b01 cleared"]
 
 
-def test_a_repair_that_is_given_up_leaves_the_traffic_at_risk() -> None:
+def test_an_aborted_repair_leaves_the_traffic_at_risk() -> None:
     """Only a plan in force removes the risk."""
     scene = Scene(book(RULES))
     scene.tell(member("b01", MemberState.DEAD, 1), repair(1, PlanPhase.PREPARING, 2, ("b01",), begun=2))
@@ -58,7 +58,7 @@ def test_a_repair_that_is_given_up_leaves_the_traffic_at_risk() -> None:
     assert words(scene.tick(5)) == ["5 repair_running plan-1 cleared"]
 
 
-def test_a_death_after_its_return_is_at_risk_again() -> None:
+def test_a_second_death_puts_traffic_at_risk_again() -> None:
     """The plan that took the broker in again predates its second death."""
     scene = Scene(book(RULES))
     back = repair(1, PlanPhase.COMPLETED, 5, ("b01",), begun=2)
@@ -67,7 +67,7 @@ def test_a_death_after_its_return_is_at_risk_again() -> None:
     assert words(scene.tick(9)) == ["9 broker_dead b01 raised", "9 traffic_at_risk overlay raised"]
 
 
-def test_a_broker_that_started_again_is_at_risk_until_a_plan_has_taken_it_in() -> None:
+def test_a_restarted_broker_puts_traffic_at_risk_until_it_has_rejoined() -> None:
     """It runs but does not know the overlay: what crosses it is lost as if it were dead."""
     scene = Scene(book(RULES))
     scene.tell(member("b01", MemberState.JOINING, 1))
@@ -79,7 +79,7 @@ def test_a_broker_that_started_again_is_at_risk_until_a_plan_has_taken_it_in() -
     assert scene.tick(6) == []
 
 
-def test_who_was_never_in_the_overlay_puts_nothing_at_risk() -> None:
+def test_a_broker_that_never_joined_puts_nothing_at_risk() -> None:
     """A broker that was added and died before it joined carries nothing."""
     scene = Scene(book(RULES))
     scene.tell(member("x1", MemberState.DEAD, 1, BrokerFacts(1.0)))
@@ -87,7 +87,7 @@ def test_who_was_never_in_the_overlay_puts_nothing_at_risk() -> None:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_what_stands_is_raised_once_and_cleared_also_after_a_restart(is_restarted: bool) -> None:
+def test_active_alerts_are_raised_once_and_cleared_across_a_restart(is_restarted: bool) -> None:
     """Members and plans are read again from the start, and what was reported before is not reported again."""
     scene = Scene(book(RULES))
     past = [member("b01", MemberState.DEAD, 1), member("b02", MemberState.DEAD, 1)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.bench_chaos import FAULTS, account_so_far, figures_of, outcome
 
 
-def test_a_run_without_a_summary_is_reported_as_far_as_the_emulator_has_accounted_for_it(tmp_path: Path) -> None:
+def test_a_run_without_a_summary_is_reported_from_the_emulators_account(tmp_path: Path) -> None:
     """The run failed; what the emulator had counted as lost without excuse until then is shown."""
     ledger = {"delivered": 90, "lost": 9, "excused": 4, "unexpected": 2, "lost_by_reason": {"queue_overflow": 5}}
     (tmp_path / "emulator.json").write_text(json.dumps({"ledger": ledger, "outages": {"death": 3}}))
@@ -24,13 +24,13 @@ def test_a_run_without_a_summary_is_reported_as_far_as_the_emulator_has_accounte
     assert "alerts_left" not in values
 
 
-def test_a_run_of_which_nothing_is_known_is_one_that_failed(tmp_path: Path) -> None:
+def test_a_run_without_any_record_has_failed(tmp_path: Path) -> None:
     """The run's directory may be empty."""
     found = account_so_far(tmp_path)
     assert {name for name in FAULTS if found[name]} == {"unfinished"}
 
 
-def test_a_command_that_takes_too_long_or_fails_says_why_it_has_written_nothing() -> None:
+def test_a_command_that_times_out_or_fails_reports_why_it_wrote_nothing() -> None:
     """Neither ends the benchmark."""
     text, complaint = outcome([sys.executable, "-c", "import time; time.sleep(60)"], 0.1)
     assert (text, complaint) == ("", "it was not over after 0.1 s")

@@ -6,7 +6,7 @@ from benchmarks.bench_sampling import ABOVE_MAX, cost_decided, draw_situation, s
 from regraft.schemas.sampled_blocks import Sampling
 
 
-def test_overlay_decided_on_an_eighth_costs_at_most_a_hundredth_more() -> None:
+def test_an_overlay_decided_on_an_eighth_costs_at_most_a_hundredth_more() -> None:
     """100 brokers, 50 publishers, some 1,600 blocks: the mean over eight random situations, priced on all telemetry."""
     above = []
     for seed in range(1, 9):

@@ -30,7 +30,7 @@ def test_noise_is_not_growth_and_its_error_covers_the_truth() -> None:
     assert sum(abs(each.slope_per_h) <= 3 * each.slope_error_per_h for each in found) >= 190
 
 
-def test_a_saw_is_flat_and_a_saw_that_climbs_is_not() -> None:
+def test_a_sawtooth_is_flat_and_a_climbing_one_is_not() -> None:
     """Logs wait for retention and heaps for collection; what counts is whether the teeth rise."""
     saw = [100 + 50 * (place / 16 % 1) for place in range(400)]
     assert growth_of(saw).verdict == FLAT
@@ -45,7 +45,7 @@ def test_growth_below_a_tolerance_or_a_bound_is_distinguished() -> None:
     assert growth_of(climbing, bound=120).verdict == GROWS
 
 
-def test_a_series_that_falls_is_flat_and_few_samples_say_nothing() -> None:
+def test_a_falling_series_is_flat_and_few_samples_decide_nothing() -> None:
     """A few samples prove nothing, for example those of a process that lived for an instant."""
     assert growth_of([200.0 - place for place in range(100)]).verdict == FLAT
     assert growth_of([1.0, 2.0, 3.0]).verdict == UNKNOWN

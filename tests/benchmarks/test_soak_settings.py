@@ -18,7 +18,7 @@ WELL = view_of(plans_completed=3, windows_closed=40)
 
 
 @pytest.mark.parametrize("speed", [1.0, 5.0, 20.0, 60.0, 200.0])
-def test_settings_hold_together_at_every_speed(speed: float) -> None:
+def test_settings_are_consistent_at_every_speed(speed: float) -> None:
     """No stage finds a fault in its settings or in those of others; the run acts, on the same clock everywhere."""
     plan = SoakPlan(10.0, speed, 20, 1, 0.5)
     settings = load_settings(soak_flags(plan, 1_800_000_000_000, PORTS))
@@ -28,7 +28,7 @@ def test_settings_hold_together_at_every_speed(speed: float) -> None:
     assert settings.run.clock.wall_s(settings.controller.transition.resend_ms) >= 2.0 * min(speed, 1.0)
 
 
-def test_retention_is_a_part_of_the_run() -> None:
+def test_retention_is_shorter_than_the_run() -> None:
     """Every topic with a retention time exceeds it several times in a run; compacted topics stay compacted."""
     plan = SoakPlan(10.0, 40.0, 20, 1, 0.5)
     assert plan.wall_s == 900
@@ -59,7 +59,7 @@ def run_of(growing: bool = False, **changes: Any) -> SoakRun:
         ({"growing": True}, "memory: emulator/python grows by "),
     ],
 )
-def test_each_thing_that_is_wrong_is_a_fault(changes: dict[str, Any], fault: str) -> None:
+def test_each_finding_is_a_fault(changes: dict[str, Any], fault: str) -> None:
     """And nothing else is."""
     run = run_of(**changes)
     (found,) = run.faults(run.growths())

@@ -20,7 +20,7 @@ def test_a_power_of_the_size_has_its_exponent_and_breaks_where_it_meets_its_limi
     assert breaks_at(SIZES, values, 72.0) == pytest.approx(6_000)
 
 
-def test_a_fed_job_has_an_exponent_for_what_it_takes_and_none_of_one_size() -> None:
+def test_a_fed_job_has_an_exponent_for_its_load_unless_there_is_one_size() -> None:
     """Ten times the brokers take ten times the cores; a delay has no such exponent."""
     figures = [
         Figure(name, {"brokers": size}, size / 100, "cores") for name in ("cores_job", "delay_ms") for size in (40, 400)
@@ -34,7 +34,7 @@ def test_what_does_not_grow_never_breaks() -> None:
     assert breaks_at(SIZES, [0.5, 0.5, 0.5], 1.0) == math.inf
 
 
-def test_a_worker_that_ends_does_not_give_its_time_back() -> None:
+def test_the_cpu_time_of_an_ended_worker_still_counts() -> None:
     """A stage that used 3 s of CPU in 4 s used 0.75 cores, although its counter seems to fall in between."""
     spent_s = (1.0, 2.0, 0.5, 2.5)
     samples = [

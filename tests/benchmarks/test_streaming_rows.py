@@ -71,7 +71,7 @@ def test_rate_is_of_what_was_completed(progress: list[tuple[float, int, float]],
     assert sum(outlay.completed_cpu_s(100).values()) / outlay.completed_cells(100) == pytest.approx(cpu)
 
 
-def test_program_that_says_something_else_is_reported() -> None:
+def test_a_program_with_a_different_outcome_is_reported() -> None:
     """A wrong row, a lost delivery, a late row and a marker with a wrong count are faults of either program."""
     outlay = Outlay(1.0, 1.0, 0, [], {}, {})
     row = {b"5/delivery/p|a": b"1"}

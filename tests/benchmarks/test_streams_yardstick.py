@@ -44,7 +44,7 @@ def test_outlay_is_from_ready_to_the_last_row() -> None:
     assert outlay.completed_per_s(500) == pytest.approx(250 / 1.5)
 
 
-def test_what_a_program_did_not_do_is_reported() -> None:
+def test_an_incomplete_report_is_a_fault() -> None:
     """No report, an early end and no rows are faults; a proper end is not."""
     assert report_fault(REPORTS, WRITTEN) == ""
     assert report_fault([], WRITTEN) == "never ran"
@@ -52,9 +52,7 @@ def test_what_a_program_did_not_do_is_reported() -> None:
     assert report_fault([report("ended", 9_000, 500)], WRITTEN) == "wrote no row"
 
 
-def test_missing_compiler_is_reported_in_a_sentence_that_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_compiler_is_reported_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Java runtime without javac is not enough; a JDK is."""
     monkeypatch.setattr(streams_yardstick, "find_java", lambda: JavaRuntime(tmp_path, 21, "PATH"))
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
@@ -65,7 +63,7 @@ def test_missing_compiler_is_reported_in_a_sentence_that_says_what_to_install(
     assert find_compiler() == tmp_path / "bin" / "javac"
 
 
-def test_sources_are_there_and_jars_locked_apart_from_the_product() -> None:
+def test_sources_exist_and_jars_are_locked_separately_from_the_product() -> None:
     """The yardstick's lock lists Kafka Streams with a checksum for each jar; the product's own lock does not."""
     jars = read_lock(LOCK_FILE)[JARS].jars
     assert any(name.startswith("kafka-streams-") for name in jars)

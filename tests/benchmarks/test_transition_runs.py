@@ -13,7 +13,7 @@ BROKERS = 12
 
 
 @pytest.mark.parametrize("make", [lambda: TreeRun(BROKERS, 49, seed=1), lambda: RingRun(BROKERS, 2, seed=1)])
-def test_every_scenario_is_carried_out_and_its_costs_add_up(make) -> None:  # type: ignore[no-untyped-def]
+def test_every_scenario_is_executed_and_its_costs_add_up(make) -> None:  # type: ignore[no-untyped-def]
     """Every broker is asked for each phase in order and answers, and the ledger finds no fault."""
     run: TransitionRun = make()
     for scenario in run.scenarios:
@@ -39,14 +39,14 @@ def test_equal_seeds_cost_the_same() -> None:
     assert costs[0].held_ms == costs[1].held_ms
 
 
-def test_a_message_weighs_its_name_and_its_fields() -> None:
+def test_the_size_of_a_message_is_that_of_its_name_and_fields() -> None:
     """Two bytes of framing for three letters and a small number, and the filter's parts at their own size."""
     assert message_bytes(End(3)) == 1 + 4 + 1
     message = Subscribe(3, "s1", "b1", topic_filter("t1"), 3)
     assert message_bytes(message) == 1 + 10 + 1 + 3 + 3 + (1 + 1 + 6 + 3 + 3) + 1
 
 
-def test_figures_stand_beside_those_of_an_earlier_run() -> None:
+def test_figures_are_shown_next_to_those_of_an_earlier_run() -> None:
     """With the change in per cent, a dash if there was no value, and every kind of message that either run has."""
     place = {"overlay": "ring", "brokers": 40}
     earlier = [Figure("messages", place, 2_000, "1"), Figure("messages", place | {"kind": "Old"}, 5, "1")]

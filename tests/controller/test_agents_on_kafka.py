@@ -86,7 +86,7 @@ def writer_of(access: KafkaAccess) -> RecordWriter:
     return RecordWriter(access, outage_s_max=20, buffer_records_max=100, linger_ms=0)
 
 
-def test_an_agent_writes_no_results_but_its_own(kafka: SharedKafka) -> None:
+def test_an_agent_writes_only_its_own_results(kafka: SharedKafka) -> None:
     """It may write to no other agent's topics, nor may it send commands."""
     writer = writer_of(kafka.as_agent("west"))
     result = CommandResult("plan-0", CommandPhase.PREPARE, "b00", 1, Outcome.PREPARED, "", 3, 0)
@@ -98,7 +98,7 @@ def test_an_agent_writes_no_results_but_its_own(kafka: SharedKafka) -> None:
     writer.close()
 
 
-def test_an_agent_reads_no_commands_but_its_own(kafka: SharedKafka) -> None:
+def test_an_agent_reads_only_its_own_commands(kafka: SharedKafka) -> None:
     """With its own login the product's reader finds its commands, and gives up on another's."""
     letters = writer_of(kafka.as_agent("west"))
     for agent in AGENTS:
@@ -189,7 +189,7 @@ class Site:
             each.close()
 
 
-def test_a_forged_answer_is_refused_and_the_plan_goes_on(kafka: SharedKafka, tmp_path: Path) -> None:
+def test_a_forged_answer_is_refused_and_the_plan_continues(kafka: SharedKafka, tmp_path: Path) -> None:
     """West refuses a plan in the name of east's broker: that is a dead letter, and all brokers execute the plan."""
     INVENTORY.save(tmp_path / "inventory.json")
     settings = ControllerSettings(
@@ -277,7 +277,7 @@ class OpenSite:
             each.close()
 
 
-def test_a_broker_announces_itself_and_joins_through_its_own_agent_alone(
+def test_a_broker_announces_itself_and_joins_only_through_its_own_agent(
     kafka: SharedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No other agent can write to its topic or announce its broker; no inventory listed the broker before."""

@@ -52,7 +52,7 @@ def counted(fleet: ScriptedFleet, outcome: str) -> float | None:
     return fleet.metrics.registry.get_sample_value("regraft_controller_announcements_total", {"outcome": outcome})
 
 
-def test_a_broker_that_announces_itself_waits_for_a_person_and_is_reported_once() -> None:
+def test_a_broker_that_announces_itself_waits_for_an_order_and_is_reported_once() -> None:
     """Nothing is done about it, however often it is announced; an operator's order adds it like any other broker."""
     fleet = fleet_of()
     facts = BrokerFacts(1.0, (PeerCost("b00", 2.0),), agent="west", address="10.0.0.9:7000")
@@ -74,7 +74,7 @@ def test_a_broker_that_announces_itself_waits_for_a_person_and_is_reported_once(
     assert waiting(fleet) == []
 
 
-def test_who_is_let_in_by_the_settings_joins_as_a_leaf_at_the_cheapest_place() -> None:
+def test_a_broker_admitted_by_the_settings_joins_as_a_leaf_at_the_cheapest_place() -> None:
     """Without an order, by a plan that loses nothing; later announcements change nothing."""
     fleet = fleet_of(admit_announced=True)
     facts = BrokerFacts(1.0, (PeerCost("b00", 9.0), PeerCost("b02", 2.0), PeerCost("b03", 5.0)))
@@ -99,7 +99,7 @@ def test_who_is_let_in_by_the_settings_joins_as_a_leaf_at_the_cheapest_place() -
         (BrokerFacts(link_costs=(PeerCost("y77", 1.0),)), "the brokers that it names are unknown"),
     ],
 )
-def test_who_says_nothing_that_prices_its_links_is_not_let_in(facts: BrokerFacts, why: str, *, admits: bool) -> None:
+def test_a_broker_whose_links_have_no_cost_is_not_admitted(facts: BrokerFacts, why: str, *, admits: bool) -> None:
     """An operator has to give the costs, or the broker has to announce itself with them."""
     fleet = fleet_of(admit_announced=admits)
     announce(fleet, "x01", facts)
@@ -111,7 +111,7 @@ def test_who_says_nothing_that_prices_its_links_is_not_let_in(facts: BrokerFacts
     assert ("x01" in fleet.loop.state.fleet.members) is admits
 
 
-def test_whoever_stops_announcing_itself_is_forgotten() -> None:
+def test_a_broker_that_stops_announcing_itself_is_forgotten() -> None:
     """It has gone; when it returns it is reported again."""
     fleet = fleet_of()
     announce(fleet, "x01")
@@ -124,7 +124,7 @@ def test_whoever_stops_announcing_itself_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("admits", [False, True])
-def test_one_agent_that_announces_too_many_crowds_out_nobody_else(*, admits: bool) -> None:
+def test_an_agent_that_announces_too_many_does_not_affect_other_agents(*, admits: bool) -> None:
     """The first ones of each agent are kept, up to the bound; the others are counted, and reported once."""
     fleet = fleet_of(announced_max=3, admit_announced=admits)
     nowhere = BrokerFacts(agent="noisy")
@@ -138,7 +138,7 @@ def test_one_agent_that_announces_too_many_crowds_out_nobody_else(*, admits: boo
     assert counted(fleet, "too_many") == 47
 
 
-def test_only_so_many_join_unasked_at_once() -> None:
+def test_the_number_of_brokers_that_join_without_an_order_is_bounded() -> None:
     """Admitted brokers that never report block the others; an operator's order frees a place."""
     fleet = fleet_of(announced_max=2, admit_announced=True)
     for broker in ("x01", "x02", "x03"):
@@ -151,7 +151,7 @@ def test_only_so_many_join_unasked_at_once() -> None:
     assert fleet.loop.state.fleet.in_state(MemberState.JOINING) == ("x02", "x03")
 
 
-def test_who_is_let_in_and_never_comes_gives_its_place_to_the_next() -> None:
+def test_an_admitted_broker_that_never_reports_loses_its_place_to_the_next() -> None:
     """Brokers that report keep their place; one that lost it is only readmitted by an order."""
     fleet = fleet_of(announced_max=2, admit_announced=True, come_ms_max=20_000)
     fleet.added, fleet.held["x02"] = ("x02",), 0
@@ -170,7 +170,7 @@ def test_who_is_let_in_and_never_comes_gives_its_place_to_the_next() -> None:
     assert fleet.member("x02").state is MemberState.IN_SERVICE
 
 
-def test_whom_a_person_adds_is_awaited_for_as_long_as_it_takes() -> None:
+def test_a_broker_added_by_an_order_is_awaited_without_limit() -> None:
     """The order stays in force until another one."""
     fleet = fleet_of(admit_announced=True, come_ms_max=5_000)
     fleet.order(OrderKind.ADD, "x01", facts=NEAR)
@@ -178,7 +178,7 @@ def test_whom_a_person_adds_is_awaited_for_as_long_as_it_takes() -> None:
     assert fleet.member("x01").state is MemberState.JOINING
 
 
-def test_so_many_may_never_come_and_then_a_person_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_too_many_that_never_report_an_order_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is a record that is kept forever."""
     monkeypatch.setattr(take_announcements, "NEVER_CAME_MAX", 2)
     fleet = fleet_of(admit_announced=True, come_ms_max=5_000)
@@ -210,7 +210,7 @@ def test_two_agents_that_announce_one_broker_are_distinguished() -> None:
 
 
 @pytest.mark.parametrize("admits", [False, True])
-def test_what_members_announce_changes_nothing_but_one_that_has_left_may_ask(*, admits: bool) -> None:
+def test_announcements_of_members_change_nothing_unless_they_have_left(*, admits: bool) -> None:
     """Members in service, leaving and dead follow their own rules. A removed one returns by an order."""
     fleet = fleet_of(admit_announced=admits)
     fleet.refusing.add("b02")
@@ -232,7 +232,7 @@ def test_what_members_announce_changes_nothing_but_one_that_has_left_may_ask(*, 
     assert fleet.member("b01").state is MemberState.LEFT
 
 
-def test_the_next_controller_hears_who_still_asks() -> None:
+def test_the_next_controller_learns_which_brokers_still_ask() -> None:
     """Announcements are not stored: brokers that wait repeat them."""
     fleet = fleet_of()
     announce(fleet, "x01")

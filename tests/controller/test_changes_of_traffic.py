@@ -31,7 +31,7 @@ def late(state: TreeState, context: TreeContext, rng: random.Random) -> list[Pro
     return [Proposal("late", (swap.removed,), (swap.added,), cost_per_s, cost_per_s / 2, 0.0, "trust me")]
 
 
-def test_a_plan_that_the_shift_overtakes_is_neither_judged_nor_taken_back() -> None:
+def test_a_plan_overtaken_by_a_shift_is_neither_verified_nor_rolled_back() -> None:
     """It was right when it was made: it is closed, no planner is muted, and planners adapt to the new traffic."""
     overlay = ScriptedOverlay(INVENTORY, shifting, settings_of(), late)
     overlay.run_windows(20)
@@ -43,7 +43,7 @@ def test_a_plan_that_the_shift_overtakes_is_neither_judged_nor_taken_back() -> N
     assert Verdict.MUTED not in overlay.ports.view.shown.refusals
 
 
-def test_without_detection_the_same_plan_is_taken_back() -> None:
+def test_without_detection_the_same_plan_is_rolled_back() -> None:
     """With detection off, the plan is judged on traffic that it was not made for."""
     overlay = ScriptedOverlay(INVENTORY, shifting, settings_of(quiet_windows_per_change=0.0), late)
     overlay.run_windows(20)
@@ -70,7 +70,7 @@ def test_a_change_is_reported_once_and_cuts_the_horizon() -> None:
     assert metrics.registry.get_sample_value("regraft_controller_changes_found_total", told) == 1
 
 
-def test_a_restarted_controller_knows_of_the_change_and_does_not_tell_it_again() -> None:
+def test_a_restarted_controller_knows_the_change_and_does_not_report_it_again() -> None:
     """It reads the windows of the horizon again."""
     overlay = overlay_of()
     overlay.wanted = shifting

@@ -77,7 +77,7 @@ def test_status_shows_what_happened() -> None:
     assert shown.plans[0].plan == "plan-1"
 
 
-def test_once_a_minute_a_window_says_what_no_overlay_costs_less_than() -> None:
+def test_one_window_a_minute_has_the_lower_bound_of_cost() -> None:
     """If published and delivered are reported separately, about one single-epoch window a minute has the bound."""
     overlay = overlay_of()
     overlay.run_windows(40)
@@ -92,7 +92,7 @@ def test_once_a_minute_a_window_says_what_no_overlay_costs_less_than() -> None:
 
 
 @pytest.mark.parametrize("restarted", [set(TREE.brokers[1:]), set(TREE.brokers)], ids=["most brokers", "all brokers"])
-def test_brokers_that_come_back_at_an_earlier_epoch_are_reported_while_it_lasts(restarted: set[str]) -> None:
+def test_brokers_that_return_at_an_earlier_epoch_are_reported_while_it_lasts(restarted: set[str]) -> None:
     """Nothing is decided meanwhile, the event names them and is repeated; afterwards all continues."""
     overlay = ScriptedOverlay(
         INVENTORY, lambda start_ms: far_ends(0) if start_ms < 70_000 else [{"b01", "b03"}] * 40, settings_of()
@@ -148,7 +148,7 @@ def test_the_next_plan_begins_while_the_one_before_is_verified() -> None:
     assert set(overlay.phases) == {PlanPhase.COMPLETED}
 
 
-def test_a_plan_that_made_things_worse_is_not_taken_back_when_another_has_followed() -> None:
+def test_a_plan_that_made_things_worse_is_not_rolled_back_if_another_has_followed() -> None:
     """It is reported, and planners decide what to do: a rollback would undo the later plan, too."""
     overlay = shifting_overlay(verify_windows=12)
     overlay.wanted = lambda start_ms: far_ends(0) if start_ms < 4000 else [set(overlay.plans[0].links_removed[0])] * 90
@@ -195,7 +195,7 @@ def test_nothing_is_done_on_incomplete_windows() -> None:
     assert len(overlay.plans) == 1
 
 
-def test_broker_that_does_not_prepare_ends_the_plan_without_trace() -> None:
+def test_a_broker_that_does_not_prepare_aborts_the_plan_without_effect() -> None:
     """The plan is aborted, the overlay stays, and after the cool-down the next plan has a new epoch."""
     overlay = overlay_of()
     overlay.silent_brokers = {"b02"}
@@ -331,7 +331,7 @@ def test_controller_may_be_killed_at_any_single_effect(number: int, is_done_firs
     assert overlay.plans[0].links_target == TREE.replaced(1, *_swap(overlay)).links
 
 
-def test_metrics_say_what_the_status_says() -> None:
+def test_metrics_match_the_status() -> None:
     """Windows, plans, epoch, cost and refusals are exported."""
     metrics = LoopMetrics()
     overlay = overlay_of()
@@ -367,7 +367,7 @@ def test_undo_survives_a_kill_between_undoing_and_closing() -> None:
         assert overlay.phases == [PlanPhase.COMPLETED, PlanPhase.COMPLETED]
 
 
-def test_no_command_leaves_before_its_plan_is_stored() -> None:
+def test_no_command_is_sent_before_its_plan_is_stored() -> None:
     """While the plan store is away nothing is sent; when it is back the plan continues from where it was."""
     overlay = overlay_of()
     overlay.tick()
@@ -494,7 +494,7 @@ def test_old_windows_before_a_gap_do_not_count() -> None:
     assert len(without_gap.plans) == 1
 
 
-def test_unfinished_plan_of_an_earlier_controller_is_carried_on_first() -> None:
+def test_unfinished_plan_of_an_earlier_controller_is_resumed_first() -> None:
     """The commands of a plan stored as preparing are repeated, and no second plan is made next to it."""
     overlay = overlay_of()
     other = TREE.replaced(4, [("b01", "b02")], [("b01", "b03")])
@@ -534,7 +534,7 @@ def test_costs_of_windows_are_those_of_the_tree_in_force() -> None:
         assert point.cost_per_s == pytest.approx(expected)
 
 
-def test_a_window_with_a_transition_in_it_costs_each_tree_for_its_time() -> None:
+def test_a_window_with_a_transition_charges_each_tree_for_its_time() -> None:
     """Savings count from when all brokers publish on the new tree, not from the window's start."""
     overlay = overlay_of()
     while overlay.phases != [PlanPhase.VERIFYING]:
@@ -585,7 +585,7 @@ def test_a_plan_whose_history_does_not_lead_to_its_phase_stops_the_start() -> No
             overlay.tick()
 
 
-def test_a_stored_plan_that_leads_to_no_tree_stops_the_start() -> None:
+def test_a_stored_plan_whose_target_is_not_a_tree_stops_the_start() -> None:
     """Nor does a plan with a link from a broker to itself: the stage ends with that message."""
     overlay = ScriptedOverlay(INVENTORY, far_ends, settings_of())
     overlay.run_windows(6)

@@ -103,7 +103,7 @@ def test_a_bad_ring_becomes_a_good_one() -> None:
 
 
 @pytest.mark.parametrize("planner", ["reassign_ids_ssbr", "reassign_ids_assignment+place_users_dynatops"])
-def test_the_planners_of_the_table_plan_for_the_loop(planner: str) -> None:
+def test_the_built_in_planners_plan_for_the_loop(planner: str) -> None:
     """What they find on Zhao13, Fig. 2, is accepted, executed, and saves what was predicted."""
     overlay = overlay_of()
     hour = ReassignmentSettings(ring_free_s=3600.0)
@@ -176,7 +176,7 @@ def undone_overlay(planner: object = both) -> ScriptedRing:
     return overlay
 
 
-def test_a_plan_that_made_things_worse_is_taken_back_with_its_ids() -> None:
+def test_a_plan_that_made_things_worse_is_rolled_back_with_its_ids() -> None:
     """The IDs return at a new epoch, u4 has left and is not moved, and the planner is muted."""
     overlay = undone_overlay()
     first, undo = overlay.plans
@@ -190,7 +190,7 @@ def test_a_plan_that_made_things_worse_is_taken_back_with_its_ids() -> None:
     assert shown.refusals[Verdict.MUTED] >= 1
 
 
-def test_users_go_back_with_a_plan_that_is_taken_back() -> None:
+def test_users_move_back_with_a_plan_that_is_rolled_back() -> None:
     """u4 was moved to b00, where what it wants now is more expensive than at b04."""
     overlay = overlay_of(place)
     run_until_verifying(overlay)
@@ -218,7 +218,7 @@ def test_the_controller_may_be_killed_after_any_step(steps: int) -> None:
     assert dict(overlay.ports.view.shown.configuration.ring)["b04"] == 3
 
 
-def test_a_restart_between_undoing_and_closing_takes_back_once() -> None:
+def test_a_restart_between_undoing_and_closing_rolls_back_once() -> None:
     """The next controller finds the undoing plan and closes the one that it undoes."""
     for steps in range(24):
         overlay = overlay_of(decision=DecisionSettings(pay_back_s=600.0, window_age_ms_max=5000, mute_ms=60_000))
@@ -232,7 +232,7 @@ def test_a_restart_between_undoing_and_closing_takes_back_once() -> None:
         assert overlay.phases == [PlanPhase.COMPLETED] * 2
 
 
-def test_an_undoing_plan_that_is_aborted_is_not_said_to_have_taken_back() -> None:
+def test_an_aborted_undoing_plan_does_not_count_as_a_rollback() -> None:
     """A broker that does not answer stops the rollback before it begins; the IDs stay, and the plan says so."""
     overlay = overlay_of(decision=DecisionSettings(pay_back_s=600.0, window_age_ms_max=5000, mute_ms=60_000))
     run_until_verifying(overlay)
@@ -246,7 +246,7 @@ def test_an_undoing_plan_that_is_aborted_is_not_said_to_have_taken_back() -> Non
     assert dict(overlay.ports.view.shown.configuration.ring)["b00"] == 1
 
 
-def test_nothing_is_decided_as_long_as_nobody_knows_the_users() -> None:
+def test_nothing_is_decided_while_the_users_are_unknown() -> None:
     """The state is refused with its reason and no cost is shown; all continues once the register has been read."""
     overlay = overlay_of()
     overlay.ports.clients.is_known = False
@@ -289,7 +289,7 @@ def test_users_that_move_by_themselves_stay_there() -> None:
     assert overlay.ports.view.shown.window.users_strayed == 1
 
 
-def test_a_shadow_beside_an_idle_planner_ends_with_the_ring_that_its_planner_makes(
+def test_a_shadow_next_to_an_idle_planner_reaches_the_ring_of_its_planner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its IDs, homes and costs are those of the same planner when it acts."""
@@ -329,7 +329,7 @@ def test_metrics_count_ids_and_users() -> None:
     assert value("regraft_controller_cost_per_s", {"tree": "present"}) == 40.0
 
 
-def test_windows_read_again_after_a_restart_cost_what_present_users_want() -> None:
+def test_windows_reread_after_a_restart_are_costed_by_present_interests() -> None:
     """The state does not hold what users wanted then: the view says so by its source; a run's record is more exact."""
     overlay = overlay_of(planner=lambda *_: [])
     overlay.run_windows(3)
@@ -351,7 +351,7 @@ class SlowClients(MemoryClients):
         return not self.is_known
 
 
-def test_windows_wait_for_the_register_to_be_read_once() -> None:
+def test_windows_wait_until_the_register_has_been_read() -> None:
     """Until then state stays in its topic, so that no window is assembled without its users; but not forever."""
     overlay = overlay_of(ports=MemoryPorts(clients=SlowClients()))
     overlay.ports.clients.is_known = False
@@ -367,7 +367,7 @@ def test_windows_wait_for_the_register_to_be_read_once() -> None:
     assert never.ports.view.shown.refusals[Verdict.INCOMPLETE_STATE] >= 1
 
 
-def test_only_windows_to_verify_on_keep_what_users_wanted() -> None:
+def test_only_windows_for_verification_keep_interests() -> None:
     """Rates are kept for the whole horizon, interests, which need memory, for the newest windows."""
     overlay = overlay_of(planner=lambda *_: [], horizon_windows_max=6)
     overlay.run_windows(6)
@@ -383,7 +383,7 @@ def test_only_windows_to_verify_on_keep_what_users_wanted() -> None:
     assert (len(horizon), told is not None) == (6, True)
 
 
-def test_a_user_at_a_broker_that_is_not_there_is_counted() -> None:
+def test_a_user_at_an_absent_broker_is_counted() -> None:
     """It is left out of costs and plans, and counted among the faults."""
     overlay = overlay_of(planner=lambda *_: [])
     overlay.connect(user("lost", "elsewhere", TOPIC))

@@ -88,7 +88,7 @@ def test_degree_cap_comes_from_the_inventory_unless_set() -> None:
     )
 
 
-def test_the_planner_knows_how_to_weigh_a_ring() -> None:
+def test_the_planner_gets_the_rings_weights_and_caps() -> None:
     """Weights and caps of the ring are passed to the planner unchanged, and their faults are reported."""
     settings = replace(GOOD, ring_delay_weight=0.5, user_load_max=1.5)
     told = kind_of(ring_inventory(), settings).planner_context(7, GOOD.decision)
@@ -97,7 +97,7 @@ def test_the_planner_knows_how_to_weigh_a_ring() -> None:
     assert replace(GOOD, ring_delay_weight=-1.0).faults() == ["ring_delay_weight is -1.0: at least 0"]
 
 
-def test_a_planner_moves_no_more_users_than_a_plan_may_hold() -> None:
+def test_a_planner_moves_no_more_users_than_the_limit_of_a_plan() -> None:
     """Otherwise its only proposal would be refused as a whole, again and again."""
     small = DecisionSettings(users_per_plan_max=70)
     assert kind_of(ring_inventory(), GOOD).planner_context(16, small).moves_max == 70
@@ -124,7 +124,7 @@ def test_a_planner_must_suit_the_overlay(tmp_path: Path) -> None:
         run_controller(replace(GOOD, inventory_path=tmp_path / "ring.json"), threading.Event())
 
 
-def test_controller_does_not_start_on_faults(tmp_path: Path) -> None:
+def test_the_controller_does_not_start_with_faults(tmp_path: Path) -> None:
     """Wrong settings and an unusable inventory stop the start with one clear error."""
     stop = threading.Event()
     with pytest.raises(ControllerSettingsError, match=r"cannot be used:\n- bootstrap is empty"):

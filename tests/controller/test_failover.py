@@ -35,7 +35,7 @@ def end_leader_in(site: FailoverSite, phase: PlanPhase, *, is_killed: bool) -> N
 
 
 @pytest.mark.stack
-def test_whatever_happens_to_the_leader_each_plan_is_carried_out_once(tmp_path: Path) -> None:
+def test_whatever_happens_to_the_leader_each_plan_is_executed_once(tmp_path: Path) -> None:
     """Killed, or suspended and resumed, in each phase: no command of a term follows a higher one's, nothing is lost."""
     with start_kafka(tmp_path) as kafka, FailoverSite(kafka.access, tmp_path) as site:
         site.start()
@@ -61,7 +61,7 @@ def test_whatever_happens_to_the_leader_each_plan_is_carried_out_once(tmp_path: 
 
 @pytest.mark.stack
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_an_outage_of_kafka_longer_than_a_session_ends_no_controller(tmp_path: Path, *, is_killed: bool) -> None:
+def test_controllers_survive_an_outage_of_kafka_longer_than_a_session(tmp_path: Path, *, is_killed: bool) -> None:
     """Kafka suspended for several sessions, or killed and restarted, in the middle of a plan: afterwards one leads
     again.
     """

@@ -54,7 +54,7 @@ def test_steps_are_taken_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("name", ["verify", "decide"])
-def test_nothing_more_is_decided_when_a_plan_has_begun(name: str) -> None:
+def test_no_further_decision_follows_a_plan_that_has_begun(name: str) -> None:
     """The plan is shown, and the loop steps again at once; the step after that decides again."""
     steps = Steps(**{name: begin})
     assert steps.loop.step(1) is True

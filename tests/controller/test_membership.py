@@ -64,7 +64,7 @@ def test_a_silent_broker_is_declared_dead_and_the_overlay_is_repaired_without_it
     assert fleet.loop.state.refusals.total() == refused
 
 
-def test_too_many_at_once_are_a_failure_of_monitoring_until_a_person_says_otherwise() -> None:
+def test_many_simultaneous_deaths_are_a_failure_of_monitoring_unless_ordered_otherwise() -> None:
     """Three of four fall silent: none is declared dead, one event says so; an operator's order declares one of them
     dead.
     """
@@ -79,7 +79,7 @@ def test_too_many_at_once_are_a_failure_of_monitoring_until_a_person_says_otherw
     assert fleet.member(INVENTORY.brokers[1]).state is MemberState.DEAD
 
 
-def test_a_dead_broker_comes_back_as_an_outsider_and_joins_by_a_plan_after_a_pause() -> None:
+def test_a_dead_broker_returns_as_an_outsider_and_joins_by_a_plan_after_a_pause() -> None:
     """Each pause is twice as long; meanwhile the overlay works without the broker, and afterwards it is back in
     service.
     """
@@ -107,7 +107,7 @@ def test_a_dead_broker_comes_back_as_an_outsider_and_joins_by_a_plan_after_a_pau
     assert pauses == [2_000, 4_000, 8_000, 16_000]
 
 
-def test_a_broker_that_starts_again_before_it_is_missed_comes_back_by_one_plan() -> None:
+def test_a_broker_that_restarts_before_it_is_missed_rejoins_by_one_plan() -> None:
     """It is removed and added at once; nothing of its earlier life is relied on."""
     fleet = fleet_of()
     fleet.run_windows(6)
@@ -119,7 +119,7 @@ def test_a_broker_that_starts_again_before_it_is_missed_comes_back_by_one_plan()
     assert fleet.lost == frozenset()
 
 
-def test_a_running_broker_that_is_considered_dead_comes_back_by_one_plan() -> None:
+def test_a_running_broker_that_is_considered_dead_rejoins_by_one_plan() -> None:
     """Only the neighbour can report that it ignores it; reports from before the return are ignored, by any clock."""
     fleet = fleet_of()
     fleet.run_windows(6)
@@ -162,7 +162,7 @@ def test_a_broker_that_reports_its_restart_is_believed_without_a_window() -> Non
     assert fleet.present_brokers == tuple(one for one in INVENTORY.brokers if one != "b01")
 
 
-def test_many_that_say_they_restarted_at_once_are_doubted() -> None:
+def test_many_simultaneous_restarts_are_doubted() -> None:
     """More likely all were restarted together; an operator may declare otherwise."""
     fleet = fleet_of()
     fleet.run_windows(6)
@@ -174,7 +174,7 @@ def test_many_that_say_they_restarted_at_once_are_doubted() -> None:
     assert len(fleet.events_of(EventKind.DEATHS_DOUBTED)) == 1
 
 
-def test_a_broker_at_another_epoch_than_the_one_in_force_is_taken_in_anew() -> None:
+def test_a_broker_at_another_epoch_than_the_one_in_force_joins_again() -> None:
     """It reported no restart, yet it does not hold what the others hold."""
     fleet = ScriptedFleet(INVENTORY, lambda start_ms: far_ends(0), settings_of(members=QUICK))
     fleet.run_windows(20)
@@ -202,7 +202,7 @@ def test_a_death_while_a_plan_is_prepared_ends_the_plan_and_the_repair_follows()
     assert repair.brokers_lost == ("b01",)
 
 
-def test_a_plan_that_is_being_verified_holds_up_no_repair() -> None:
+def test_a_plan_being_verified_delays_no_repair() -> None:
     """A repair begins at the next tick."""
     fleet = ScriptedFleet(INVENTORY, lambda start_ms: far_ends(0), settings_of(members=QUICK, verify_windows=5))
     while fleet.phases != [PlanPhase.VERIFYING] and fleet.now_ms < 100_000:
@@ -229,7 +229,7 @@ def test_a_death_during_a_repair_leads_to_the_next_one() -> None:
     assert fleet.lost == frozenset()
 
 
-def test_a_pause_holds_repairs_but_not_of_whom_a_person_says_to_be_dead() -> None:
+def test_a_pause_holds_repairs_except_of_brokers_ordered_dead() -> None:
     """The waiting repair is reported once."""
     fleet = fleet_of()
     fleet.run_windows(6)
@@ -247,7 +247,7 @@ def test_a_pause_holds_repairs_but_not_of_whom_a_person_says_to_be_dead() -> Non
     assert fleet.last_plan.brokers_lost == ("b01", "b02")
 
 
-def test_a_broker_that_is_drained_leaves_by_a_lossless_plan_and_is_not_missed() -> None:
+def test_a_drained_broker_leaves_by_a_lossless_plan_and_is_not_missed() -> None:
     """It takes part in the plan that removes it; afterwards it has left, and is no longer awaited."""
     fleet = fleet_of()
     fleet.run_windows(6)
@@ -263,7 +263,7 @@ def test_a_broker_that_is_drained_leaves_by_a_lossless_plan_and_is_not_missed() 
     assert len(fleet.plans) == 1
 
 
-def test_a_broker_that_dies_while_it_is_drained_stays_out() -> None:
+def test_a_broker_that_dies_while_draining_stays_out() -> None:
     """It was to leave anyway: when it reports again it is not added."""
     fleet = fleet_of()
     fleet.refusing.add("b01")  # its leave fails
@@ -280,7 +280,7 @@ def test_a_broker_that_dies_while_it_is_drained_stays_out() -> None:
     assert fleet.member("b01").state is MemberState.LEFT
 
 
-def test_what_is_refused_again_and_again_is_tried_after_longer_and_longer_pauses() -> None:
+def test_repeated_refusals_are_retried_after_ever_longer_pauses() -> None:
     """A leave that one broker refuses; a death meanwhile is still repaired at once."""
     fleet = fleet_of()
     fleet.refusing.add("b01")
@@ -298,7 +298,7 @@ def test_what_is_refused_again_and_again_is_tried_after_longer_and_longer_pauses
     assert "b02" not in fleet.present_brokers
 
 
-def test_a_repair_that_fails_with_and_without_who_is_back_is_not_tried_in_turn_without_a_pause() -> None:
+def test_a_repair_that_fails_with_and_without_a_returning_broker_is_retried_after_pauses() -> None:
     """A returning broker has to be installed again after each failure, so every other attempt does without it."""
     slow = MemberSettings(retry_ms=4_000)
     fleet = fleet_of(slow, transition=TransitionLimits(prepare_ms=3_000, resend_ms=1_000))
@@ -317,7 +317,7 @@ def test_a_repair_that_fails_with_and_without_who_is_back_is_not_tried_in_turn_w
     fleet.run_until(MemberState.IN_SERVICE, "b01")
 
 
-def test_a_broker_that_is_added_joins_once_it_is_heard() -> None:
+def test_an_added_broker_joins_once_it_reports() -> None:
     """Until it runs no command is sent to it; its costs come with the order."""
     fleet = fleet_of()
     fleet.run_windows(6)
@@ -335,7 +335,7 @@ def test_a_broker_that_is_added_joins_once_it_is_heard() -> None:
     assert fleet.loop.state.newest.is_complete
 
 
-def test_the_next_controller_knows_what_the_one_before_declared() -> None:
+def test_the_next_controller_knows_declared_deaths() -> None:
     """It resumes the repair where it was."""
     fleet = fleet_of()
     fleet.run_windows(6)
@@ -351,7 +351,7 @@ def test_the_next_controller_knows_what_the_one_before_declared() -> None:
     assert [plan.phase for plan in fleet.plans] == [PlanPhase.COMPLETED]
 
 
-def test_users_of_a_dead_broker_of_a_ring_get_another_home_and_its_arc_another_broker() -> None:
+def test_users_of_a_dead_broker_on_a_ring_get_another_home_and_its_arc_another_broker() -> None:
     """The repair moves the users that it can; a moved user is no longer at the dead broker."""
     fleet = ScriptedRingFleet(ring_inventory(), quiet, settings_of(members=QUICK, planner="reassign_ids_ssbr"))
     for name, (home, topics) in FIG_2_USERS.items():
@@ -372,7 +372,7 @@ def test_users_of_a_dead_broker_of_a_ring_get_another_home_and_its_arc_another_b
     assert {one.broker: one.id_from for one in install.id_moves} == dict.fromkeys(set(BROKERS) - {"b04"}, OFF_RING)
 
 
-def test_every_other_try_of_a_repair_that_is_refused_leaves_clients_where_they_are() -> None:
+def test_every_other_attempt_at_a_refused_repair_moves_no_clients() -> None:
     """A user whose home has changed meanwhile must not block the repair for all."""
     told = settings_of(members=MemberSettings(retry_ms=1_000), planner="reassign_ids_ssbr")
     fleet = ScriptedRingFleet(ring_inventory(), quiet, told)

@@ -80,20 +80,20 @@ ALL = [
 
 
 @pytest.mark.parametrize("old", BROKERS)
-def test_publishers_at_others_move_while_one_broker_sends_version_1(old: str) -> None:
+def test_publishers_at_other_brokers_move_while_one_sends_version_1(old: str) -> None:
     """A mixed fleet decides what a uniform one does, except for the old broker's client."""
     assert moves_on(windows_of(HOMES, {})) == ALL
     assert moves_on(windows_of(HOMES, {old: V1})) == [move for move in ALL if move.home_from != old]
 
 
-def test_a_publisher_that_went_to_an_old_broker_is_not_moved_from_where_it_was() -> None:
+def test_a_publisher_that_moved_to_an_old_broker_is_not_moved_from_its_old_home() -> None:
     """The broker would refuse such a plan, and with it the moves of all others."""
     gone = HOMES | {"p1": "b02"}
     windows = windows_of(HOMES, {"b02": V1}, range(3)) + windows_of(gone, {"b02": V1}, range(3, 6))
     assert moves_on(windows) == [ALL[0], ALL[3], ALL[4]]
 
 
-def test_after_the_upgrade_its_clients_move_when_the_old_windows_have_left_the_horizon() -> None:
+def test_after_the_upgrade_its_clients_move_once_the_old_windows_have_left_the_horizon() -> None:
     """Until then too little is known about them."""
     before, after = windows_of(HOMES, {"b02": V1}, range(3)), windows_of(HOMES, {}, range(3, 6))
     assert moves_on(before + after) == [move for move in ALL if move.home_from != "b02"]

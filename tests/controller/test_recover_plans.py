@@ -72,7 +72,7 @@ def refusal_of(inventory: Inventory, stored: list[Plan], reports: dict[str, Comm
 
 @KINDS
 @pytest.mark.parametrize("stored_count", [0, 1])
-def test_a_lost_log_leads_again_to_where_the_brokers_are(inventory: Inventory, stored_count: int) -> None:
+def test_a_lost_log_is_rebuilt_from_the_brokers_overlay(inventory: Inventory, stored_count: int) -> None:
     """Whether all plans were lost or only the newest; the next plan then has an epoch that no broker has seen."""
     plans, present = two_plans(inventory)
     reports = reports_of(brokers_after(inventory, plans))
@@ -103,7 +103,7 @@ def test_a_report_changes_nothing_but_the_term(inventory: Inventory) -> None:
 
 
 @KINDS
-def test_brokers_that_do_not_agree_are_listed(inventory: Inventory) -> None:
+def test_brokers_that_disagree_are_listed(inventory: Inventory) -> None:
     """One has another epoch, or another overlay at the same epoch, or is silent, or refuses: which one is right is
     unknown.
     """
@@ -124,7 +124,7 @@ def test_brokers_that_do_not_agree_are_listed(inventory: Inventory) -> None:
 
 
 @KINDS
-def test_those_in_the_overlay_are_asked(inventory: Inventory) -> None:
+def test_members_of_the_overlay_must_answer(inventory: Inventory) -> None:
     """A dead broker still in the overlay is not waited for; any other member must answer and hold it, too."""
     plans, present = two_plans(inventory)
     reports = reports_of(brokers_after(inventory, plans))
@@ -159,7 +159,7 @@ def test_a_smaller_and_a_larger_overlay_are_recovered(inventory: Inventory) -> N
 
 
 @KINDS
-def test_brokers_between_two_overlays_are_no_ground_for_a_log(inventory: Inventory) -> None:
+def test_a_log_is_not_rebuilt_from_brokers_between_two_overlays(inventory: Inventory) -> None:
     """All of them prepared a plan that is no longer known."""
     plans, _ = two_plans(inventory)
     virtual = brokers_after(inventory, plans[:1])
@@ -169,7 +169,7 @@ def test_brokers_between_two_overlays_are_no_ground_for_a_log(inventory: Invento
 
 
 @KINDS
-def test_brokers_that_are_behind_are_no_ground_for_a_log(inventory: Inventory) -> None:
+def test_a_log_is_not_rebuilt_from_brokers_that_lag_behind_it(inventory: Inventory) -> None:
     """It is they that must catch up."""
     plans, _ = two_plans(inventory)
     assert "no plan is missing" in refusal_of(inventory, plans, reports_of(brokers_after(inventory, plans[:1])))

@@ -122,7 +122,7 @@ def shown(settings: ControllerSettings) -> LiveView | None:
         return None
 
 
-def test_a_loop_that_hangs_turns_health_bad_until_it_goes_on(
+def test_a_hanging_loop_is_unhealthy_until_it_continues(
     settings: ControllerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call that does not return is detected although the loop cannot report it."""
@@ -151,7 +151,7 @@ def test_a_taken_port_stops_the_start_with_a_sentence(settings: ControllerSettin
             run_controller(settings, threading.Event())
 
 
-def test_time_is_that_of_the_runs_clock(settings: ControllerSettings, tmp_path: Path) -> None:
+def test_the_controller_uses_the_runs_clock(settings: ControllerSettings, tmp_path: Path) -> None:
     """With a fast clock the controller's status shows that clock's time."""
     HangingPlans.may_return.set()
     clock = RunClock(1_000_000_000, 2.0)
@@ -167,7 +167,7 @@ def test_time_is_that_of_the_runs_clock(settings: ControllerSettings, tmp_path: 
     assert before_ms <= started_ms <= clock.now_ms()
 
 
-def test_a_leader_that_is_deposed_stands_by_and_leads_again(
+def test_a_deposed_leader_stands_by_and_leads_again(
     settings: ControllerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the same process; a standby is ready and healthy, and reports who leads."""

@@ -60,7 +60,7 @@ def test_a_plan_is_verified_once_its_links_are_measured() -> None:
     assert undo.links_removed == (NEW,)
 
 
-def test_a_plan_whose_links_nobody_measures_is_closed_unverified() -> None:
+def test_a_plan_whose_links_stay_unmeasured_is_closed_unverified() -> None:
     """An estimate cannot be verified against itself."""
     overlay = verifying_overlay(verify_ms_max=6_000)
     overlay.run_windows(8)

@@ -44,7 +44,7 @@ def test_a_broker_without_clients_for_some_windows_is_reported_once() -> None:
     assert "regraft members drain b03" in text
 
 
-def test_of_many_a_few_are_named() -> None:
+def test_of_many_idle_brokers_a_few_are_named() -> None:
     """A line in a terminal has room for three names; the others are counted."""
     everywhere = {"local_deliveries": {}, "homes": {}}
     state, (text,) = idle_after(WINDOWS_IDLE, dict.fromkeys(INVENTORY.brokers, 0), **everywhere)
@@ -61,7 +61,7 @@ def test_of_many_a_few_are_named() -> None:
         (COUNTS, INVENTORY, {"local_deliveries": {("p", "b03"): 1, ("p", "b04"): 5}}),
     ],
 )
-def test_what_is_unknown_closes_no_broker(
+def test_unknown_clients_make_no_broker_idle(
     counts: dict[str, int] | None, inventory: Inventory, changes: dict[str, object]
 ) -> None:
     """No register, clients of real brokers, an incomplete window, or deliveries that no register explains."""

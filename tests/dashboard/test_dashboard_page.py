@@ -68,7 +68,7 @@ def sign_in(page: Page, served: ServedDashboard, name: str = "Ana Silva") -> Non
     expect(page.locator("#session")).to_contain_text(name)
 
 
-def test_the_page_draws_the_overlay_and_says_how_it_is(page: Page, served: ServedDashboard) -> None:
+def test_the_page_draws_the_overlay_and_its_health(page: Page, served: ServedDashboard) -> None:
     """Every broker and link of the document, the three answers and the charts are drawn; a click shows the details."""
     document = written_document()
     publish(served.redis_url, document, {"time_ms": 1, "active": [], "recent": []})
@@ -130,7 +130,7 @@ def test_a_plan_is_approved_with_a_name_and_a_reason(page: Page, served: ServedD
     served.orders.clear()
 
 
-def test_a_broker_is_sent_into_maintenance(page: Page, served: ServedDashboard) -> None:
+def test_a_broker_is_put_into_maintenance(page: Page, served: ServedDashboard) -> None:
     """By keyboard only, from the table: the tab, the broker's button, the reason, the box for moving its clients."""
     publish(served.redis_url, written_document())
     page.goto(served.url)
@@ -152,7 +152,7 @@ def test_a_broker_is_sent_into_maintenance(page: Page, served: ServedDashboard) 
     served.orders.clear()
 
 
-def test_members_that_do_not_simply_serve_are_shown(page: Page, served: ServedDashboard) -> None:
+def test_members_that_are_not_in_service_are_shown(page: Page, served: ServedDashboard) -> None:
     """Dead brokers, the traffic over them and brokers that ask to join are at the top; the table lists all members."""
     members = [
         {"broker": "b03", "state": "dead", "since_ms": 1, "reason": "silent for 10 s", "in_overlay": True},
@@ -177,7 +177,7 @@ def test_members_that_do_not_simply_serve_are_shown(page: Page, served: ServedDa
     expect(page.locator("#pane-brokers tbody")).to_contain_text("joining")
 
 
-def test_a_token_that_is_none_is_reported_in_the_dialog(page: Page, served: ServedDashboard) -> None:
+def test_an_invalid_token_is_reported_in_the_dialog(page: Page, served: ServedDashboard) -> None:
     """The dialog shows the server's reason, and nobody is signed in."""
     publish(served.redis_url, written_document())
     page.goto(served.url)
@@ -246,7 +246,7 @@ def test_a_silent_controller_is_reported(page: Page, served: ServedDashboard) ->
     expect(page.locator("#banners")).to_contain_text("No news from the controller for")
 
 
-def test_where_reading_needs_a_token_nothing_is_shown_before(page: Page, tmp_path: Path) -> None:
+def test_if_reading_needs_a_token_nothing_is_shown_without_one(page: Page, tmp_path: Path) -> None:
     """Without a token there is only the dialog; a reader sees everything but gives no orders; signing out hides it
     again.
     """

@@ -39,7 +39,7 @@ def test_with_a_certificate_it_is_served_over_tls_and_nothing_else(tmp_path: Pat
             httpx2.get(dashboard.url.replace("https:", "http:"))
 
 
-def test_files_that_do_not_fit_are_reported(tmp_path: Path) -> None:
+def test_unusable_files_are_reported(tmp_path: Path) -> None:
     """A key of another certificate, one locked by a passphrase, missing files, files that are not PEM: one sentence
     each.
     """

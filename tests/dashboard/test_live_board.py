@@ -54,7 +54,7 @@ def test_a_page_gets_only_what_it_has_not_seen() -> None:
     asyncio.run(course())
 
 
-def test_nothing_new_wakes_nobody() -> None:
+def test_equal_values_wake_no_page() -> None:
     """The same values again are not a new version."""
 
     async def course() -> None:
@@ -85,7 +85,7 @@ def test_a_slow_page_gets_the_newest_state_in_one_message() -> None:
     asyncio.run(course())
 
 
-def test_waiting_ends_with_a_change_with_the_end_and_with_time() -> None:
+def test_waiting_ends_at_a_change_a_stop_or_a_time_out() -> None:
     """A waiting page continues when there is something new, when the server stops, and at its time-out."""
 
     async def course() -> None:
@@ -107,7 +107,7 @@ entries = st.builds(lambda end, value: {"end": end, "value": value}, st.integers
 
 
 @given(st.lists(st.tuples(st.lists(entries, max_size=6), st.booleans()), max_size=12))
-def test_any_course_of_a_series_arrives_whole(course: list[tuple[list[dict[str, int]], bool]]) -> None:
+def test_any_history_of_a_series_arrives_complete(course: list[tuple[list[dict[str, int]], bool]]) -> None:
     """Lists that grow, lose their beginning, change or are replaced: a page that polls now and then is correct.
 
     Keys may repeat: entries are merged by position, a key only shows where a list was cut.

@@ -17,6 +17,6 @@ from regraft.dashboard.open_pages import site_of
         ("", ""),
     ],
 )
-def test_an_address_is_what_one_site_has(host: str, site: str) -> None:
+def test_one_site_counts_as_one_address(host: str, site: str) -> None:
     """IPv4 by address, also when mapped to IPv6; IPv6 by network, as one machine may use any address in it."""
     assert site_of(host) == site

@@ -36,7 +36,7 @@ def refused(token: str) -> TokenRefusedError:
     return caught.value
 
 
-def test_a_token_names_its_holder_and_its_end() -> None:
+def test_a_token_names_its_holder_and_its_expiry() -> None:
     """A token that was made is read with the same values."""
     now_s = time.time()
     operator = check_token(SECRET, make_token(SECRET, " Ana Silva ", "lab", 8, HOURS_MAX, now_s), "lab", HOURS_MAX)
@@ -56,7 +56,7 @@ def test_a_forged_token_is_refused() -> None:
     )
 
 
-def test_a_token_that_says_it_needs_no_signature_is_refused() -> None:
+def test_a_token_that_declares_no_signature_is_refused() -> None:
     """The algorithm none is not accepted, with or without something in place of the signature."""
     unsigned = jwt.encode(claims(), None, algorithm="none")
     assert (refused(unsigned).status, refused(unsigned).why) == (401, "forged")
@@ -79,13 +79,13 @@ def test_a_token_that_says_it_needs_no_signature_is_refused() -> None:
         ({"exp": int(time.time()) + 30 * 24 * 3600}, 403, "lifetime"),
     ],
 )
-def test_what_is_wrong_with_a_token_is_reported(other: dict[str, Any], status: int, why: str) -> None:
+def test_the_fault_of_a_token_is_reported(other: dict[str, Any], status: int, why: str) -> None:
     """Each fault has its status and its code."""
     error = refused(jwt.encode(claims(**other), SECRET, algorithm="HS256"))
     assert (error.status, error.why) == (status, why)
 
 
-def test_a_token_that_was_revoked_is_refused_and_no_other() -> None:
+def test_only_the_revoked_token_is_refused() -> None:
     """Two tokens of the same person are distinguished by their ids; both the token and its text reveal the id."""
     first, second = (make_token(SECRET, "Ana", "lab", 1, HOURS_MAX, time.time()) for _ in range(2))
     revoked = {id_of(first)}
@@ -96,20 +96,20 @@ def test_a_token_that_was_revoked_is_refused_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "Ana", "0123", "0123456789ABCDEF", "a.b.c", "x" * 5000])
-def test_what_has_no_id_cannot_be_revoked(text: str) -> None:
+def test_text_without_an_id_cannot_be_revoked(text: str) -> None:
     """A mistyped id is reported, or somebody would believe that the token is revoked."""
     with pytest.raises(TokenSecretError, match="token"):
         id_of(text)
 
 
 @pytest.mark.parametrize("token", ["", "abc", "a.b.c", "é" * 10, "x" * 5000])
-def test_what_is_no_token_is_refused(token: str) -> None:
+def test_text_that_is_not_a_token_is_refused(token: str) -> None:
     """Clients may send any text."""
     assert (refused(token).status, refused(token).why) == (401, "malformed")
 
 
 @pytest.mark.parametrize(("name", "hours"), [("", 8), ("a\nb", 8), ("n" * 101, 8), ("Ana", 0), ("Ana", 25)])
-def test_no_token_for_nobody_or_for_ever(name: str, hours: float) -> None:
+def test_a_token_needs_a_holder_and_an_expiry(name: str, hours: float) -> None:
     """A token is for a printable name and a bounded time."""
     with pytest.raises(TokenSecretError):
         make_token(SECRET, name, "lab", hours, HOURS_MAX, time.time())
@@ -140,7 +140,7 @@ def test_a_bad_secret_is_reported_and_never_shown(tmp_path: Path) -> None:
     assert SECRET not in repr(settings(secret=SECRET))
 
 
-def test_settings_tell_all_their_faults() -> None:
+def test_settings_report_all_their_faults() -> None:
     """Every wrong value has its message."""
     wrong = settings(
         port=70_000, host_names=(), poll_ms=10, stale_ms=10, clients_max=0, token_hours_max=0, secret=SECRET,

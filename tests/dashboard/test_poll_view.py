@@ -56,7 +56,7 @@ def document_of(time_ms: int) -> dict[str, bytes]:
     return view_texts({**written_document(), "time_ms": time_ms})
 
 
-def test_all_keys_of_the_namespace_are_asked_for_at_once() -> None:
+def test_all_keys_of_the_namespace_are_read_at_once() -> None:
     """One call reads the entire view."""
     looking = Looking()
     looking.look()
@@ -64,7 +64,7 @@ def test_all_keys_of_the_namespace_are_asked_for_at_once() -> None:
     assert {"lab:live:network", "lab:live:alerts", "lab:live:counts"} <= set(looking.source.keys)
 
 
-def test_a_server_that_is_away_is_reported_with_its_reason_and_what_is_shown_stays() -> None:
+def test_a_server_that_is_away_is_reported_with_its_reason_and_the_view_stays() -> None:
     """The board keeps its parts and reports since when and why; polling recovers by itself."""
     looking = Looking()
     looking.source.texts = document_of(1)
@@ -107,7 +107,7 @@ def test_an_empty_server_is_distinguished_from_an_unreachable_one() -> None:
     assert Looking().look()["view"] == "empty"
 
 
-def test_news_count_by_our_own_clock_once_they_come() -> None:
+def test_new_documents_are_dated_by_our_own_clock() -> None:
     """A controller whose clock is hours behind is not stale as long as its documents change."""
     looking = Looking()
     looking.source.texts = document_of(1_000_000)
@@ -119,7 +119,7 @@ def test_news_count_by_our_own_clock_once_they_come() -> None:
     assert silent["news_ms"] == looking.now_ms - 60_000
 
 
-def test_news_from_the_future_are_of_now() -> None:
+def test_documents_from_the_future_count_as_current() -> None:
     """A controller whose clock is ahead is not shown as being in the future."""
     looking = Looking()
     looking.source.texts = document_of(9_000_000)

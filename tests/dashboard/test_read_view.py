@@ -48,7 +48,7 @@ def test_windows_are_bounded() -> None:
     ]
 
 
-def test_a_text_that_cannot_be_read_leaves_the_part_as_it_was() -> None:
+def test_an_unreadable_text_leaves_the_part_unchanged() -> None:
     """It is reported in a sentence until the text is readable again."""
     reader = ViewReader(100)
     texts = view_texts(written_document())
@@ -71,7 +71,7 @@ def test_a_broken_window_does_not_hide_the_rest() -> None:
     assert "window of the live view cannot be read (Object missing required field" in reader.faults["window"]
 
 
-def test_a_view_of_a_newer_version_is_left_alone_and_told_in_one_sentence() -> None:
+def test_a_view_of_a_newer_version_is_ignored_and_reported_in_one_sentence() -> None:
     """None of its parts is read; once the controller has the known version again, reading resumes."""
     reader = ViewReader(100)
     texts = view_texts(written_document())
@@ -84,7 +84,7 @@ def test_a_view_of_a_newer_version_is_left_alone_and_told_in_one_sentence() -> N
     assert reader.faults == {}
 
 
-def test_missing_keys_are_no_news() -> None:
+def test_missing_keys_leave_the_view_unchanged() -> None:
     """If a server has lost everything, the page keeps showing what it had."""
     reader = ViewReader(100)
     reader.read(view_texts(written_document()))

@@ -34,7 +34,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def test_a_stranger_sees_no_broker(served: ServedDashboard) -> None:
+def test_without_a_token_no_broker_is_shown(served: ServedDashboard) -> None:
     """State and stream are refused with a sentence; the empty page, metrics and health are open."""
     for path in ("api/state", "api/stream"):
         answer = httpx2.get(f"{served.url}{path}")
@@ -47,7 +47,7 @@ def test_a_stranger_sees_no_broker(served: ServedDashboard) -> None:
     assert httpx2.get(f"{served.url}api/access").json() == {"login_to_read": True, "may_read": False}
 
 
-def test_both_kinds_of_token_let_look_and_one_lets_order(served: ServedDashboard) -> None:
+def test_both_kinds_of_token_permit_reading_and_one_permits_orders(served: ServedDashboard) -> None:
     """By header, as programs send it; a token for reading gives no orders."""
     order = {"kind": "pause", "reason": "we said so"}
     for scope, status in ((READ_SCOPE, 403), (SCOPE, 202)):
@@ -58,7 +58,7 @@ def test_both_kinds_of_token_let_look_and_one_lets_order(served: ServedDashboard
     served.orders.clear()
 
 
-def test_a_cookie_lets_a_browser_look_but_never_order(served: ServedDashboard) -> None:
+def test_a_cookie_permits_reading_but_never_orders(served: ServedDashboard) -> None:
     """The cookie is hidden from scripts and not sent to other sites; signing out ends it."""
     with httpx2.Client(base_url=served.url, timeout=30) as client:
         assert client.post("api/session", headers=bearer(served.token())).status_code == 200
@@ -73,7 +73,7 @@ def test_a_cookie_lets_a_browser_look_but_never_order(served: ServedDashboard) -
 
 
 @pytest.mark.parametrize("make", ["forged", "expired", "foreign"])
-def test_no_other_token_lets_look(served: ServedDashboard, make: str) -> None:
+def test_no_other_token_permits_reading(served: ServedDashboard, make: str) -> None:
     """Neither in the header nor in the cookie."""
     token = {
         "forged": make_token("x" * 40, "Ana", "regraft", 1, 24, time.time()),

@@ -35,7 +35,7 @@ def test_people_may_edit_the_file(tmp_path: Path) -> None:
     assert TWO in revoked
 
 
-def test_a_file_that_vanishes_takes_nothing_back(tmp_path: Path) -> None:
+def test_a_deleted_file_readmits_no_token(tmp_path: Path) -> None:
     """Deleting the file does not make a stolen token valid again."""
     file = tmp_path / "revoked.txt"
     revoke_token(file, ONE)

@@ -86,7 +86,7 @@ def test_a_page_gets_everything_and_then_what_changes(served: ServedDashboard) -
         assert page.parts["plans"] == document["plans"]
 
 
-def test_a_page_that_comes_back_gets_everything_again(served: ServedDashboard) -> None:
+def test_a_reconnecting_page_gets_the_full_state_again(served: ServedDashboard) -> None:
     """Whichever id a browser saw last, a new connection begins with the full state."""
     publish(served.redis_url, written_document())
     with httpx2.stream("GET", f"{served.url}api/stream", headers={"Last-Event-ID": "7"}, timeout=30) as response:
@@ -130,7 +130,7 @@ def test_more_pages_than_allowed_are_refused(served: ServedDashboard) -> None:
         assert Stream(again).next()[0] == "snapshot"
 
 
-def test_one_address_does_not_take_all_places(tmp_path: Path) -> None:
+def test_the_pages_of_one_address_are_bounded(tmp_path: Path) -> None:
     """The third page from an address that may have two is refused, one from another address is not.
 
     A trusted proxy may report the client's address: the one that it saw, not the one in a header that it received.
@@ -150,7 +150,7 @@ def test_one_address_does_not_take_all_places(tmp_path: Path) -> None:
                 assert other.status_code == 200
 
 
-def test_an_address_that_a_stranger_claims_is_not_believed(tmp_path: Path) -> None:
+def test_a_forwarded_address_needs_a_trusted_proxy(tmp_path: Path) -> None:
     """Without a trusted proxy anybody could send the header: pages count for the connection's own address."""
     with served_dashboard(tmp_path, clients_per_address_max=1) as dashboard:
         first, second = ({"X-Forwarded-For": address} for address in ("192.0.2.7", "192.0.2.8"))

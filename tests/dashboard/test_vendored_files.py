@@ -40,7 +40,7 @@ def test_nothing_from_the_state_can_become_markup() -> None:
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", page)
 
 
-def test_every_module_that_is_imported_is_there() -> None:
+def test_every_imported_module_exists() -> None:
     """No build step would find a wrong name."""
     for file in own_files():
         if file.suffix != ".js":

@@ -90,7 +90,7 @@ def test_an_order_goes_to_kafka_with_the_holders_name(open_desk: Callable[..., D
     assert order.source.endswith("asked from testclient")
 
 
-def test_an_order_about_a_plan_says_which_was_shown(open_desk: Callable[..., Desk]) -> None:
+def test_an_order_about_a_plan_names_the_one_that_was_shown(open_desk: Callable[..., Desk]) -> None:
     """A page that still shows an earlier plan of that name cannot order anything about the current one."""
     desk = open_desk()
     document = proposed_document()
@@ -123,7 +123,7 @@ def test_orders_about_members_fit_the_states_that_are_shown(open_desk: Callable[
     assert [(order.kind, order.subject) for order in desk.sent] == [("readmit", "b03"), ("drain", "b04")]
 
 
-def test_a_pause_and_a_maintenance_may_end_by_themselves(open_desk: Callable[..., Desk]) -> None:
+def test_a_pause_and_a_maintenance_may_expire(open_desk: Callable[..., Desk]) -> None:
     """Minutes become a time; clients move away only if that is requested."""
     desk = open_desk()
     before_ms = time.time_ns() // 1_000_000
@@ -153,7 +153,7 @@ def test_a_pause_and_a_maintenance_may_end_by_themselves(open_desk: Callable[...
         ({"kind": "pause", "by": "somebody else"}, 422, "by"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_a_sentence(
+def test_an_invalid_order_is_refused_with_a_sentence(
     open_desk: Callable[..., Desk], request_: dict[str, Any], status: int, says: str
 ) -> None:
     """Nothing is sent, and the answer says what is wrong."""
@@ -172,7 +172,7 @@ def show(desk: Desk, phase: str) -> str:
     return str(plan["plan"])
 
 
-def test_an_order_about_a_plan_is_given_only_where_it_can_be_followed(open_desk: Callable[..., Desk]) -> None:
+def test_an_order_about_a_plan_is_given_only_in_phases_that_permit_it(open_desk: Callable[..., Desk]) -> None:
     """A waiting plan can be approved, refused or cancelled, a preparing one cancelled; other phases take no orders."""
     desk = open_desk()
     for phase in (*PlanPhase, "unheard of"):
@@ -189,7 +189,7 @@ def test_an_order_about_a_plan_is_given_only_where_it_can_be_followed(open_desk:
                 )
 
 
-def test_pages_get_what_holds_in_each_phase(open_desk: Callable[..., Desk]) -> None:
+def test_pages_get_the_facts_of_each_phase(open_desk: Callable[..., Desk]) -> None:
     """The orders that are possible, whether a plan is under way, and the steps of one being executed."""
     told = open_desk().state()["phases"]
     assert told["facts"].keys() == set(PlanPhase)
@@ -218,7 +218,7 @@ def test_kafka_being_away_is_reported(open_desk: Callable[..., Desk]) -> None:
         (lambda _: make_token(SECRET, "Ana", "production", 1, 24, time.time()), 403, "namespace"),
     ],
 )
-def test_nobody_orders_without_a_good_token(
+def test_orders_need_a_valid_token(
     open_desk: Callable[..., Desk], make: Callable[[str], str | None], status: int, why: str
 ) -> None:
     """Forged, expired, unsigned, foreign or missing: a status, a code, a sentence, and no order."""
@@ -229,7 +229,7 @@ def test_nobody_orders_without_a_good_token(
     assert desk.client.get("/api/state").status_code == 200  # Reading is free.
 
 
-def test_a_token_is_taken_back_while_the_dashboard_runs(open_desk: Callable[..., Desk], tmp_path: Path) -> None:
+def test_a_token_can_be_revoked_while_the_dashboard_runs(open_desk: Callable[..., Desk], tmp_path: Path) -> None:
     """The next order with it is refused, those with other tokens are not; an unreadable list lets no token in."""
     file = tmp_path / "revoked.txt"
     desk = open_desk(revoked_file=file)
@@ -244,7 +244,7 @@ def test_a_token_is_taken_back_while_the_dashboard_runs(open_desk: Callable[...,
     assert (status, answer["error"]) == (503, "revoked_file")
 
 
-def test_without_a_secret_the_dashboard_is_read_only_and_says_so(open_desk: Callable[..., Desk]) -> None:
+def test_without_a_secret_the_dashboard_is_read_only(open_desk: Callable[..., Desk]) -> None:
     """No token is accepted, not even one that declares no signature."""
     desk = open_desk(secret=None)
     for token in (desk.token, jwt.encode({"sub": "Ana"}, None, algorithm="none"), None):
@@ -253,7 +253,7 @@ def test_without_a_secret_the_dashboard_is_read_only_and_says_so(open_desk: Call
     assert desk.client.get("/api/state").json()["parts"]["server"]["can_order"] is False
 
 
-def test_a_session_says_who_holds_the_token(open_desk: Callable[..., Desk]) -> None:
+def test_a_session_names_the_tokens_holder(open_desk: Callable[..., Desk]) -> None:
     """The page requests it when somebody signs in."""
     desk = open_desk()
     answer = desk.client.get("/api/session", headers={"Authorization": f"Bearer {desk.token}"})
@@ -262,7 +262,7 @@ def test_a_session_says_who_holds_the_token(open_desk: Callable[..., Desk]) -> N
 
 
 @pytest.mark.parametrize("path", ["/", "/static/main.js", "/api/state", "/metrics", "/nowhere"])
-def test_browsers_learn_what_a_page_may_do(open_desk: Callable[..., Desk], path: str) -> None:
+def test_responses_restrict_what_a_page_may_do(open_desk: Callable[..., Desk], path: str) -> None:
     """No inline script, no frames, no guessing of types, no cookie, whatever the response."""
     answer = open_desk().client.get(path)
     policy = answer.headers["Content-Security-Policy"]
@@ -274,7 +274,7 @@ def test_browsers_learn_what_a_page_may_do(open_desk: Callable[..., Desk], path:
     assert "Access-Control-Allow-Origin" not in answer.headers
 
 
-def test_a_foreign_name_is_not_answered(open_desk: Callable[..., Desk]) -> None:
+def test_a_foreign_host_name_is_refused(open_desk: Callable[..., Desk]) -> None:
     """A page of another site cannot read the state through a host name that it resolves to this server."""
     desk = open_desk()
     answer = desk.client.get("/api/state", headers={"Host": "evil.example:8090"})
@@ -284,7 +284,7 @@ def test_a_foreign_name_is_not_answered(open_desk: Callable[..., Desk]) -> None:
     assert open_desk(host_names=("*",)).client.get("/", headers={"Host": "any.example"}).status_code == 200
 
 
-def test_a_body_has_a_bound(open_desk: Callable[..., Desk]) -> None:
+def test_a_request_body_is_bounded(open_desk: Callable[..., Desk]) -> None:
     """A body larger than any order is not even read."""
     desk = open_desk()
     answer = desk.client.post("/api/orders", content=b"x" * 20_000, headers={"Content-Type": "application/json"})

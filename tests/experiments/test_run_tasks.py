@@ -44,7 +44,7 @@ def test_a_second_run_starts_no_process(tmp_path: Path, monkeypatch: pytest.Monk
         run_tasks(TASKS, run_task, TaskResult, tmp_path)
 
 
-def test_a_fault_in_a_task_is_raised_here() -> None:
+def test_a_fault_in_a_task_ends_the_run() -> None:
     """A task that cannot run ends the run with its own message."""
     with pytest.raises(ValueError, match="--data"):
         run_tasks([changed(network="zoo")], run_task, TaskResult, None)
@@ -68,7 +68,7 @@ def _number_of(task: _TaskWithTable, report_work: ReportWork) -> _Number:
     return _Number(task.number)
 
 
-def test_a_task_need_not_be_a_key() -> None:
+def test_a_task_need_not_be_hashable() -> None:
     """Settings of planners contain a table; equal tasks each have their result, in order."""
     tasks = [_TaskWithTable(2), _TaskWithTable(1), _TaskWithTable(2)]
     assert [one.number for one in run_tasks(tasks, _number_of, _Number, None)] == [2, 1, 2]

@@ -16,7 +16,7 @@ RECORDS = 2_000
 SEED = 1
 
 
-def test_spoiled_records_end_nothing_and_cost_nothing_good() -> None:
+def test_spoiled_records_stop_nothing_and_lose_no_good_record() -> None:
     """Every part uses or refuses each of this many spoiled records over all topics, mixed with good ones."""
     report: Report = {}
     run_fuzz(RECORDS, SEED, report)

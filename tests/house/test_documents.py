@@ -53,7 +53,7 @@ def _parse(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=_id)
-def test_links_lead_to_files_and_headings_that_are_there(path: Path) -> None:
+def test_links_lead_to_existing_files_and_headings(path: Path) -> None:
     broken = []
     for target in LINK.findall(path.read_text(encoding="utf-8")):
         if re.match(r"[a-z]+:", target):
@@ -66,7 +66,7 @@ def test_links_lead_to_files_and_headings_that_are_there(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=_id)
-def test_commands_shown_are_commands_there_are(path: Path) -> None:
+def test_commands_in_documents_exist(path: Path) -> None:
     wrong = []
     for call in _commands(path.read_text(encoding="utf-8")):
         try:

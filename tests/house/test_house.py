@@ -141,7 +141,7 @@ def _only_passes_on(tree: ast.Module) -> bool:
     )
 
 
-def test_no_module_only_passes_on_what_others_have() -> None:
+def test_no_module_only_reexports_names() -> None:
     """There is one way to import a name: from where it is defined."""
     found = [str(path.relative_to(ROOT)) for path in _files(*PRODUCT) if _only_passes_on(_tree(path))]
     assert not found

@@ -70,10 +70,10 @@ def test_code_uses_the_words_of_the_field(folder: str) -> None:
         'raise ValueError("the rest is carried "\n    "out later")',
     ],
 )
-def test_a_word_of_the_list_is_found_wherever_a_line_ends(text: str) -> None:
+def test_a_listed_word_is_found_across_lines(text: str) -> None:
     assert _found(text)
 
 
 @pytest.mark.parametrize("text", ['f"plan {told}"', '"""``tells`` is a name."""', "tells = told\n"])
-def test_names_keep_their_words(text: str) -> None:
+def test_names_may_use_listed_words(text: str) -> None:
     assert not _found(text)

@@ -33,7 +33,7 @@ def rules_of(role: Role) -> set[tuple[str, str, str]]:
     return {(rule.resource, rule.name, rule.operation) for rule in rules}
 
 
-def test_a_role_writes_and_reads_what_the_table_says() -> None:
+def test_a_role_has_the_rights_of_the_table() -> None:
     """It has no other rights to our topics; every topic has a role that writes and one that reads it."""
     for topic in TOPICS:
         name = topic_name(topic, "live")
@@ -41,7 +41,7 @@ def test_a_role_writes_and_reads_what_the_table_says() -> None:
         assert {role for role in Role if ("TOPIC", name, "READ") in rules_of(role)} == set(topic.readers) != set()
 
 
-def test_brokers_order_nothing_and_only_people_do() -> None:
+def test_only_people_may_give_orders() -> None:
     """The delivery promise depends on these rules."""
     assert {role for role in Role if role in COMMANDS.writers + PLANS.writers + AUDIT.writers} == {Role.CONTROLLER}
     assert set(ORDERS.writers) == {Role.DASHBOARD, Role.OPERATOR}
@@ -69,7 +69,7 @@ def test_several_principals_may_have_a_role() -> None:
     assert len(rules) == 2 * len(rules_of(Role.OPERATOR))
 
 
-def test_the_rules_are_shown_before_they_are_made() -> None:
+def test_the_rules_are_shown_before_they_are_created() -> None:
     """With the principals given; an unknown role is refused with the known ones."""
     shown = CliRunner().invoke(app, ["topics", "--acls", "--json", "--principal", "brokers=User:CN=agent"])
     assert '"principal": "User:CN=agent"' in shown.stdout
@@ -150,7 +150,7 @@ def rights(kafka: GuardedKafka, role: Role, topic: Topic) -> set[AclOperation]:
 
 @pytest.mark.stack
 @pytest.mark.parametrize("role", list(Role))
-def test_kafka_goes_by_the_table(kafka: GuardedKafka, role: Role) -> None:
+def test_kafka_enforces_the_table(kafka: GuardedKafka, role: Role) -> None:
     """For every topic each role has the rights of the table."""
     for topic in TOPICS:
         may = rights(kafka, role, topic)
@@ -176,7 +176,7 @@ def test_a_broker_writes_no_order_command_or_plan(kafka: GuardedKafka) -> None:
 
 
 @pytest.mark.stack
-def test_a_controller_reads_what_brokers_answer_and_a_dashboard_does_not(kafka: GuardedKafka) -> None:
+def test_a_controller_reads_results_and_a_dashboard_does_not(kafka: GuardedKafka) -> None:
     """With the product's reader, whose group is its client id."""
     writer = RecordWriter(
         kafka.as_role(Role.BROKERS, "regraft-emulator"), outage_s_max=20, buffer_records_max=100, linger_ms=0

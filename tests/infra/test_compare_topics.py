@@ -11,9 +11,7 @@ from regraft.schemas.topics import COMMANDS, LEADER, ORDERS, PLANS, TELEMETRY, T
 @pytest.mark.parametrize(
     ("brokers", "replicas", "insync_min"), [(0, 1, 1), (1, 1, 1), (2, 2, 1), (3, 3, 2), (4, 3, 2), (9, 3, 2)]
 )
-def test_acknowledged_records_survive_a_broker_where_there_are_three(
-    brokers: int, replicas: int, insync_min: int
-) -> None:
+def test_acknowledged_records_survive_a_broker_if_there_are_three(brokers: int, replicas: int, insync_min: int) -> None:
     """With fewer brokers they get what is possible, and a message says so."""
     found = durability_of(brokers)
     assert (found.replicas, found.insync_min) == (replicas, insync_min)
@@ -21,7 +19,7 @@ def test_acknowledged_records_survive_a_broker_where_there_are_three(
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.suffix)
-def test_a_topic_as_it_is_made_has_no_fault(topic: object) -> None:
+def test_a_new_topic_has_no_fault(topic: object) -> None:
     """With any number of brokers."""
     for brokers in (1, 2, 3, 5):
         configuration = configuration_of(topic, brokers)  # type: ignore[arg-type]

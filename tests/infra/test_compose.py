@@ -78,7 +78,7 @@ def test_build_targets_are_stages_of_the_dockerfile(compose: dict[str, Any]) -> 
     assert {f"COPY {package} {package}" for package in packages} <= set(dockerfile.splitlines())
 
 
-def test_all_that_is_built_here_can_do_little(compose: dict[str, Any]) -> None:
+def test_all_containers_built_here_are_restricted(compose: dict[str, Any]) -> None:
     """Including one-off containers: each writes only to /tmp and a volume and can gain no privileges."""
     built = [service for service in compose["services"].values() if "build" in service]
     assert len(built) > len(COMMANDS)
@@ -102,7 +102,7 @@ def test_servers_of_others_can_do_little_too(compose: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_stages_can_do_little_and_are_asked_how_they_are(compose: dict[str, Any], name: str) -> None:
+def test_stages_are_restricted_and_have_health_checks(compose: dict[str, Any], name: str) -> None:
     """Each writes only to its volume and /tmp, has no capabilities, and is probed at its configured port."""
     service = compose["services"][name]
     assert service["read_only"] is True

@@ -66,7 +66,7 @@ def test_each_broker_has_a_node_and_a_door(fleet: dict[str, Any]) -> None:
         assert f"mosquitto-{broker}" in fleet["services"]
 
 
-def test_mosquitto_tells_nodes_what_is_wanted(fleet: dict[str, Any]) -> None:
+def test_mosquitto_reports_subscriptions_to_nodes(fleet: dict[str, Any]) -> None:
     """Its settings are those of the demo's brokers, except for who may connect from where."""
     told = {line for line in SETTINGS.splitlines() if not line.startswith(("listener", "user"))}
     assert told <= set(config(fleet, "mosquitto").read_text().splitlines())

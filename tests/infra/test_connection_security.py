@@ -16,15 +16,13 @@ def secured(tmp_path: Path) -> ConnectionSecurity:
     return ConnectionSecurity(authority.ca_file, client.certificate_file, client.key_file)
 
 
-def test_what_is_as_it_should_be_has_no_fault(tmp_path: Path) -> None:
+def test_valid_security_has_no_fault(tmp_path: Path) -> None:
     """No security at all, and everything that mutual TLS needs."""
     assert ConnectionSecurity().faults() == []
     assert secured(tmp_path).faults() == []
 
 
-def test_a_password_is_read_where_it_is_kept_whenever_it_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_password_is_read_each_time_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From a file, without its final newline, or from a variable; a changed password is read."""
     file = tmp_path / "password"
     file.write_text("first one \n")
@@ -63,7 +61,7 @@ def test_a_missing_password_is_a_fault_and_an_error_when_it_is_used(tmp_path: Pa
     assert "not the name of an environment variable" in fault
 
 
-def test_faults_of_files_are_all_told_at_once(tmp_path: Path) -> None:
+def test_faults_of_files_are_all_reported_at_once(tmp_path: Path) -> None:
     """Unreadable files, half a pair, two sources for one secret."""
     faults = ConnectionSecurity(
         ca_file=tmp_path / "ca.pem",

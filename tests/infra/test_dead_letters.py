@@ -37,7 +37,7 @@ def message(value: bytes | None) -> Any:
     return FakeMessage(value)
 
 
-def test_what_does_not_decode_is_kept_with_its_place_and_the_reason() -> None:
+def test_an_undecodable_record_is_kept_with_its_position_and_the_reason() -> None:
     """It becomes a dead letter, is counted by topic and logged; the caller continues without it."""
     letters: list[DeadLetter] = []
     decoder = RecordDecoder(letters.append)
@@ -53,7 +53,7 @@ def test_what_does_not_decode_is_kept_with_its_place_and_the_reason() -> None:
     ]
 
 
-def test_a_flood_of_them_is_buried_whole_but_logged_seldom() -> None:
+def test_a_flood_of_them_is_stored_completely_but_logged_rarely() -> None:
     """Every record is kept; the log gets the 1st, 2nd, 4th, 8th."""
     letters: list[DeadLetter] = []
     decoder = RecordDecoder(letters.append)
@@ -64,7 +64,7 @@ def test_a_flood_of_them_is_buried_whole_but_logged_seldom() -> None:
     assert [entry["count"] for entry in logged] == [1, 2, 4, 8]
 
 
-def test_records_and_tombstones_are_no_dead_letters() -> None:
+def test_records_and_tombstones_are_not_dead_letters() -> None:
     """A record is returned, a tombstone gives None, and neither is counted."""
     decoder = RecordDecoder(pytest.fail)
     order = Order(WHOLE_OVERLAY, OrderKind.PAUSE, "ann", "night", 1_000)

@@ -64,7 +64,7 @@ def test_foreign_jar_is_refused_and_removed(maven_repository: MavenRepository, t
     assert maven_repository.asked.count(path) == 3
 
 
-def test_broken_download_is_tried_again(maven_repository: MavenRepository, tmp_path: Path) -> None:
+def test_a_broken_download_is_retried(maven_repository: MavenRepository, tmp_path: Path) -> None:
     """An interrupted download is repeated, and only the complete jar is kept."""
     content = b"whole content" * 1000
     path = maven_repository.publish(ROOT, content)
@@ -83,7 +83,7 @@ def test_missing_jars_without_a_source_are_one_sentence(maven_repository: MavenR
     )
 
 
-def test_settings_file_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_settings_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names a mirror's settings file that does not exist."""
     monkeypatch.setenv(module.SETTINGS_VARIABLE, str(tmp_path / "absent.xml"))
     with pytest.raises(JarError, match=r"absent\.xml, which is not a file"):
@@ -109,7 +109,7 @@ def test_two_set_ups_at_once_fetch_once(maven_repository: MavenRepository, tmp_p
     assert maven_repository.asked.count(path) == 1
 
 
-def test_relock_writes_the_sums_of_what_came(maven_repository: MavenRepository, tmp_path: Path) -> None:
+def test_relock_writes_the_checksums_of_the_fetched_jars(maven_repository: MavenRepository, tmp_path: Path) -> None:
     """The maintainer's command replaces the checksums and keeps the roots."""
     maven_repository.publish(ROOT, b"content")
     lock = tmp_path / "jars.lock"

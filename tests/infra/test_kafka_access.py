@@ -40,7 +40,7 @@ def test_the_protocol_follows_from_tls_and_mechanism(given: dict[str, object], p
     assert KafkaSecurity(**given).protocol == protocol  # type: ignore[arg-type]
 
 
-def test_librdkafka_is_given_scram_over_tls(login: KafkaSecurity) -> None:
+def test_librdkafka_gets_scram_over_tls(login: KafkaSecurity) -> None:
     """Host names are verified, and the password is passed on unchanged."""
     assert KafkaAccess("kafka:9093", security=login).client_options() == {
         "bootstrap.servers": "kafka:9093",
@@ -54,7 +54,7 @@ def test_librdkafka_is_given_scram_over_tls(login: KafkaSecurity) -> None:
     }
 
 
-def test_spark_is_given_the_same_in_javas_words(login: KafkaSecurity) -> None:
+def test_spark_gets_the_same_settings_in_javas_form(login: KafkaSecurity) -> None:
     """The password is quoted for JAAS, the authority is passed as text."""
     assert login.ca_file is not None
     assert login.spark_options() == {
@@ -70,7 +70,7 @@ def test_spark_is_given_the_same_in_javas_words(login: KafkaSecurity) -> None:
     }
 
 
-def test_a_key_reaches_java_in_the_form_it_reads(tmp_path: Path) -> None:
+def test_a_key_reaches_java_in_pkcs_8(tmp_path: Path) -> None:
     """Java only reads PKCS #8, OpenSSL any form; the key's password is not passed on."""
     authority = LocalAuthority(tmp_path)
     client = authority.issue("client")
@@ -89,7 +89,7 @@ def test_a_key_reaches_java_in_the_form_it_reads(tmp_path: Path) -> None:
     assert "opens it" not in str(options)
 
 
-def test_a_token_is_asked_for_by_either_library(login: KafkaSecurity) -> None:
+def test_either_library_requests_tokens(login: KafkaSecurity) -> None:
     """Client id and secret are username and password; both libraries trust the same authority for the token."""
     security = replace(login, mechanism="OAUTHBEARER", token_url="https://id/token", token_scope="kafka")
     assert security.faults() == []
@@ -126,7 +126,7 @@ def test_combinations_that_cannot_work_are_refused(login: KafkaSecurity, changed
     assert AWKWARD not in str(faults)
 
 
-def test_a_login_without_tls_must_be_wanted(login: KafkaSecurity) -> None:
+def test_a_login_without_tls_must_be_explicit(login: KafkaSecurity) -> None:
     """A password that the network can read must not be sent by mistake."""
     assert replace(login, ca_file=None, tls=False, allow_unencrypted_login=True).faults() == []
 

@@ -81,7 +81,7 @@ def test_no_other_module_builds_clients() -> None:
     assert found == {"infra/kafka_access.py", "infra/kafka_clients.py"}
 
 
-def test_spark_is_given_the_same_connection() -> None:
+def test_spark_gets_the_same_connection() -> None:
     """Spark's source has its own names for servers and security."""
     assert ACCESS.spark_options() == {"kafka.bootstrap.servers": "kafka:9092", "kafka.security.protocol": "SASL_SSL"}
 
@@ -91,7 +91,7 @@ def test_without_security_connections_are_plain_text() -> None:
     assert KafkaAccess(NOBODY).client_options()["security.protocol"] == "plaintext"
 
 
-def test_a_producer_repeats_nothing_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_producer_is_idempotent_unless_configured_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Idempotence is the default; a call's own options are added and take precedence."""
     given = options_of(monkeypatch, "Producer", lambda: open_producer(ACCESS, {"linger.ms": 7}))
     assert (given["enable.idempotence"], given["linger.ms"]) == (True, 7)
@@ -107,7 +107,7 @@ def test_a_transactional_producer_has_its_id_and_its_bound(monkeypatch: pytest.M
     assert (given["transactional.id"], given["transaction.timeout.ms"], given["linger.ms"]) == ("writer", 15_000, 0)
 
 
-def test_a_consumer_commits_nothing_and_reads_rather_again_than_never(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumer_commits_nothing_and_prefers_repeats_to_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its group is its client id unless it stores positions under another."""
     given = options_of(monkeypatch, "Consumer", lambda: open_consumer(ACCESS, {"enable.partition.eof": True}))
     assert (given["enable.auto.commit"], given["auto.offset.reset"]) == (False, "earliest")
@@ -116,7 +116,7 @@ def test_a_consumer_commits_nothing_and_reads_rather_again_than_never(monkeypatc
     assert named["group.id"] == "alerts"
 
 
-def test_librdkafka_itself_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_librdkafka_itself_logs_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     """An unreachable Kafka is reported by a callback, not by lines on standard error."""
     told: list[KafkaError] = []
     producer = open_producer(KafkaAccess(NOBODY), on_error=told.append)
@@ -139,7 +139,7 @@ def test_an_outage_is_logged_once_for_all_clients_of_a_stage() -> None:
     assert (logged[0]["code"], logged[0]["reason"]) == ("_ALL_BROKERS_DOWN", "1/1 brokers are down")
 
 
-def test_closing_says_what_was_not_delivered() -> None:
+def test_closing_reports_what_was_not_delivered() -> None:
     """Records that are unsent at the time-out are counted, logged, and reported to each record's on_delivery."""
     given_up: list[str] = []
     producer = open_producer(KafkaAccess(NOBODY), on_error=leave_to_caller)

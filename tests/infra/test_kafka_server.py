@@ -137,7 +137,7 @@ def test_port_taken_after_the_choice_leads_to_another(tmp_path: Path, monkeypatc
             assert running.address.port != taken
 
 
-def test_wanted_port_in_use_is_refused(tmp_path: Path) -> None:
+def test_a_requested_port_in_use_is_refused(tmp_path: Path) -> None:
     """A taken port that the user asked for is an error, not a reason to choose another."""
     with socket.socket() as rival:
         rival.bind((LOOPBACK, 0))
@@ -146,7 +146,7 @@ def test_wanted_port_in_use_is_refused(tmp_path: Path) -> None:
             start_kafka(tmp_path, port=rival.getsockname()[1])
 
 
-def test_nobody_there_is_not_ready(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_address_without_a_server_is_not_ready(capfd: pytest.CaptureFixture[str]) -> None:
     """An address without a listener is not ready, and nothing else is printed."""
     assert not is_kafka_ready(KafkaAccess(f"{LOOPBACK}:1"), timeout_s=0.2)
     assert capfd.readouterr() == ("", "")
@@ -171,7 +171,7 @@ def test_address_is_read_back_from_the_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.stack
-def test_a_cluster_id_that_starts_with_a_dash_is_no_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_id_that_starts_with_a_dash_is_not_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One random id in 64 starts with a dash; the broker is prepared all the same."""
     monkeypatch.setattr(module.uuid, "uuid4", lambda: uuid.UUID(bytes=b"\xfb" * 16))
     with start_kafka(tmp_path) as running:

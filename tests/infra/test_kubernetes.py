@@ -31,7 +31,7 @@ def containers(file: Path) -> list[dict[str, Any]]:
     return [each for pod in pods for each in [*pod.get("initContainers", []), *pod["containers"]]]
 
 
-def test_executors_can_do_little_too() -> None:
+def test_executors_are_restricted_too() -> None:
     """The template of Spark's executors is a pod that follows its schema and only writes to /tmp and its volumes."""
     spark = next(file for file in FILES if file.stem == "spark")
     (data,) = (each["data"] for each in objects(spark) if "executor.yaml" in each.get("data", {}))
@@ -46,7 +46,7 @@ def test_executors_can_do_little_too() -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_whatever_runs_on_is_asked_how_it_is(file: Path) -> None:
+def test_long_running_containers_have_probes(file: Path) -> None:
     """Each container of a Deployment or StatefulSet has a readiness probe, and each of ours a liveness probe."""
     for each in objects(file):
         if each["kind"] in ("Deployment", "StatefulSet"):
@@ -55,7 +55,7 @@ def test_whatever_runs_on_is_asked_how_it_is(file: Path) -> None:
                 assert "livenessProbe" in container or not container["image"].startswith("regraft-"), container["name"]
 
 
-def test_there_are_manifests() -> None:
+def test_manifests_exist() -> None:
     """For the loop, Spark's executors, and nodes."""
     assert [file.stem for file in FILES] == ["mosquitto_nodes", "nodes", "regraft", "spark"]
 
@@ -93,7 +93,7 @@ def test_containers_run_commands_of_images_that_are_built(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_containers_can_do_little(file: Path) -> None:
+def test_containers_are_restricted(file: Path) -> None:
     """None runs as root or writes to its image, and all but the one that copies a file have a memory limit."""
     user = re.search(r"--uid (\d+)", (ROOT / "infra" / "Dockerfile").read_text())
     assert user is not None
@@ -126,7 +126,7 @@ def test_settings_of_the_manifests_are_settings(tmp_path: Path) -> None:
                 assert name in fields[section], variable["name"]
 
 
-def test_probes_ask_the_port_that_the_settings_open() -> None:
+def test_probes_use_the_port_of_the_settings() -> None:
     """A stage listens on the port that Kubernetes probes."""
     regraft = next(file for file in FILES if file.stem == "regraft")
     settings = next(each["data"]["regraft.toml"] for each in objects(regraft) if "regraft.toml" in each.get("data", {}))
@@ -137,7 +137,7 @@ def test_probes_ask_the_port_that_the_settings_open() -> None:
     assert named["alerts"] == ports["alerts"]
 
 
-def test_what_is_mounted_is_there() -> None:
+def test_everything_mounted_is_defined() -> None:
     """Each ConfigMap and Secret is in the manifests, or the head of the file says how to create it."""
     made = {each["metadata"]["name"] for file in FILES for each in objects(file) if each["kind"] == "ConfigMap"}
     text = (ROOT / "infra" / "kubernetes" / "regraft.yaml").read_text()

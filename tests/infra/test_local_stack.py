@@ -41,7 +41,7 @@ def test_full_disk_stops_the_start(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_disk_that_is_really_full_stops_the_start(tmp_path: Path) -> None:
+def test_an_actually_full_disk_stops_the_start(tmp_path: Path) -> None:
     """On a full disk neither Kafka nor Valkey is started, and the reason is one sentence with what to do."""
     with small_disk(tmp_path / "disk") as disk:
         disk.fill()
@@ -50,7 +50,7 @@ def test_a_disk_that_is_really_full_stops_the_start(tmp_path: Path) -> None:
         assert [path.name for path in disk.directory.iterdir()] == ["filler"]
 
 
-def test_wanted_port_in_use_stops_the_start(tmp_path: Path) -> None:
+def test_a_requested_port_in_use_stops_the_start(tmp_path: Path) -> None:
     """A requested Kafka port that is taken is reported, and the run directory is free again afterwards."""
     with socket.socket() as rival:
         rival.bind((LOOPBACK, 0))
@@ -78,14 +78,14 @@ def test_servers_of_the_user_are_not_secured(tmp_path: Path, variable: str) -> N
     assert not (tmp_path / "run").exists()
 
 
-def test_stack_that_was_not_entered_says_so(tmp_path: Path) -> None:
+def test_a_stack_that_was_not_entered_has_no_supervisor(tmp_path: Path) -> None:
     """The supervisor exists only while the stack runs."""
     with pytest.raises(RuntimeError, match="not running"):
         _ = LocalStack(tmp_path).supervisor
 
 
 @pytest.mark.stack
-def test_two_stacks_at_once_do_not_meet(tmp_path: Path) -> None:
+def test_two_stacks_at_once_do_not_interfere(tmp_path: Path) -> None:
     """Two stacks in different directories have their own addresses and serve side by side; both stop properly."""
     with LocalStack(tmp_path / "one", environ=os.environ) as one, LocalStack(tmp_path / "two") as two:
         assert one.bootstrap != two.bootstrap

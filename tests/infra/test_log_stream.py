@@ -6,7 +6,7 @@ from regraft.infra.log_stream import LogStream
 from tests.full_disk import small_disk
 
 
-def test_a_full_disk_loses_lines_and_nothing_else(tmp_path: Path) -> None:
+def test_a_full_disk_only_loses_log_lines(tmp_path: Path) -> None:
     """The process continues; once there is space the log continues, too, and says how much is missing."""
     with small_disk(tmp_path / "disk") as disk:
         file = disk.directory / "stage.log"

@@ -21,7 +21,7 @@ from regraft.schemas.order import OrderKind
 from tests.infra.order_signers import TRUSTED_UNTIL, trust
 
 
-def test_a_private_key_is_only_its_owners(tmp_path: Path) -> None:
+def test_a_private_key_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     """It is created unreadable for others, overwrites no other key, and is refused if others can read it."""
     file = tmp_path / "ana.key"
     key = create_signing_key("ana", file)
@@ -36,7 +36,7 @@ def test_a_private_key_is_only_its_owners(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nothing", "Regraft-Key: ana\nnothing", "Regraft-Key: ana\n"])
-def test_a_file_that_holds_no_key_is_named(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_key_is_named(tmp_path: Path, text: str) -> None:
     """The message contains nothing of the file."""
     file = tmp_path / "ana.key"
     file.write_text(text)
@@ -109,7 +109,7 @@ def test_a_run_without_keys_starts_and_a_named_file_must_be_there(tmp_path: Path
         open_trusted_keys(OrderSettings(trusted_keys_file=tmp_path / "away.toml"))
 
 
-def test_a_run_has_keys_of_its_own(tmp_path: Path) -> None:
+def test_a_run_has_its_own_keys(tmp_path: Path) -> None:
     """They are created once; commands with that run directory find them, and no other user can read them."""
     directory = tmp_path / "order-keys"
     settings = OrderSettings(directory=directory)
@@ -128,7 +128,7 @@ def test_a_run_has_keys_of_its_own(tmp_path: Path) -> None:
     assert found["ana"].state(int(datetime(2100, 1, 1, tzinfo=UTC).timestamp() * 1000)) == "ended"
 
 
-def test_a_key_that_is_named_and_not_there_is_a_fault(tmp_path: Path) -> None:
+def test_a_named_key_that_is_missing_is_a_fault(tmp_path: Path) -> None:
     """Only the default key may be missing."""
     with pytest.raises(OrderKeyError, match="cannot be read"):
         OrderSettings(key_file=tmp_path / "away.key", directory=tmp_path).operator_key()

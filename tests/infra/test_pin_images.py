@@ -12,8 +12,8 @@ PINNED = re.compile(r"@sha256:[0-9a-f]{64}")
 DIGEST = f"sha256:{'0a' * 32}"
 
 
-def test_every_image_of_others_is_found_and_pinned_once() -> None:
-    """Base image, servers of the compose file and of the manifests; pinning again changes nothing."""
+def test_every_third_party_image_is_found_and_pinned_once() -> None:
+    """Base image, servers in the compose file and in the manifests; pinning again changes nothing."""
     asked: list[str] = []
 
     def digest_of(image: str) -> str:
@@ -28,8 +28,8 @@ def test_every_image_of_others_is_found_and_pinned_once() -> None:
     assert {image.split(":")[0] for image in asked} == {"python", *servers}
 
 
-def test_all_images_of_others_are_pinned_and_equal_ones_alike() -> None:
-    """What is committed names a digest next to each tag, one for each tag."""
+def test_all_third_party_images_are_pinned_and_equal_ones_alike() -> None:
+    """Every committed tag has a digest, the same one everywhere."""
     digests: dict[str, set[str]] = {}
     for file in files_with_images(ROOT):
         for found in IMAGE.finditer(file.read_text()):

@@ -20,7 +20,7 @@ def test_scrape_targets_are_the_three_stages() -> None:
     assert all((INFRA / name).is_file() for name in document["rule_files"])
 
 
-def test_alert_rules_ask_for_metrics_and_labels_that_there_are() -> None:
+def test_alert_rules_use_existing_metrics_and_labels() -> None:
     """A renamed metric would leave a rule that never fires."""
     known = {each.name: set(each.labels) for described in described_metrics().values() for each in described}
     (group,) = yaml.safe_load((INFRA / "prometheus_alerts.yml").read_text())["groups"]

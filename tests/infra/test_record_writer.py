@@ -17,7 +17,7 @@ def test_full_buffer_counts_what_it_cannot_hold() -> None:
     assert writer.lost == {"topic": 5}
 
 
-def test_what_an_outage_outlasts_is_counted() -> None:
+def test_records_that_an_outage_outlasts_are_counted() -> None:
     """A record that cannot be sent within its time-out is lost and counted."""
     writer = RecordWriter(NOBODY, outage_s_max=0.5, buffer_records_max=10, linger_ms=0)
     writer.write("topic", "b1", COMMAND)

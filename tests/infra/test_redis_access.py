@@ -47,9 +47,7 @@ def test_tls_and_user_become_options_of_the_client(tmp_path: Path) -> None:
         ("redis://:hunter2@valkey/0", {"password_variable": "PATH"}, "the URL holds credentials as well"),
     ],
 )
-def test_combinations_that_cannot_be_meant_are_refused(
-    tmp_path: Path, url: str, given: dict[str, object], told: str
-) -> None:
+def test_contradictory_settings_are_refused(tmp_path: Path, url: str, given: dict[str, object], told: str) -> None:
     """Each is one sentence without the URL."""
     given = {name: LocalAuthority(tmp_path).ca_file if value is True else value for name, value in given.items()}
     (fault,) = RedisAccess(url, RedisSecurity(**given)).faults()  # type: ignore[arg-type]
@@ -58,7 +56,7 @@ def test_combinations_that_cannot_be_meant_are_refused(
 
 
 @pytest.mark.stack
-def test_the_secured_valkey_lets_in_by_tls_and_password_only(tmp_path: Path) -> None:
+def test_the_secured_valkey_requires_tls_and_a_password(tmp_path: Path) -> None:
     """Its user may read and write but not administer; a killed server returns at its address, empty."""
     with Supervisor() as supervisor:
         access = start_secured_valkey(supervisor, tmp_path, secure_kafka(tmp_path / "security"))

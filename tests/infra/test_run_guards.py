@@ -15,7 +15,7 @@ from regraft.infra.hold_lock import LockHeldError, hold_lock
 from regraft.infra.write_trust_store import PASSWORD, system_certificates, write_trust_store
 
 
-def test_named_cache_goes_before_the_checkout(tmp_path: Path) -> None:
+def test_named_cache_precedes_the_checkouts(tmp_path: Path) -> None:
     """REGRAFT_CACHE names the cache; without it a checkout has its own."""
     assert find_cache({"REGRAFT_CACHE": str(tmp_path)}) == tmp_path
     checkout = find_checkout()

@@ -62,7 +62,7 @@ def ask(server: MetricsServer, path: str, accept: str = "*/*", method: str = "GE
             return error.code, error.headers["Content-Type"], error.read().decode()
 
 
-def test_metrics_are_served_in_the_format_that_is_asked_for(server: MetricsServer) -> None:
+def test_metrics_are_served_in_the_requested_format(server: MetricsServer) -> None:
     """The plain format by default, OpenMetrics if the scraper prefers it."""
     status, kind, text = ask(server, "/metrics")
     assert (status, kind.split(";")[0]) == (200, "text/plain")
@@ -72,7 +72,7 @@ def test_metrics_are_served_in_the_format_that_is_asked_for(server: MetricsServe
     assert text.endswith("# EOF\n")
 
 
-def test_a_well_stage_is_alive_and_ready(server: MetricsServer) -> None:
+def test_a_healthy_stage_is_alive_and_ready(server: MetricsServer) -> None:
     """Both answers are 200 and say so."""
     for path in ("/health", "/ready"):
         status, _, text = ask(server, path)
@@ -95,7 +95,7 @@ def test_a_fault_makes_a_stage_neither_alive_nor_ready(server: MetricsServer, st
     assert ask(server, "/metrics")[0] == 200
 
 
-def test_a_stage_that_cannot_say_how_it_is_is_ill(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_whose_health_check_fails_is_unhealthy(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception while the stage determines its health is a fault, not a broken connection."""
     monkeypatch.setattr(Stage, "__call__", lambda _self: 1 / 0)
     status, _, text = ask(server, "/health")
@@ -120,7 +120,7 @@ def test_a_taken_port_is_reported_in_one_sentence(server: MetricsServer, stage: 
         serve_metrics(CollectorRegistry(), "no.such.host.invalid", 0, stage)
 
 
-def test_the_port_is_free_after_the_end(stage: Stage) -> None:
+def test_the_port_is_free_after_a_stop(stage: Stage) -> None:
     """The stage's next start finds its port free."""
     server = serve_metrics(CollectorRegistry(), LOOPBACK, 0, stage)
     port = server.port
@@ -157,7 +157,7 @@ def _closed_unanswered(connection: socket.socket) -> bool:
         return True
 
 
-def test_a_loop_that_hangs_is_a_fault_until_it_turns_again() -> None:
+def test_a_hanging_loop_is_a_fault_until_it_continues() -> None:
     """The sentence says what has been silent for how long, and the usual interval."""
     now_s = [0.0]
     pulse = Pulse("the control loop", 30.0, lambda: now_s[0])
@@ -169,7 +169,7 @@ def test_a_loop_that_hangs_is_a_fault_until_it_turns_again() -> None:
     assert pulse.fault() is None
 
 
-def test_ports_that_cannot_be_are_wrong_settings() -> None:
+def test_impossible_ports_are_wrong_settings() -> None:
     """None opens no port; 0 would be a different port at each start, which nobody could scrape."""
     assert port_faults(None) == port_faults(9_101) == []
     for port in (0, -1, 65_536):

@@ -31,7 +31,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_step_that_reports_nothing_is_shown_all_the_same(is_terminal: bool) -> None:
+def test_a_step_that_reports_nothing_is_still_shown(is_terminal: bool) -> None:
     """A resolver or a starting service is silent for a minute; the user need not guess whether it hangs."""
     shown = _Output("Fetching")
     console = Console(file=shown, force_terminal=is_terminal, width=100)

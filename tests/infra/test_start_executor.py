@@ -12,7 +12,7 @@ from regraft.infra.start_executor import ARGUMENTS, BACKEND, NotByKubernetesErro
 SAID = {name: f"<{name}>" for name in ARGUMENTS.values()} | {"SPARK_EXECUTOR_MEMORY": "1024m"}
 
 
-def test_an_executor_gets_what_the_driver_said() -> None:
+def test_an_executor_gets_the_drivers_options() -> None:
     """Each Java option in its order, the heap, and every argument by its name."""
     options = {f"SPARK_JAVA_OPT_{number}": f"-Dnumber={number}" for number in (10, 2, 0)}
     command = executor_command({**SAID, **options, "SPARK_CONF_DIR": "/conf"}, Path("/java"), Path("/spark"))
@@ -22,14 +22,14 @@ def test_an_executor_gets_what_the_driver_said() -> None:
     assert told == {argument: SAID[name] for argument, name in ARGUMENTS.items()}
 
 
-def test_the_class_of_executors_is_in_the_jars_that_are_locked() -> None:
+def test_the_class_of_executors_is_in_the_locked_jars() -> None:
     """Another version of Spark may rename it."""
     (jar,) = (spark_home() / "jars").glob("spark-kubernetes_*.jar")
     with zipfile.ZipFile(jar) as classes:
         assert f"{BACKEND.replace('.', '/')}.class" in classes.namelist()
 
 
-def test_an_executor_that_nobody_asked_for_is_one_sentence() -> None:
+def test_an_executor_started_by_hand_is_one_sentence() -> None:
     """An executor started by hand says what is missing."""
     with pytest.raises(NotByKubernetesError, match=r"^An executor needs SPARK_EXECUTOR_ID, which Spark sets .*\.$"):
         executor_command({**SAID, "SPARK_EXECUTOR_ID": ""}, Path("/java"), Path("/spark"))

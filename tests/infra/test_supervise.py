@@ -42,7 +42,7 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def test_killed_service_is_started_again_and_counted(supervisor: Supervisor, script_service: MakeService) -> None:
+def test_killed_service_is_restarted_and_counted(supervisor: Supervisor, script_service: MakeService) -> None:
     """A service killed with SIGKILL is restarted, and the events report it in order."""
     supervisor.start(script_service("one", restart=QUICK))
     first = _kill(supervisor, "one")
@@ -147,7 +147,7 @@ def test_children_die_with_a_killed_supervisor(tmp_path: Path) -> None:
     wait_until(lambda: not _alive(child))
 
 
-def test_children_survive_the_thread_that_asked_for_them(supervisor: Supervisor, script_service: MakeService) -> None:
+def test_children_survive_the_thread_that_started_them(supervisor: Supervisor, script_service: MakeService) -> None:
     """A service started from a short-lived thread keeps running: the kernel ties it to the supervisor's own thread."""
     asking = threading.Thread(target=supervisor.start, args=(script_service("kept"),))
     asking.start()
@@ -189,7 +189,7 @@ def test_patience_makes_services_wait_longer(script_service: MakeService) -> Non
         brief.start(script_service("slow", ready=lambda: False, ready_timeout_s=0.1))
 
 
-def test_program_that_is_not_there_is_reported(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_missing_program_is_reported(supervisor: Supervisor, tmp_path: Path) -> None:
     """A command that cannot be run is a failed service whose log names the program."""
     with pytest.raises(ServiceFailedError) as caught:
         supervisor.start(Service("ghost", ("/no/such/program",), tmp_path / "ghost.log", ready=lambda: False))
@@ -224,7 +224,7 @@ def test_memory_counts_children_of_services(supervisor: Supervisor, script_servi
     assert supervisor.rss_total_bytes_max > supervisor.rss_bytes_max["outer"]
 
 
-def test_failing_listener_does_no_harm(script_service: MakeService) -> None:
+def test_failing_listener_does_not_affect_services(script_service: MakeService) -> None:
     """A listener that raises does not affect the services."""
 
     def raising(event: ServiceEvent) -> None:
@@ -236,7 +236,7 @@ def test_failing_listener_does_no_harm(script_service: MakeService) -> None:
         assert supervisor.is_ready("steady")
 
 
-def test_a_listener_that_comes_later_hears_what_happens_from_then_on(script_service: MakeService) -> None:
+def test_a_later_listener_gets_the_events_from_then_on(script_service: MakeService) -> None:
     """The first listener still gets every event."""
     first: list[ServiceEvent] = []
     later: list[ServiceEvent] = []
@@ -258,7 +258,7 @@ def test_same_name_twice_is_refused(supervisor: Supervisor, script_service: Make
         supervisor.start(script_service("twin"))
 
 
-def test_stopped_service_may_be_started_anew(supervisor: Supervisor, script_service: MakeService) -> None:
+def test_a_stopped_service_may_be_started_again(supervisor: Supervisor, script_service: MakeService) -> None:
     """A service that was stopped by name is forgotten and can be started again."""
     service = script_service("phoenix")
     supervisor.start(service)

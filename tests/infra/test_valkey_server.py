@@ -24,7 +24,7 @@ from regraft.infra.valkey_server import (
 READY_S = 30.0
 
 
-def test_named_servers_go_before_our_own() -> None:
+def test_named_servers_precede_our_own() -> None:
     """REGRAFT_REDIS_URL precedes REDIS_URL; without either the user has no server."""
     assert external_redis_url({"REDIS_URL": "redis://a", "REGRAFT_REDIS_URL": "redis://b"}) == "redis://b"
     assert external_redis_url({"REDIS_URL": "redis://a"}) == "redis://a"
@@ -48,7 +48,7 @@ def test_password_is_not_shown() -> None:
 
 
 @pytest.mark.stack
-def test_server_wants_its_password_and_keeps_it_private(tmp_path: Path) -> None:
+def test_the_server_requires_its_password_and_keeps_it_private(tmp_path: Path) -> None:
     """Without the password no client gets in; it is in a file for this user only and on no command line."""
     with Supervisor() as supervisor:
         address = start_valkey_service(supervisor, tmp_path)

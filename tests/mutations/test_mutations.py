@@ -30,7 +30,7 @@ def test_every_mutation_fits_the_code_as_it_is() -> None:
     assert not faults, "\n".join(faults)
 
 
-def test_mutations_have_names_of_their_own_and_say_what_they_remove() -> None:
+def test_mutations_have_unique_names_and_say_what_they_remove() -> None:
     """There are at least 80, for both kinds of overlay, and no two make the same change."""
     mutations = known_mutations()
     assert len(mutations) >= 80
@@ -71,7 +71,7 @@ def test_a_missing_safeguard_is_noticed(copy: MutatedCopy, name: str, killer: st
         ("import msgspec", "import msgspec_is_not_there", "msgspec_is_not_there"),
     ],
 )
-def test_a_mutation_that_cannot_run_is_not_taken_as_noticed(copy: MutatedCopy, old: str, new: str, text: str) -> None:
+def test_a_mutation_that_cannot_run_does_not_count_as_killed(copy: MutatedCopy, old: str, new: str, text: str) -> None:
     """The table would suggest that a test had noticed it."""
     mutation = Mutation("broken", "controller/execute/transition.py", "both", "nothing", old, new)
     verdict = copy.judge(mutation, QUICK)

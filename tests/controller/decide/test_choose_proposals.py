@@ -52,7 +52,7 @@ def added_by(choice: Choice) -> list[Link]:
     return [pair for one in choice.chosen for pair in one.links_added]
 
 
-def test_order_is_the_planners_and_costs_build_on_each_other() -> None:
+def test_proposals_are_costed_in_the_planners_order() -> None:
     """Proposals are taken in their order; each is costed on the tree that the earlier ones leave."""
     choice = choice_of(proposal_of(*JOIN_2_4), proposal_of(*JOIN_0_2))
     assert added_by(choice) == [("b02", "b04"), ("b00", "b02")]
@@ -62,7 +62,7 @@ def test_order_is_the_planners_and_costs_build_on_each_other() -> None:
     assert choice.cost_predicted_per_s == pytest.approx(overlay_cost(choice.target, INVENTORY, STATE.sets).total_per_s)
 
 
-def test_price_is_held_against_the_whole_plan() -> None:
+def test_the_whole_plan_must_earn_the_price() -> None:
     """Two swaps that pay for the transition together are a plan, though neither pays alone."""
     both = (proposal_of(*JOIN_2_4), proposal_of(*JOIN_0_2))
     gains = [one.gain_per_s for one in choice_of(*both).chosen]
@@ -85,7 +85,7 @@ def test_changes_of_a_plan_are_limited() -> None:
     assert [one.verdict for one in choice_of(pair, settings=settings).refused] == [Verdict.CHANGES_PER_PLAN]
 
 
-def test_what_builds_on_a_refused_change_conflicts() -> None:
+def test_a_change_that_builds_on_a_refused_one_is_refused() -> None:
     """If the first step of a sequence is refused, the steps that do not need it are still chosen."""
     first = proposal_of(("b00", "b01"), ("b00", "b06"))  # saves nothing
     on_top = proposal_of(("b00", "b06"), ("b01", "b06"))
@@ -102,7 +102,7 @@ def test_two_swaps_of_one_link_conflict() -> None:
     assert "not on the cycle" in choice.refused[0].verdict_reason
 
 
-def test_gain_that_another_swap_has_taken_already_conflicts() -> None:
+def test_a_gain_already_taken_by_another_swap_is_a_conflict() -> None:
     """Once b00 reaches b06 over b05, the path over b01 is a detour."""
     wanted = [{"b00", "b06"}] * 30
     state = TreeState(TREE, INVENTORY, tuple(closed_window(TREE.brokers, wanted, 1000 * k) for k in range(3)))
@@ -165,7 +165,7 @@ def test_any_choice_is_a_cheaper_tree_under_the_cap(seed: int) -> None:
     assert reached.links == choice.target.links
 
 
-def test_a_plan_says_of_how_much_it_is_an_estimate_and_how_far_that_may_be_off() -> None:
+def test_a_plan_on_a_sample_records_its_share_and_error() -> None:
     """The error is that of the mean saved share of the cost, over windows that differ and contain a sample."""
     wishes = [WANTED, WANTED[:40], WANTED[10:]]
     windows = [closed_window(TREE.brokers, wanted, 1000 * place) for place, wanted in enumerate(wishes)]

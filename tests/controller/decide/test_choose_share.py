@@ -36,7 +36,7 @@ def loads(*delays_s: float, deliveries: int = 100, power: int = 0, first: int = 
         ((2, 2, 2, 2, 2, 2, 2), None),
     ],
 )
-def test_less_is_asked_for_when_windows_come_late_and_do_not_catch_up(
+def test_the_share_falls_when_windows_are_late_and_do_not_catch_up(
     delays_s: tuple[float, ...], power: int | None
 ) -> None:
     """Three windows in a row are each delayed by more than two windows, the last by at least as much as the first."""
@@ -47,7 +47,7 @@ def test_less_is_asked_for_when_windows_come_late_and_do_not_catch_up(
         assert f"{delays_s[-1]:.1f} s after their end" in found.reason
 
 
-def test_as_much_less_is_asked_for_as_cells_are_too_many() -> None:
+def test_the_share_falls_by_the_excess_of_cells() -> None:
     """Seven times too many: an eighth at once, relative to the windows' share, but never below the minimum."""
     settings = SamplingSettings(share_min=1 / 64, deliveries_max=1_000)
     for present, deliveries, power in ((0, 7_000, 3), (2, 7_000, 5), (0, 1_001, 1), (0, 999_000, 6)):
@@ -57,7 +57,7 @@ def test_as_much_less_is_asked_for_as_cells_are_too_many() -> None:
     assert choose_share(NOTHING, loads(2, 2, 2, deliveries=1_000), settings, 99) is None
 
 
-def test_windows_from_before_the_last_request_tell_nothing() -> None:
+def test_windows_from_before_the_last_request_are_ignored() -> None:
     """They are late whatever brokers report now."""
     asked = SampleRequest(1, 3 * WINDOW_MS, "late", calm_windows=6)
     before = loads(20, 21, 22)
@@ -68,7 +68,7 @@ def test_windows_from_before_the_last_request_tell_nothing() -> None:
     assert found.power == 2
 
 
-def test_more_is_asked_for_after_a_calm_and_later_each_time_it_proves_too_much() -> None:
+def test_the_share_rises_after_a_calm_and_later_after_each_failed_increase() -> None:
     """Each failed increase doubles the wait; it is back to the minimum once the larger share has held for that long."""
     asked = SampleRequest(3, 0, "late", calm_windows=6)
     assert choose_share(asked, loads(*[2] * 5), SETTINGS, 99) is None
@@ -88,7 +88,7 @@ def test_more_is_asked_for_after_a_calm_and_later_each_time_it_proves_too_much()
     assert (held.power, held.calm_windows) == (1, 6)
 
 
-def test_what_would_be_too_many_cells_is_not_asked_for() -> None:
+def test_the_share_does_not_rise_if_cells_would_be_too_many() -> None:
     """Twice the share brings at most twice as many cells."""
     settings = SamplingSettings(share_min=1 / 64, deliveries_max=1_000, calm_windows=6)
     asked = SampleRequest(3, 0, "late", calm_windows=6)
@@ -96,7 +96,7 @@ def test_what_would_be_too_many_cells_is_not_asked_for() -> None:
     assert choose_share(asked, loads(*[2] * 6, deliveries=500, power=3), settings, 99) is not None
 
 
-def test_what_the_settings_do_not_allow_any_more_is_taken_back() -> None:
+def test_a_request_that_the_settings_no_longer_allow_is_revoked() -> None:
     """By default the settings allow no sampling: all telemetry is requested, whatever was requested before."""
     found = choose_share(SampleRequest(3, 0, "late"), [], SamplingSettings(), 99)
     assert found is not None
@@ -105,7 +105,7 @@ def test_what_the_settings_do_not_allow_any_more_is_taken_back() -> None:
 
 
 @pytest.mark.parametrize("capacity_power", range(1, 7))
-def test_share_settles_below_the_load_that_is_too_much(capacity_power: int) -> None:
+def test_the_share_settles_below_the_overload(capacity_power: int) -> None:
     """A job that can handle a share of 1 / 2^power: found within some windows, then retried ever more rarely."""
     asked, seen, delay_s, changes = NOTHING, deque[WindowLoad](maxlen=1_000), 2.0, []
     for number in range(600):

@@ -68,7 +68,7 @@ def test_a_move_is_costed_and_judged_like_any_change() -> None:
     assert (choice.target.epoch, choice.target.links) == (7, TREE.links)
 
 
-def test_a_move_that_helps_nobody_is_within_the_dead_band_of_its_own_publisher() -> None:
+def test_a_useless_move_is_within_the_dead_band_of_its_publisher() -> None:
     """q is wanted at both ends, so every broker between them costs the same; that is no gain, however little r
     publishes.
     """
@@ -76,7 +76,7 @@ def test_a_move_that_helps_nobody_is_within_the_dead_band_of_its_own_publisher()
     assert choice.refused[0].verdict is Verdict.GAIN_WITHIN_NOISE
 
 
-def test_a_small_publisher_may_move_but_a_plan_must_be_worth_it() -> None:
+def test_a_small_move_is_accepted_but_not_as_a_whole_plan() -> None:
     """A move below the dead band of the whole overlay is accepted alone, but refused as a whole plan."""
     wide = DecisionSettings(gain_share_min=0.5)
     choice = choose_proposals([moving(TO_THE_END)], situation_of(), 7, wide)
@@ -101,7 +101,7 @@ def test_moves_keep_the_cap_of_load() -> None:
     assert refused.verdict is Verdict.CAPACITY
 
 
-def test_no_more_publishers_move_than_a_plan_may_move() -> None:
+def test_no_more_publishers_move_than_the_limit_of_a_plan() -> None:
     """Links do not count against the limit of moves, nor moves against the limit of links."""
     settings = DecisionSettings(moves_per_plan_max=1, changes_per_plan_max=1)
     swap = swapping(link("b01", "b02"), link("b00", "b04"))
@@ -112,7 +112,7 @@ def test_no_more_publishers_move_than_a_plan_may_move() -> None:
     assert "1 publishers move already" in choice.refused[0].verdict_reason
 
 
-def test_clients_that_stay_are_not_moved() -> None:
+def test_clients_of_real_brokers_are_not_moved() -> None:
     """With real brokers a move is refused with its own verdict, and links are still exchanged."""
     swap = swapping(link("b01", "b02"), link("b00", "b04"))
     situation = situation_of(replace(INVENTORY, clients_stay=True))
@@ -135,7 +135,7 @@ def move_p_next_to_its_subscriber(state: TreeState, context: TreeContext, rng: r
     return [moving(ClientMove("p", state.configuration.home_of["p"], near))]
 
 
-def test_the_second_planner_sees_what_the_first_one_brought_about() -> None:
+def test_the_second_planner_sees_the_first_ones_accepted_changes() -> None:
     """After an accepted swap the next planner gets the new tree, after a refused one the present tree."""
     seen: list[tuple[Link, ...]] = []
 
@@ -160,7 +160,7 @@ def carried_out_plan(phase: PlanPhase = PlanPhase.VERIFYING) -> Plan:
     return Plan(**{name: getattr(plan, name) for name in plan.__struct_fields__} | {"phase": phase})
 
 
-def test_the_gain_of_a_move_is_checked_on_the_windows_after_it() -> None:
+def test_the_gain_of_a_move_is_verified_on_later_windows() -> None:
     """The observed gain compares the traffic after the plan at the new home with the same traffic at the old one."""
     plan = carried_out_plan()
     after = Configuration.of(1, TREE.brokers, TREE.links, {"p": "b04"})
@@ -179,7 +179,7 @@ def test_the_gain_of_a_move_is_checked_on_the_windows_after_it() -> None:
     assert undo.links_target == TREE.links
 
 
-def test_a_publisher_that_falls_silent_after_its_move_is_verified_all_the_same() -> None:
+def test_the_move_of_a_publisher_that_falls_silent_is_verified() -> None:
     """Without traffic the move saves nothing; for a window without delivery data there is no figure."""
     plan = carried_out_plan()
     after = Configuration.of(1, TREE.brokers, TREE.links, {"p": "b04"})
@@ -200,7 +200,7 @@ def test_a_publisher_that_falls_silent_after_its_move_is_verified_all_the_same()
         planner_of("relocate_publishers_joint", grape_notifications_min=1),
     ],
 )
-def test_publishers_stay_while_a_window_does_not_tell_what_was_delivered(planner: Planner) -> None:
+def test_publishers_stay_if_a_window_does_not_report_deliveries(planner: Planner) -> None:
     """One window of telemetry of version 1 in the horizon prevents moves; the same state without it yields one."""
     state = situation_of().state
     assert [one.moves for one in planner(state, TreeContext(), random.Random(1))] != []
@@ -211,7 +211,7 @@ def test_publishers_stay_while_a_window_does_not_tell_what_was_delivered(planner
     assert planner(unknown, TreeContext(), random.Random(1)) == []
 
 
-def test_the_log_knows_where_plans_have_put_publishers_and_where_they_were() -> None:
+def test_the_log_knows_present_and_original_homes_of_publishers() -> None:
     """Homes accumulate over plans; the origin is the home before the first executed plan."""
     change = PhaseChange(PlanPhase.PREPARING, 1, "")
     first = Plan(

@@ -43,7 +43,7 @@ INVENTORY = ring_inventory()
 SETTINGS = ControllerSettings(bootstrap="nowhere:1", inventory_path=Path("unused"), verify_windows=2)
 
 
-def test_ids_and_users_go_into_one_plan() -> None:
+def test_ids_and_users_change_in_one_plan() -> None:
     """Each proposal is costed on the ring that the previous one leaves; the plan names the whole target."""
     situation = situation_of()
     choice = choose_proposals([GOOD_IDS, TO_NEW_ROOT], situation, 7, DecisionSettings())
@@ -60,7 +60,7 @@ def test_ids_and_users_go_into_one_plan() -> None:
     assert plan.cost_predicted_per_s == second.cost_after_per_s
 
 
-def test_the_next_planner_sees_ids_and_homes_that_are_accepted() -> None:
+def test_the_next_planner_sees_accepted_ids_and_homes() -> None:
     """The costs of its own proposals are relative to the state that it is given."""
     seen: list[RingState] = []
 
@@ -90,12 +90,12 @@ def test_the_next_planner_sees_ids_and_homes_that_are_accepted() -> None:
         (Proposal("p", (("b00", "b01"),), (("b00", "b02"),), 0.0, 0.0, 0.0, ""), Verdict.NOT_A_TREE),
     ],
 )
-def test_what_does_not_fit_the_ring_has_a_verdict(proposal: Proposal, verdict: Verdict) -> None:
+def test_a_proposal_that_does_not_fit_the_ring_has_a_verdict(proposal: Proposal, verdict: Verdict) -> None:
     """IDs that are taken or not as claimed, users elsewhere, links: refused with a reason, without an exception."""
     assert only(proposal, situation_of()).verdict is verdict
 
 
-def test_a_ring_of_whose_users_nothing_is_known_is_not_decided_on() -> None:
+def test_a_ring_with_unknown_users_is_not_decided_on() -> None:
     """The state as a whole is refused, and no planner is called."""
     state = RingState(RING, INVENTORY, tuple(window.without_interests() for window in windows_of()))
     decision = decide_plan(replace(situation_of(), state=state), [_raising], 1, SETTINGS)
@@ -121,7 +121,7 @@ def test_a_move_may_not_overload_a_broker() -> None:
     assert only(GOOD_IDS, capped).verdict is Verdict.ACCEPTED
 
 
-def test_a_broker_above_the_cap_may_stay_so_but_not_get_more() -> None:
+def test_a_broker_above_the_cap_may_stay_so_but_gets_no_more_users() -> None:
     """b00 has three of four users: it may give one away or keep all, though it stays above twice the mean."""
     crowd: Users = {f"u{number}": ("b00", [TOPIC]) for number in range(3)} | {"u6": ("b06", [TOPIC])}
     capped = situation_of(crowd, kind=ring_kind(INVENTORY, user_load_max=2.0))
@@ -130,7 +130,7 @@ def test_a_broker_above_the_cap_may_stay_so_but_not_get_more() -> None:
     assert only(placing(("u0", "b00", "b01")), capped).verdict is not Verdict.CAPACITY
 
 
-def test_users_have_a_limit_of_their_own_and_ids_have_none() -> None:
+def test_users_have_their_own_limit_and_ids_have_none() -> None:
     """Six IDs are one change; the second user is one too many for this plan."""
     settings = DecisionSettings(changes_per_plan_max=1, moves_per_plan_max=1, users_per_plan_max=1)
     choice = choose_proposals([GOOD_IDS, TO_NEW_ROOT, placing(("u2", "b02", "b00"))], situation_of(), 7, settings)

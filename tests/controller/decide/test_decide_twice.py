@@ -50,7 +50,7 @@ def asked_about(situation: Situation, proposal: Proposal, from_windows: int) -> 
     return seen, decide_plan(situation, [planner], 1, SETTINGS)
 
 
-def test_what_recent_windows_show_is_enough() -> None:
+def test_recent_windows_suffice_for_a_plan() -> None:
     """p is wanted elsewhere for the last two windows only: a plan follows, and the eight earlier ones are not
     considered.
     """
@@ -59,14 +59,14 @@ def test_what_recent_windows_show_is_enough() -> None:
     assert decision.plan is not None
 
 
-def test_what_only_many_windows_show_is_found_on_them() -> None:
+def test_a_change_visible_only_over_many_windows_is_found() -> None:
     """Nothing is proposed on two windows; on ten the same change is, and it saves cost on the two as well."""
     seen, decision = asked_about(seen_over(["b04"] * (OLD + RECENT)), moving(TO_THE_END), RECENT + 1)
     assert seen == [RECENT, OLD + RECENT]
     assert decision.plan is not None
 
 
-def test_what_traffic_of_the_past_alone_would_gain_is_not_done() -> None:
+def test_a_change_that_only_past_traffic_justifies_is_refused() -> None:
     """p was wanted at the far end and now is at home: moving it saves cost over all windows, but no longer."""
     _, decision = asked_about(seen_over(["b04"] * OLD * 8 + ["b00"] * RECENT), moving(TO_THE_END), RECENT + 1)
     assert decision.plan is None
@@ -76,14 +76,14 @@ def test_what_traffic_of_the_past_alone_would_gain_is_not_done() -> None:
 
 
 @pytest.mark.parametrize("recent", [None, OLD + RECENT, OLD + RECENT + 1])
-def test_without_older_windows_there_is_one_look(recent: int | None) -> None:
+def test_without_older_windows_there_is_one_decision(recent: int | None) -> None:
     """All windows are recent, or an order wants them considered together."""
     situation = replace(seen_over(["b04"] * (OLD + RECENT)), recent_windows=recent)
     seen, _ = asked_about(situation, moving(TO_THE_END), OLD * 2)
     assert seen == [OLD + RECENT]
 
 
-def test_an_evacuation_waits_for_no_second_look() -> None:
+def test_an_evacuation_waits_for_no_second_decision() -> None:
     """r leaves its broker at the first decision, though it costs."""
     leaving = {"maintained": {"b02": "in maintenance"}, "evacuated": frozenset({"b02"})}
     situation = replace(seen_over(["b00"] * (OLD + RECENT)), **leaving)  # type: ignore[arg-type]

@@ -33,14 +33,14 @@ def estimates(gains: NDArray[np.float64], lifetime_s: float | None) -> list[Mean
 
 
 @pytest.mark.parametrize(("count", "lifetime_s"), LOOKS)
-def test_one_worthless_change_passes_at_most_as_often_as_it_says(count: int, lifetime_s: float) -> None:
+def test_one_worthless_change_passes_at_most_at_the_nominal_rate(count: int, lifetime_s: float) -> None:
     """At two sigma at most one in 44."""
     found = estimates(worthless_gains(count, lifetime_s, TRIALS, seed=1), lifetime_s)
     assert sum(one.mean > one.limit(2.0) for one in found) / TRIALS < NOMINAL + SPREAD
 
 
 @pytest.mark.parametrize(("count", "lifetime_s"), [(4, 18.0), (60, 60.0)])
-def test_the_best_of_many_worthless_changes_passes_at_most_as_often(count: int, lifetime_s: float) -> None:
+def test_the_best_of_many_worthless_changes_passes_at_most_at_the_nominal_rate(count: int, lifetime_s: float) -> None:
     """Of 100 worthless changes the planner proposes the one that looks best."""
     found = estimates(worthless_gains(count, lifetime_s, 200 * 100, seed=2), lifetime_s)
     groups = [found[at : at + 100] for at in range(0, len(found), 100)]
@@ -49,7 +49,7 @@ def test_the_best_of_many_worthless_changes_passes_at_most_as_often(count: int, 
     assert any(one.mean > one.limit(2.0) for one in found)  # Without the correction the choice would let some through.
 
 
-def test_the_limit_is_exact_for_means_of_the_process_itself() -> None:
+def test_the_limit_is_exact_for_means_over_the_process() -> None:
     """Means over spans of a process with correlation exp(-t / L) pass as often as Student's t says."""
     fine, count, lifetime_s = 20, 4, 18.0
     rng, alike = np.random.default_rng(3), math.exp(-WINDOW_S / fine / lifetime_s)
@@ -83,7 +83,7 @@ def test_one_span_shows_no_spread() -> None:
     assert found.limit(0.0) == 0.0
 
 
-def test_the_limit_grows_with_what_was_picked_from_and_with_fewer_spans() -> None:
+def test_the_limit_grows_with_the_number_of_alternatives_and_with_fewer_spans() -> None:
     """By the union bound over the alternatives, by the square root of the choices, and by Student's t."""
     found = MeanGain(1.0, 1.0, 15)
     assert found.limit(2.0) < found.limit(2.0, alternatives=10) < found.limit(2.0, alternatives=1000)

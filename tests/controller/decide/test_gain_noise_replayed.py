@@ -79,7 +79,7 @@ def worthless() -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("count", [2, 4, 8])
-def test_on_traffic_of_the_emulator_worthless_changes_pass_at_most_as_often_as_it_says(
+def test_on_the_emulators_traffic_worthless_changes_pass_at_most_at_the_nominal_rate(
     worthless: NDArray[np.float64], count: int
 ) -> None:
     """At two sigma at most one in 44; with the sample deviation it would be at least five times as many."""

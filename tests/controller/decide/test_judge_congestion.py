@@ -55,14 +55,14 @@ def test_a_link_is_hot_when_either_end_is() -> None:
     assert hot_spots([both], SETTINGS) == HotSpots({("b01", "b03"): 150.0}, {}, {("b03", "b01"): 1, ("b01", "b03"): 1})
 
 
-def test_it_is_known_for_how_long_a_link_has_been_congested() -> None:
+def test_the_duration_of_a_links_congestion_is_known() -> None:
     """Counted in consecutive windows, for each end; a calm window restarts the count."""
     windows = windows_with(120.0, 20.0, 120.0, 60.0, 120.0, broker="b01", peer="b03")
     counts = [hot_spots(windows[:count], SETTINGS).ends.get(("b01", "b03"), 0) for count in range(6)]
     assert counts == [0, 1, 0, 1, 2, 3]
 
 
-def test_nothing_is_planned_to_save_cost_while_long_queues_hide_deliveries() -> None:
+def test_no_plan_saves_cost_while_long_queues_hide_deliveries() -> None:
     """The brokers behind such a queue seem to want nothing; evacuations are still planned, and 0 disables the rule."""
     slow = msgspec.structs.replace(queue("b02", "b03", 20.0), wait_ms_mean=1_001.0)
     newest = replace(CALM.state.newest, queues=(queue("b01", "b02", 20.0), slow))
@@ -87,7 +87,7 @@ def verdict_of(proposal: Proposal, hot: HotSpots, situation: Situation = CALM) -
     return judged.verdict, judged.verdict_reason
 
 
-def test_a_tree_is_not_led_over_a_congested_link() -> None:
+def test_a_swap_that_loads_a_congested_link_is_refused() -> None:
     """All 50 notifications/s would cross b00-b04, which carried none; every other link would carry less."""
     verdict, reason = verdict_of(proposal_of(), HotSpots(links={("b00", "b04"): 150.0}))
     assert verdict is Verdict.CONGESTED
@@ -96,12 +96,12 @@ def test_a_tree_is_not_led_over_a_congested_link() -> None:
 
 
 @pytest.mark.parametrize("broker", TREE.brokers)
-def test_a_change_that_takes_load_off_a_congested_broker_may_be_made(broker: str) -> None:
+def test_a_change_that_relieves_a_congested_broker_is_accepted(broker: str) -> None:
     """The two ends serve as much as before, the brokers between them nothing any more."""
     assert verdict_of(proposal_of(), HotSpots(brokers={broker: 150.0}))[0] is Verdict.ACCEPTED
 
 
-def test_a_tree_is_not_led_through_a_congested_broker() -> None:
+def test_a_swap_that_loads_a_congested_broker_is_refused() -> None:
     """It would forward what b00 and b02 want, and wants none of it itself."""
     windows = tuple(closed_window(TREE.brokers, [{"b00", "b02"}] * 50, 1000 * place) for place in range(3))
     inventory = inventory_of(TREE, {("b00", "b04"): 0.0, ("b03", "b04"): 0.0, ("b02", "b03"): 0.0})
@@ -120,7 +120,7 @@ def test_a_tree_is_not_led_through_a_congested_broker() -> None:
     ],
     ids=["link", "broker"],
 )
-def test_a_ring_is_not_led_over_what_is_congested(hot: HotSpots, what: str) -> None:
+def test_a_ring_change_that_loads_congested_parts_is_refused(hot: HotSpots, what: str) -> None:
     """The exchange of IDs makes b00 the root of the topic; a user that leaves b00 reduces its load."""
     refused = only(GOOD_IDS, situation_of(hot=hot))
     assert (refused.verdict, refused.verdict_reason) == (Verdict.CONGESTED, what)
@@ -135,7 +135,7 @@ def test_a_ring_is_not_led_over_what_is_congested(hot: HotSpots, what: str) -> N
     ],
     ids=["link", "broker"],
 )
-def test_a_structured_cyclic_overlay_is_not_led_over_what_is_congested(hot: HotSpots, what: str) -> None:
+def test_a_cyclic_overlay_change_that_loads_congested_parts_is_refused(hot: HotSpots, what: str) -> None:
     """If p publishes at b03, its notifications pass b03 and cross to the other cluster there."""
     before = ScotKind(SCOT_INVENTORY, 5).reached(SCOT_STATE)
     after = before.after(Proposal("by hand", (), (), 2.0, 1.0, 0.0, "", moves=(ClientMove("p", "b00", "b03"),)))
@@ -143,7 +143,7 @@ def test_a_structured_cyclic_overlay_is_not_led_over_what_is_congested(hot: HotS
     assert judge_congestion(ScotKind(SCOT_INVENTORY, 5), hot, after, before) is None
 
 
-def test_a_plan_in_review_is_dropped_when_what_it_loads_gets_congested() -> None:
+def test_a_plan_in_review_is_dropped_when_a_link_that_it_loads_becomes_congested() -> None:
     """It was made on earlier windows."""
     plan = plan_of(choose_proposals([proposal_of()], CALM, 1, SETTINGS), STATE)
     assert recheck_plan(plan, CALM) is None
@@ -152,7 +152,7 @@ def test_a_plan_in_review_is_dropped_when_what_it_loads_gets_congested() -> None
     assert against[0] is Verdict.CONGESTED
 
 
-def test_a_broker_is_emptied_over_what_is_congested() -> None:
+def test_an_evacuation_may_load_congested_links() -> None:
     """An operator ordered the evacuation."""
     by_order = msgspec.structs.replace(proposal_of(), planner=EVACUATION)
     assert verdict_of(by_order, HotSpots(links={("b00", "b04"): 150.0}))[0] is Verdict.ACCEPTED

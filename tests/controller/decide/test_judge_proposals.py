@@ -64,7 +64,7 @@ def with_newest(**changes: object) -> Situation:
     return replace(CALM, state=TreeState(TREE, INVENTORY, (*STATE.windows[:-1], newest)))
 
 
-def test_incomplete_state_refuses_and_names_what_is_missing() -> None:
+def test_an_incomplete_state_refuses_and_lists_what_is_missing() -> None:
     """A swap on an incomplete window is refused with the brokers whose batches are missing."""
     verdict, reason = verdict_of(proposal_of(), with_newest(fault="too few batches of b02 (3 of 4)"))
     assert verdict is Verdict.INCOMPLETE_STATE
@@ -107,12 +107,12 @@ def test_brokers_at_another_epoch_are_named() -> None:
         (("b00", "b01"), ("b00", "nobody")),
     ],
 )
-def test_swap_that_leaves_no_tree_is_refused(removed: Link, added: Link) -> None:
+def test_a_swap_that_gives_no_tree_is_refused(removed: Link, added: Link) -> None:
     """A cut overlay, an absent link to remove, a present link to add and an unknown broker do not give a tree."""
     assert verdict_of(proposal_of(removed, added))[0] is Verdict.NOT_A_TREE
 
 
-def test_broker_at_its_cap_gets_no_further_link() -> None:
+def test_a_broker_at_its_cap_gets_no_more_links() -> None:
     """A swap that would give a broker more links than the cap is refused; a broker above the cap keeps those it has."""
     verdict, reason = verdict_of(
         proposal_of(("b02", "b03"), ("b01", "b03")), replace(CALM, kind=tree_kind(INVENTORY, 2))
@@ -123,7 +123,7 @@ def test_broker_at_its_cap_gets_no_further_link() -> None:
     assert verdict_of(proposal_of(), replace(CALM, kind=tree_kind(INVENTORY, 2)))[0] is Verdict.ACCEPTED
 
 
-def test_muted_planner_is_not_heard() -> None:
+def test_proposals_of_a_muted_planner_are_refused() -> None:
     """While a planner is muted its proposals are refused."""
     muted = replace(CALM, muted_until_ms={"swap_links_ci": 4000})
     assert verdict_of(proposal_of(), muted)[0] is Verdict.MUTED
@@ -136,7 +136,7 @@ def test_cool_down_is_counted_in_windows() -> None:
     assert verdict_of(proposal_of(), replace(CALM, windows_since_plan=2))[0] is Verdict.ACCEPTED
 
 
-def test_broker_at_its_capacity_gets_no_further_load() -> None:
+def test_a_broker_at_its_capacity_gets_no_more_load() -> None:
     """A swap that sends more through a broker than it can pass is refused; one above its cap may keep its load."""
     wanted = [{"b00", "b02"}] * 50
     windows = tuple(closed_window(TREE.brokers, wanted, 1000 * place) for place in range(3))
@@ -195,7 +195,7 @@ def test_gain_must_exceed_the_noise() -> None:
     assert verdict_of(proposal_of(), noisy, replace(picked, noise_factor=0.0))[0] is Verdict.ACCEPTED
 
 
-def test_traffic_that_grows_is_no_noise() -> None:
+def test_growing_traffic_is_not_noise() -> None:
     """Of ten times as much of the same traffic the same share is saved."""
     growing = tuple(closed_window(TREE.brokers, WANTED * (1 + 3 * at), 1000 * at) for at in range(3))
     assert shares_of(growing).error == pytest.approx(0.0, abs=1e-12)
@@ -217,7 +217,7 @@ def test_one_window_with_few_notifications_shows_no_spread() -> None:
     assert verdict_of(proposal_of(), single)[0] is Verdict.GAIN_WITHIN_NOISE
 
 
-def test_one_bar_for_links_and_homes() -> None:
+def test_links_and_homes_have_the_same_dead_band() -> None:
     """A change must save a share of the whole cost, whatever it changes."""
     share = GAIN_PER_S / STATE.tree_costs.cost_per_s
     assert verdict_of(proposal_of(), settings=DecisionSettings(change_share_min=share * 0.999))[0] is Verdict.ACCEPTED
@@ -252,7 +252,7 @@ def test_the_price_is_earned_within_lifetimes() -> None:
     assert settings.pay_back_within_s(None) == 300.0
 
 
-def test_what_was_changed_of_late_is_changed_again_only_for_more() -> None:
+def test_a_recent_change_is_undone_only_for_a_larger_gain() -> None:
     """A gain that suffices for a change does not suffice to undo a recent one, until the traffic changes."""
     state = TreeState(TREE, INVENTORY, JUMPING)
     before = tree_kind(INVENTORY, 4).reached(state)

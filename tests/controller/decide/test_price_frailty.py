@@ -50,7 +50,7 @@ def judged(link_cost: float, weight: float) -> Proposal:
     return found
 
 
-def test_what_each_death_cuts_off_is_known_from_the_windows() -> None:
+def test_frailty_is_computed_from_the_windows() -> None:
     """Of 120 deliveries/s 20 occur at the publishers' own brokers; b00 is on the path of most others."""
     cut_off = state_of(10.0).cut_off
     assert cut_off is not None
@@ -69,7 +69,7 @@ def test_a_small_gain_is_not_worth_a_frailer_overlay() -> None:
     assert "66.7% (b00)" in accepted.verdict_reason
 
 
-def test_nothing_counts_for_what_is_not_known_or_gets_better() -> None:
+def test_unknown_or_decreasing_frailty_has_no_price() -> None:
     """A change that makes the overlay less frail is judged by its cost alone."""
     now = state_of(10.0)
     star = now.with_configuration(now.configuration.replaced(1, TO_STAR.links_removed, TO_STAR.links_added))
@@ -78,7 +78,7 @@ def test_nothing_counts_for_what_is_not_known_or_gets_better() -> None:
     assert frailty_price_per_s(None, now.cut_off, 100.0, 0.3) == 0
 
 
-def test_the_planner_takes_another_swap_where_the_best_one_makes_the_overlay_frail() -> None:
+def test_the_planner_chooses_another_swap_if_the_best_one_makes_the_overlay_frail() -> None:
     """It saves half as much, and one death cuts off no more than before."""
     state = state_of(9.0)
     found = []

@@ -42,7 +42,7 @@ def test_the_latest_change_of_any_part_counts() -> None:
     assert RecentChanges().latest_ms(proposal_of(AB, BC, "p")) == -1
 
 
-def test_subscribers_that_have_just_come_are_moved_on_only_for_more() -> None:
+def test_recently_moved_subscribers_count_as_recent_changes() -> None:
     """Those of b came with the last plan; those of a broker without arrivals are free to move."""
     plan = structs.replace(plan_of(3, AB, BC), subscribers_moved=(HomeMove("a", "b"),))
     recent = RecentChanges.of([plan])

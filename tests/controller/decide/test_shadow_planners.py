@@ -76,7 +76,7 @@ def test_a_shadow_makes_the_tree_that_its_planner_would_make() -> None:
     assert (last.window_end_ms, last.links_added) == (work.window_end_ms, work.links_added)
 
 
-def test_a_shadow_changes_nothing_that_is_done() -> None:
+def test_a_shadow_does_not_affect_plans() -> None:
     """Plans are byte-identical with and without shadow planners."""
     alone, watched = overlay_of(ACTING), overlay_of(ACTING, "swap_links_ci", "swapping", "failing")
     for overlay in (alone, watched):
@@ -97,7 +97,7 @@ def test_the_cost_of_a_shadow_is_that_of_its_tree_on_the_real_windows() -> None:
     assert points[-1].cost_shadows_per_s == {"swapping": pytest.approx(costs[1])}
 
 
-def test_a_shadows_plan_saves_nothing_before_it_is_decided_on() -> None:
+def test_a_shadows_plan_saves_nothing_before_its_decision() -> None:
     """A window is known some time after its end, when the next has begun, so that one partly runs on the old tree."""
     overlay = overlay_of("idle", "swapping")
     overlay.loop.step(0)
@@ -112,7 +112,7 @@ def test_a_shadows_plan_saves_nothing_before_it_is_decided_on() -> None:
     assert costs == pytest.approx([old, old, (old + 3 * new) / 4, new, new])
 
 
-def test_a_fault_of_a_shadow_is_counted_and_told_once_and_stops_nothing() -> None:
+def test_a_fault_of_a_shadow_is_counted_reported_once_and_stops_nothing() -> None:
     """The acting planner and other shadow planners continue; the fault appears in events, counters and status."""
     overlay = overlay_of(ACTING, "failing", "swapping")
     overlay.run_windows(12)
@@ -125,7 +125,7 @@ def test_a_fault_of_a_shadow_is_counted_and_told_once_and_stops_nothing() -> Non
     assert shown.shadows["swapping"].plans == 1
 
 
-def test_a_shadow_keeps_the_pace_of_work() -> None:
+def test_a_shadow_plans_as_often_as_an_acting_planner() -> None:
     """With a limit of one link per plan, its plans are as far apart as those of the same planner when it acts."""
     decision = DecisionSettings(changes_per_plan_max=1, pay_back_s=600.0, window_age_ms_max=5000)
     wanted = [{"b00", "b04"}, {"b01", "b03"}, {"b00", "b04"}] * 20
@@ -147,7 +147,7 @@ def turning(start_ms: int) -> list[set[str]]:
     return far_ends(0) if start_ms < 1000 else [{"b02", "b03"}] * 40
 
 
-def test_a_shadow_takes_back_what_made_things_worse() -> None:
+def test_a_shadow_rolls_back_a_plan_that_made_things_worse() -> None:
     """As when it acts: the links before the plan come back, and its planner is muted for a while."""
     decision = DecisionSettings(pay_back_s=600.0, window_age_ms_max=5000, mute_ms=20_000)
     settings = settings_of(planner="idle", shadow_planners=("swapping",), decision=decision)
@@ -228,7 +228,7 @@ def test_status_and_metrics_show_each_planner() -> None:
     assert value("regraft_controller_cost_per_s", {"tree": "shadow:swapping"}) == shadow_cost
 
 
-def test_shadows_sit_out_where_windows_came_while_the_last_decision_was_made() -> None:
+def test_shadows_skip_windows_that_came_during_the_last_decision() -> None:
     """However many records one poll returns, the next decision is on the newest window: a delay does not persist."""
     overlay = overlay_of("idle", "swapping")
     overlay.ports.state.poll_max = 5  # less than a window's
@@ -247,7 +247,7 @@ def test_shadows_sit_out_where_windows_came_while_the_last_decision_was_made() -
     assert overlay.ports.view.shown.decision_ms["shadow:swapping"].count == 4
 
 
-def test_shadows_run_behind_a_plan_that_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shadows_do_not_delay_a_plan_that_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the step that begins a plan no shadow planner runs: the plan's commands are sent first."""
     sent_before: list[int] = []
     overlay = overlay_of(ACTING, "watching")

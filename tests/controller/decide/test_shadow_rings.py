@@ -45,7 +45,7 @@ def shadow_of(*proposals: Proposal) -> ShadowPlanner:
     return ShadowPlanner("shadow", [planner], RING, KIND, SETTINGS)
 
 
-def test_a_shadow_keeps_a_ring_and_homes_of_its_own() -> None:
+def test_a_shadow_keeps_its_own_ring_and_homes() -> None:
     """The acting planner's changes do not affect it, and its own changes are costed exactly."""
     shadow = shadow_of(GOOD_IDS, TO_NEW_ROOT)
     (first, *_) = windows_of()
@@ -75,7 +75,7 @@ def test_a_user_that_moves_by_itself_moves_for_a_shadow_too() -> None:
     assert shadow.homes_moved == {}
 
 
-def test_a_shadow_takes_back_ids_and_users() -> None:
+def test_a_shadow_rolls_back_ids_and_users() -> None:
     """When interests turn after its plan, the earlier ring is cheaper and returns at a later epoch."""
     shadow = shadow_of(GOOD_IDS, TO_NEW_ROOT)
     shadow.add_window(windows_of()[0], 1000, nobody_moved)
@@ -91,7 +91,7 @@ def test_a_shadow_takes_back_ids_and_users() -> None:
     assert shadow.overlay.epoch == 2
 
 
-def test_a_window_without_interests_says_nothing_of_a_shadow() -> None:
+def test_a_window_without_interests_has_no_cost_of_a_shadow() -> None:
     """It has no cost, and no plan is verified on it."""
     shadow = shadow_of(TO_ROOT)
     assert shadow.add_window(windows_of()[0].without_interests(), 1000, nobody_moved) is None

@@ -33,7 +33,7 @@ STILL_WANTED = [closed_window(BEFORE.brokers, [{"b00", "b04"}] * 50, 1000 * k, e
 WANTED_NO_MORE = [closed_window(BEFORE.brokers, [{"b01", "b02"}] * 50, 1000 * k, epoch=1) for k in range(2)]
 
 
-def test_gain_that_comes_true_is_kept() -> None:
+def test_a_plan_that_gains_as_predicted_is_kept() -> None:
     """While interests stay the same, the plan saves what was predicted."""
     found = verify_gain(PLAN, BEFORE, AFTER, STILL_WANTED, KIND)
     assert found.cost_observed_per_s == 50 * (2.0 + 2)
@@ -50,13 +50,13 @@ def test_plan_that_costs_more_than_before_made_things_worse() -> None:
     assert found.made_worse(DecisionSettings())
 
 
-def test_small_loss_is_not_worth_a_way_back() -> None:
+def test_small_loss_is_not_worth_a_rollback() -> None:
     """A loss within the dead band is reported as a missed gain, but the plan stays."""
     found = verify_gain(PLAN, BEFORE, AFTER, WANTED_NO_MORE, KIND)
     assert not found.made_worse(DecisionSettings(gain_share_min=0.99 * -found.gain_per_s, noise_factor=0))
 
 
-def test_counters_of_brokers_give_a_cost_of_their_own() -> None:
+def test_counters_of_brokers_give_a_separate_cost() -> None:
     """Each link end pays the link's cost, each service queue the processing; without counters there is no figure."""
     window = STILL_WANTED[0]
     assert KIND.counted_cost_per_s(window) is None
@@ -73,7 +73,7 @@ def test_verification_needs_a_window() -> None:
         verify_gain(PLAN, BEFORE, AFTER, [], KIND)
 
 
-def test_undoing_leads_back_at_a_new_epoch() -> None:
+def test_undoing_restores_the_overlay_at_a_new_epoch() -> None:
     """A rollback restores the previous links, names the plan that it undoes, and is a plan of its own."""
     found = verify_gain(PLAN, BEFORE, AFTER, WANTED_NO_MORE, KIND)
     undo = plan_undoing(PLAN, BEFORE, AFTER, 5, found, WANTED_NO_MORE[-1])

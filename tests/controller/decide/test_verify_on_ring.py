@@ -51,7 +51,7 @@ def after_windows(after: OverlayConfiguration, users: Users, count: int = 10) ->
     return tuple(ring_window(users, {TOPIC: count}, 4000 + 1000 * at, 1, after) for at in range(2))
 
 
-def test_the_gain_of_a_plan_is_checked_on_the_windows_after_it() -> None:
+def test_the_gain_of_a_plan_is_verified_on_later_windows() -> None:
     """The traffic after the plan, at twice the rate, is costed on the new ring and on the old one."""
     plan = carried_out(GOOD_IDS, TO_NEW_ROOT)
     after = configuration_after(plan, RING)
@@ -68,7 +68,7 @@ def test_the_gain_of_a_plan_is_checked_on_the_windows_after_it() -> None:
     assert without_delay.cost_without_per_s == 20 * 7
 
 
-def test_a_user_that_has_gone_elsewhere_is_there_in_every_comparison() -> None:
+def test_a_user_that_has_moved_by_itself_is_there_in_every_comparison() -> None:
     """u0 was moved to the root and has gone to b05 by itself: the plan is neither credited nor blamed for it."""
     plan = carried_out(TO_ROOT)
     after = configuration_after(plan, RING)
@@ -80,7 +80,7 @@ def test_a_user_that_has_gone_elsewhere_is_there_in_every_comparison() -> None:
     assert observed_gains_per_s(plan, before, windows, KIND) == [0.0]
 
 
-def test_undoing_gives_ids_and_users_back() -> None:
+def test_undoing_restores_ids_and_users() -> None:
     """Users still where the plan put them move back; one that has left or moved elsewhere is not part of it."""
     plan = carried_out(GOOD_IDS, TO_NEW_ROOT)
     others = (ClientMove("u2", "b02", "b03"), ClientMove("u9", "b02", "b03"))
@@ -99,7 +99,7 @@ def test_undoing_gives_ids_and_users_back() -> None:
     assert back.id_of == RING.id_of
 
 
-def test_a_window_costs_what_its_own_users_and_rates_cost() -> None:
+def test_a_window_is_costed_by_its_own_users_and_rates() -> None:
     """Fig. 2 of Zhao13 at 10 notifications/s; unknown interests have no cost."""
     window = ring_window(USERS | {"v": ("b03", [OTHER])}, {TOPIC: 10, "of nobody": 50})
     assert KIND.cost_per_s(RING, window) == 150.0

@@ -87,7 +87,7 @@ def answers(command: Command, **changes: Any) -> list[CommandResult]:
     ]  # fmt: skip
 
 
-def test_every_stored_version_says_of_which_term_it_is_and_who_began_it() -> None:
+def test_every_stored_version_has_its_term_and_the_instance_that_began_it() -> None:
     """So does a plan that waits for approval: it has not been begun by anybody."""
     controller = Controller(5)
     controller.runner.add([PersistPlan(msgspec.structs.replace(swap_plan(), phase=PlanPhase.PROPOSED))])
@@ -99,7 +99,7 @@ def test_every_stored_version_says_of_which_term_it_is_and_who_began_it() -> Non
     assert controller.log.plans == (controller.stored,)
 
 
-def test_plans_that_differ_only_in_who_began_them_have_other_digests() -> None:
+def test_plans_that_differ_only_in_the_instance_have_different_digests() -> None:
     """Two controllers that do not know of each other choose the same change for the same epoch."""
     digests = set()
     for name in ("one", "two"):
@@ -109,7 +109,7 @@ def test_plans_that_differ_only_in_who_began_them_have_other_digests() -> None:
     assert len(digests) == 2
 
 
-def test_a_joining_broker_first_learns_which_earlier_plans_for_its_join_are_aborted() -> None:
+def test_a_joining_broker_first_gets_the_aborts_of_earlier_plans_for_its_join() -> None:
     """It was considered dead and not waited for, so it may have prepared the first plan. Other brokers get no such
     abort.
     """
@@ -131,7 +131,7 @@ def test_a_joining_broker_first_learns_which_earlier_plans_for_its_join_are_abor
 
 
 @pytest.mark.parametrize("phase", MOVING)
-def test_a_successor_carries_a_plan_on_as_it_is(phase: PlanPhase) -> None:
+def test_a_successor_resumes_a_plan_unchanged(phase: PlanPhase) -> None:
     """Plan and digest stay, the term becomes the successor's; answers to its predecessor do not count."""
     first = Controller(1)
     first.run_to(phase)
@@ -157,7 +157,7 @@ def test_a_successor_carries_a_plan_on_as_it_is(phase: PlanPhase) -> None:
 
 @pytest.mark.parametrize("phase", [*MOVING, PlanPhase.VERIFYING])
 @pytest.mark.parametrize("is_refused", [True, False])
-def test_whoever_hears_of_a_higher_term_stores_and_sends_nothing_more(phase: PlanPhase, is_refused: bool) -> None:
+def test_a_controller_that_learns_of_a_higher_term_stores_and_sends_nothing(phase: PlanPhase, is_refused: bool) -> None:
     """Refused or not, for this plan or another: a broker that knows a higher term obeys another leader."""
     controller = Controller(2)
     controller.run_to(phase)
@@ -176,7 +176,7 @@ def test_whoever_hears_of_a_higher_term_stores_and_sends_nothing_more(phase: Pla
     assert len(controller.ports.plans.versions) == versions
 
 
-def test_a_term_that_no_leader_can_have_deposes_nobody() -> None:
+def test_an_impossible_term_does_not_depose_the_leader() -> None:
     """A faulty or lying broker cannot end a leader's rule for good: the next term must exceed any that is believed."""
     controller = Controller(2)
     controller.run_to(PlanPhase.PREPARING)
@@ -191,7 +191,7 @@ def test_a_term_that_no_leader_can_have_deposes_nobody() -> None:
     assert controller.stored.phase is not PlanPhase.PREPARING
 
 
-def test_what_waits_to_be_stored_is_not_stored_by_a_deposed_controller() -> None:
+def test_a_deposed_controller_stores_no_pending_plan() -> None:
     """The store was away; when it is back another controller leads."""
     controller = Controller(2)
     controller.ports.plans.is_away = True

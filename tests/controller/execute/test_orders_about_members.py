@@ -27,7 +27,7 @@ class Site:
         return [(order.kind, order.subject) for order in self.taker.take_about_members()]
 
 
-def test_what_can_be_followed_is_handed_on_once() -> None:
+def test_an_accepted_order_is_forwarded_once() -> None:
     """The component that keeps the members gets each accepted order once, oldest first."""
     site = Site()
     site.give(OrderKind.DRAIN, "b01")
@@ -37,7 +37,7 @@ def test_what_can_be_followed_is_handed_on_once() -> None:
     assert [entry.outcome for entry in site.audit.entries] == [AuditOutcome.ACCEPTED] * 2
 
 
-def test_nonsense_is_refused_told_and_kept() -> None:
+def test_an_impossible_order_is_refused_reported_and_audited() -> None:
     """An order about an unknown broker, and one to add a present member, change nothing."""
     site = Site()
     site.give(OrderKind.DRAIN, "b09")
@@ -47,7 +47,7 @@ def test_nonsense_is_refused_told_and_kept() -> None:
     assert [event.kind for event in site.events.emitted] == [EventKind.ORDER_REFUSED] * 2
 
 
-def test_what_was_followed_before_a_restart_is_not_followed_again() -> None:
+def test_an_order_executed_before_a_restart_is_not_executed_again() -> None:
     """A broker that was drained and has rejoined since is not drained by the old order."""
     site = Site()
     site.give(OrderKind.DRAIN, "b01", is_new=False)

@@ -58,7 +58,7 @@ def waiting(overlay: ScriptedOverlay) -> Plan:
     return plan
 
 
-def test_what_is_approved_is_carried_out_exactly() -> None:
+def test_the_approved_plan_is_executed_exactly() -> None:
     """The executed plan is exactly the one that was shown; its history says who approved it and why."""
     overlay = overlay_of()
     overlay.run_windows(3)
@@ -81,7 +81,7 @@ def test_one_plan_waits_at_a_time() -> None:
     assert len(overlay.events_of(EventKind.PLAN_PROPOSED)) == 1
 
 
-def test_a_refused_plan_leaves_no_trace_and_is_not_proposed_again_at_once() -> None:
+def test_a_refused_plan_has_no_effect_and_is_not_proposed_again_at_once() -> None:
     """No command was sent; its planner is muted for a while, or the next window would bring the same plan again."""
     overlay = overlay_of()
     overlay.run_windows(3)
@@ -93,7 +93,7 @@ def test_a_refused_plan_leaves_no_trace_and_is_not_proposed_again_at_once() -> N
     assert overlay.ports.view.shown.refusals[Verdict.MUTED] >= 1
 
 
-def test_a_plan_that_is_not_worth_it_any_more_is_not_carried_out() -> None:
+def test_a_plan_that_no_longer_pays_is_not_executed() -> None:
     """Interests shift while the plan waits: it is refused as stale, and a plan for the new interests follows."""
     overlay = overlay_of(shifting, horizon_windows_max=2)
     overlay.run_windows(5)
@@ -105,7 +105,7 @@ def test_a_plan_that_is_not_worth_it_any_more_is_not_carried_out() -> None:
     assert ("b01", "b03") in waiting(overlay).links_added
 
 
-def test_nobody_approves_a_plan_for_ever() -> None:
+def test_a_plan_does_not_wait_forever() -> None:
     """A plan that waits too long is refused; the next one is based on newer windows."""
     overlay = overlay_of(review_ms_max=4 * WINDOW_MS)
     overlay.run_windows(9)
@@ -114,7 +114,7 @@ def test_nobody_approves_a_plan_for_ever() -> None:
     assert waiting(overlay).plan == "plan-2"
 
 
-def test_a_plan_goes_on_waiting_through_a_restart_and_a_word_given_meanwhile_counts() -> None:
+def test_a_plan_waits_through_a_restart_and_an_order_given_meanwhile_counts() -> None:
     """The plan and the order are in Kafka, so a controller that was down executes what was approved."""
     overlay = overlay_of()
     overlay.run_windows(3)
@@ -123,7 +123,7 @@ def test_a_plan_goes_on_waiting_through_a_restart_and_a_word_given_meanwhile_cou
     assert overlay.phases == [PlanPhase.COMPLETED]
 
 
-def test_an_approved_plan_waits_for_a_state_that_is_fit_to_act_on() -> None:
+def test_an_approved_plan_waits_for_a_complete_state() -> None:
     """Approved while batches are missing, it begins with the first complete window."""
     overlay = overlay_of()
     overlay.run_windows(3)
@@ -138,7 +138,7 @@ def test_an_approved_plan_waits_for_a_state_that_is_fit_to_act_on() -> None:
 
 
 @pytest.mark.parametrize("wanted", [far_ends, lambda start_ms: far_ends(0) if start_ms < 3_000 else []])
-def test_a_plan_waits_while_long_queues_hide_what_it_saves(wanted: Callable[[int], list[set[str]]]) -> None:
+def test_a_plan_waits_while_long_queues_hide_its_savings(wanted: Callable[[int], list[set[str]]]) -> None:
     """Approved or not, it neither begins nor becomes stale until the queues are short, however little seems wanted."""
     overlay = overlay_of(wanted, horizon_windows_max=2)
     overlay.run_windows(3)
@@ -187,7 +187,7 @@ def test_a_plan_that_is_being_prepared_can_be_cancelled() -> None:
         (OrderKind.MAINTAIN, "b99", "no broker b99"),
     ],
 )
-def test_an_order_that_cannot_be_followed_is_answered(kind: OrderKind, subject: str, because: str) -> None:
+def test_an_order_that_cannot_be_executed_is_answered(kind: OrderKind, subject: str, because: str) -> None:
     """The plan is over, or no plan or broker has the name: an event says so, and nothing else happens."""
     overlay = overlay_of(dry_run=False)
     overlay.run_windows(10)
@@ -218,7 +218,7 @@ def test_a_paused_controller_decides_nothing_until_it_is_resumed_through_restart
     assert len(overlay.events_of(EventKind.ORDER_TAKEN)) == 2  # including the order given while it was down
 
 
-def test_a_plan_under_way_goes_on_while_adaptation_is_paused() -> None:
+def test_a_plan_under_way_continues_while_adaptation_is_paused() -> None:
     """Brokers between two configurations are not left there."""
     overlay = overlay_of(dry_run=False)
     while not overlay.plans:
@@ -228,7 +228,7 @@ def test_a_plan_under_way_goes_on_while_adaptation_is_paused() -> None:
     assert overlay.phases == [PlanPhase.COMPLETED]
 
 
-def test_nothing_comes_to_a_broker_in_maintenance() -> None:
+def test_no_link_is_added_to_a_broker_in_maintenance() -> None:
     """The link to b04 would save most; during its maintenance it is refused with who and why, later it is made."""
     overlay = overlay_of(dry_run=False)
     give(overlay, OrderKind.MAINTAIN, "b04")
@@ -240,7 +240,7 @@ def test_nothing_comes_to_a_broker_in_maintenance() -> None:
     assert ("b00", "b04") in {pair for plan in overlay.plans for pair in plan.links_added}
 
 
-def test_taking_a_plan_back_is_reviewed_too() -> None:
+def test_a_rollback_is_reviewed_too() -> None:
     """In a dry run even the plan that undoes a harmful one waits for approval."""
     decision = DecisionSettings(pay_back_s=600.0, window_age_ms_max=5000, mute_ms=20_000)
     overlay = ScriptedOverlay(INVENTORY, turning, settings_of(decision=decision, dry_run=True), worsening)

@@ -26,7 +26,7 @@ def reviewed() -> ScriptedOverlay:
     return overlay
 
 
-def test_an_approval_from_before_the_plan_carries_nothing_out() -> None:
+def test_an_approval_from_before_the_plan_has_no_effect() -> None:
     """Plan names are predictable: an order that names a plan before it exists was given without seeing it."""
     overlay = overlay_of()
     overlay.ports.orders.records.append(Order("plan-1", OrderKind.APPROVE, "chief-operator", "forged", 0))
@@ -37,7 +37,7 @@ def test_an_approval_from_before_the_plan_carries_nothing_out() -> None:
 
 
 @pytest.mark.parametrize("digest", ["", "0" * 32])
-def test_an_approval_of_another_plan_of_that_name_carries_nothing_out(digest: str) -> None:
+def test_an_approval_of_another_plan_of_that_name_has_no_effect(digest: str) -> None:
     """The digest identifies the plan that was seen; without one it is unknown."""
     overlay = reviewed()
     approval = structs.replace(order_of(overlay, OrderKind.APPROVE, "plan-1"), plan_digest=digest)
@@ -47,7 +47,7 @@ def test_an_approval_of_another_plan_of_that_name_carries_nothing_out(digest: st
     assert outcomes(overlay) == [("approve", AuditOutcome.REFUSED)]
 
 
-def test_an_approval_that_is_older_than_the_plan_carries_nothing_out() -> None:
+def test_an_approval_that_is_older_than_the_plan_has_no_effect() -> None:
     """Even with the right digest: its time says that it was signed before."""
     overlay = overlay_of()
     overlay.now_ms = 10 * CLOCKS_APART_MS_MAX
@@ -59,7 +59,7 @@ def test_an_approval_that_is_older_than_the_plan_carries_nothing_out() -> None:
     assert "it is older than plan-1" in overlay.events_of(EventKind.ORDER_REFUSED)[0]
 
 
-def test_what_is_not_its_givers_own_changes_nothing_and_is_reported_and_kept() -> None:
+def test_a_forged_order_changes_nothing_and_is_reported_and_audited() -> None:
     """A forged order to resume does not end the pause; both refusals are reported as forged and audited."""
     overlay = overlay_of(dry_run=False)
     give(overlay, OrderKind.PAUSE, WHOLE_OVERLAY)
@@ -82,7 +82,7 @@ def test_what_is_not_its_givers_own_changes_nothing_and_is_reported_and_kept() -
     assert [event.details for event in refused] == [{FORGED: "1"}] * 2
 
 
-def test_a_flood_of_forged_orders_is_kept_whole_but_told_in_short() -> None:
+def test_a_flood_of_forged_orders_is_fully_audited_but_briefly_reported() -> None:
     """Events are for people; the audit has every order."""
     overlay = overlay_of()
     forged = Order(WHOLE_OVERLAY, OrderKind.PAUSE, "ada", "forged", 0)
@@ -95,7 +95,7 @@ def test_a_flood_of_forged_orders_is_kept_whole_but_told_in_short() -> None:
 
 
 @pytest.mark.parametrize("written_ms", [-1, 2**63 - 1])
-def test_what_is_kept_of_a_refused_order_can_be_read_again(written_ms: int) -> None:
+def test_the_audit_entry_of_a_refused_order_can_be_decoded(written_ms: int) -> None:
     """Whatever time the record has, and however much of the order the refusal quotes."""
     boundless = "b" * TEXT_LENGTH_MAX
     forged = Order(WHOLE_OVERLAY, OrderKind.PAUSE, boundless, boundless, 0)
@@ -105,7 +105,7 @@ def test_what_is_kept_of_a_refused_order_can_be_read_again(written_ms: int) -> N
         assert decode(encode(entry), AuditEntry) == entry
 
 
-def test_the_audit_says_what_came_of_a_word_about_a_plan_in_the_end() -> None:
+def test_the_audit_has_the_final_outcome_of_an_order_about_a_plan() -> None:
     """Approved and executed; an order that arrives when the plan is over is too late."""
     overlay = reviewed()
     give(overlay, OrderKind.APPROVE, "plan-1")
@@ -120,7 +120,7 @@ def test_the_audit_says_what_came_of_a_word_about_a_plan_in_the_end() -> None:
     assert overlay.ports.audit.entries[1].why == "approved by ada: because"
 
 
-def test_an_approval_that_a_refusal_overtakes_is_too_late() -> None:
+def test_an_approval_overtaken_by_a_refusal_is_too_late() -> None:
     """The newest order counts, and both are answered."""
     overlay = reviewed()
     give(overlay, OrderKind.APPROVE, "plan-1")
@@ -130,7 +130,7 @@ def test_an_approval_that_a_refusal_overtakes_is_too_late() -> None:
     assert outcomes(overlay)[2:] == [("approve", AuditOutcome.TOO_LATE), ("refuse", AuditOutcome.CARRIED_OUT)]
 
 
-def test_what_came_of_an_order_is_kept_once_through_restarts() -> None:
+def test_the_outcome_of_an_order_is_recorded_once_through_restarts() -> None:
     """A restarted controller reads again what it reported before; the outcome that was open then is recorded once."""
     overlay = reviewed()
     approval = order_of(overlay, OrderKind.APPROVE, "plan-1")
@@ -141,7 +141,7 @@ def test_what_came_of_an_order_is_kept_once_through_restarts() -> None:
     assert outcomes(overlay) == [("approve", AuditOutcome.CARRIED_OUT)]
 
 
-def test_a_topic_that_is_begun_anew_makes_a_new_book() -> None:
+def test_orders_are_read_again_when_the_trusted_keys_change() -> None:
     """When the trusted keys change, orders signed with a removed key are no longer in force."""
     overlay = overlay_of(dry_run=False)
     give(overlay, OrderKind.PAUSE, WHOLE_OVERLAY)
@@ -165,7 +165,7 @@ def test_a_topic_that_is_begun_anew_makes_a_new_book() -> None:
         (OrderKind.CANCEL, PlanPhase.ACTIVATING, AuditOutcome.TOO_LATE),
     ],
 )
-def test_what_came_of_an_order_follows_from_the_plans_phase(
+def test_the_outcome_of_an_order_follows_from_the_plans_phase(
     kind: OrderKind, phase: PlanPhase, outcome: AuditOutcome | None
 ) -> None:
     """As long as the order can still be followed it has no outcome."""

@@ -149,7 +149,7 @@ def test_a_plan_is_aborted_when_a_broker_is_found_dead_before_all_are_known_to_b
     assert "b dead" in transition.plan.history[-1].reason
 
 
-def test_draining_that_waits_for_the_dead_ends_in_time_and_the_others_learn_why() -> None:
+def test_draining_that_waits_for_a_dead_broker_ends_in_time_and_the_others_are_notified() -> None:
     """What was in transit from there is lost; brokers that still wait for it may continue."""
     transition = run_to(PlanPhase.DRAINING)
     transition.on_result(answer("a", CommandPhase.ACTIVATE, Outcome.DRAINED, lost=("b",)), 10)
@@ -173,7 +173,7 @@ def test_unanswered_commands_are_repeated_to_those_that_did_not_answer() -> None
     assert transition.on_tick(300) == []
 
 
-def test_a_restarted_controller_asks_again_for_the_persisted_phase() -> None:
+def test_a_restarted_controller_repeats_the_commands_of_the_persisted_phase() -> None:
     """From each persisted phase a new controller resumes with that phase's command to every broker."""
     expected = {phase: facts.command for phase, facts in LIFE.items() if facts.is_moving and not facts.is_aborted}
     for phase, command in expected.items():
@@ -214,7 +214,7 @@ def test_control_messages_of_brokers_are_summed_without_counting_repeats() -> No
     ],
 )
 @pytest.mark.parametrize("phase", [phase for phase, facts in LIFE.items() if facts.is_moving])
-def test_answers_to_others_are_left_out(phase: PlanPhase, part: str, change: dict[str, object]) -> None:
+def test_answers_to_other_plans_and_leaders_are_ignored(phase: PlanPhase, part: str, change: dict[str, object]) -> None:
     """Answers to another plan of that epoch and to another leader are on the same topic: they say nothing about this
     plan.
     """
@@ -258,7 +258,7 @@ def test_a_refused_abort_of_our_own_plan_is_a_stall() -> None:
     assert (told.event.kind, transition.plan.phase) == (EventKind.PLAN_STALLED, PlanPhase.ABORTING)
 
 
-def test_an_epoch_held_elsewhere_is_no_answer_to_later_phases() -> None:
+def test_an_epoch_held_elsewhere_is_not_an_answer_to_later_phases() -> None:
     """Only a plan that was never activated can give way to the other one."""
     transition = run_to(PlanPhase.RETIRING)
     refused = msgspec.structs.replace(answer("c", CommandPhase.RETIRE, Outcome.REFUSED), refusal=Refusal.PLAN)
@@ -270,7 +270,7 @@ def commands_in(effects: list[TransitionEffect]) -> list[Command]:
     return [effect.command for effect in effects if isinstance(effect, SendCommand)]
 
 
-def test_a_death_that_is_declared_before_the_point_of_no_return_ends_the_plan_without_the_dead() -> None:
+def test_a_death_declared_before_the_point_of_no_return_ends_the_plan_without_that_broker() -> None:
     """The living brokers are commanded to abort, and the dead one is not waited for."""
     transition = run_to(PlanPhase.PREPARING)
     effects = transition.lose({"b", "stranger"}, 20)
@@ -286,7 +286,7 @@ def test_a_death_that_is_declared_before_the_point_of_no_return_ends_the_plan_wi
 
 
 @pytest.mark.parametrize("phase", [PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING])
-def test_a_committed_plan_goes_on_at_once_without_whom_the_controller_declares_dead(phase: PlanPhase) -> None:
+def test_a_committed_plan_continues_at_once_without_a_broker_declared_dead(phase: PlanPhase) -> None:
     """Two die one after the other; the living one is notified at once, and its answers alone complete the plan."""
     transition = run_to(phase)
     told = commands_in(transition.lose({"b"}, 20))
@@ -304,7 +304,7 @@ def test_a_committed_plan_goes_on_at_once_without_whom_the_controller_declares_d
     assert transition.plan.phase is PlanPhase.VERIFYING
 
 
-def test_a_plan_of_which_all_others_have_answered_ends_with_the_death_of_the_last() -> None:
+def test_the_death_of_the_last_awaited_broker_completes_the_plan() -> None:
     """The broker declared dead was the only one still awaited."""
     transition = run_to(PlanPhase.RETIRING)
     for broker in ("a", "c"):
@@ -313,7 +313,7 @@ def test_a_plan_of_which_all_others_have_answered_ends_with_the_death_of_the_las
     assert transition.plan.phase is PlanPhase.VERIFYING
 
 
-def test_all_that_live_and_all_that_join_take_part() -> None:
+def test_all_living_and_joining_brokers_take_part() -> None:
     """A plan without b, which is lost, and c, which leaves, but with d, which joins."""
     target = Configuration.of(1, "ad", [("a", "d")])
     bare = msgspec.structs.replace(swap_plan(), links_removed=(), links_added=(), brokers_lost=("b",))
@@ -324,7 +324,7 @@ def test_all_that_live_and_all_that_join_take_part() -> None:
     assert {(one.brokers_joined, one.brokers_left, one.lost_brokers) for one in told} == {(("d",), ("c",), ("b",))}
 
 
-def test_who_comes_back_by_a_plan_is_lost_to_later_phases_only_when_its_new_life_is_over() -> None:
+def test_a_broker_returning_by_a_plan_is_lost_only_when_its_new_life_ends() -> None:
     """Neighbours keep reporting the death of its old life, which ends nothing."""
     target = Configuration.of(1, BROKERS, [("a", "c"), ("b", "c")])
     before = Configuration.of(0, BROKERS, [("a", "b"), ("b", "c")])
@@ -343,7 +343,7 @@ def test_who_comes_back_by_a_plan_is_lost_to_later_phases_only_when_its_new_life
     assert {(one.broker, one.lost_brokers) for one in commands_in(effects)} == {("a", ("b",)), ("c", ("b",))}
 
 
-def test_neighbours_that_tell_of_an_earlier_life_do_not_keep_a_broker_from_joining() -> None:
+def test_reports_about_an_earlier_life_do_not_prevent_a_broker_from_joining() -> None:
     """A plan removed it long ago; the neighbours that found it dead keep reporting that."""
     target = Configuration.of(1, BROKERS, [("a", "c"), ("b", "c")])
     before = Configuration.of(0, ("a", "c"), [("a", "c")])
@@ -366,7 +366,7 @@ def test_a_broker_that_only_a_neighbour_reports_dead_is_notified_of_the_abort_to
     assert transition.plan.phase is PlanPhase.ABORTED
 
 
-def test_of_who_returns_by_the_plan_only_the_controllers_word_counts() -> None:
+def test_for_a_returning_broker_only_a_declared_death_counts() -> None:
     """Neighbours that report the earlier death do not abort the plan; a declared death does."""
     transition = Transition(swap_plan(), TARGET, LIMITS, TERM, BrokerChange(joined=frozenset({"b"})))
     transition.start(0)

@@ -34,7 +34,7 @@ def test_a_plan_is_verified_on_windows_without_long_queues() -> None:
     assert plan.cost_observed_per_s == pytest.approx(plan.cost_predicted_per_s)
 
 
-def test_a_plan_is_closed_unverified_where_queues_stay_long() -> None:
+def test_a_plan_is_closed_unverified_if_queues_stay_long() -> None:
     """After the usual time-out for verification, and with the reason."""
     overlay = behind_long_queues(verify_ms_max=6_000)
     overlay.run_windows(8)

@@ -37,7 +37,7 @@ def test_publishers_without_a_topic_are_named_and_counted() -> None:
     assert fault.startswith("20% of the notifications come from publishers without a topic (r), the limit is 5%")
 
 
-def test_a_window_without_interests_is_incomplete_and_says_why() -> None:
+def test_a_window_without_interests_is_incomplete_with_a_reason() -> None:
     """An earlier fault of the window is still reported."""
     traffic = topic_traffic(SETS, {})
     empty = ClosedWindow(0, 5000, SETS, fault="rows missing: 1 of kind queue")
@@ -53,7 +53,7 @@ def moved(epoch: int, *moves: ClientMove) -> ChordConfiguration:
     return RING.replaced(epoch, (), {move.client: move.home_to for move in moves})
 
 
-def test_who_is_not_where_plans_put_it_has_gone_there_by_itself() -> None:
+def test_a_user_that_is_not_where_plans_put_it_has_moved_by_itself() -> None:
     """u is where a plan put it, v is not, w was never moved; in no configuration is v elsewhere."""
     traffic = topic_traffic(SETS, {})
     ring = moved(1, ClientMove("u", "b05", "b00"), ClientMove("v", "b05", "b07"), ClientMove("gone", "b05", "b06"))
@@ -63,7 +63,7 @@ def test_who_is_not_where_plans_put_it_has_gone_there_by_itself() -> None:
     assert [BROKERS[at] for at in placed.homes] == ["b05", "b01", "b03"]
 
 
-def test_in_the_midst_of_a_transition_a_user_may_be_where_it_was() -> None:
+def test_during_a_transition_a_user_may_be_at_its_old_home() -> None:
     """The second plan has yet to move v; w was moved by the first and is at neither broker."""
     traffic = topic_traffic(SETS, {})
     first = moved(1, ClientMove("v", "b05", "b01"), ClientMove("w", "b05", "b03"))

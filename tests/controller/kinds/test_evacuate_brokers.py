@@ -28,7 +28,7 @@ def evacuating(inventory: Inventory = INVENTORY) -> Situation:
     return replace(situation_of(inventory), maintained=WHY, evacuated=frozenset({"b00"}))
 
 
-def test_publishers_go_to_their_cheapest_home_elsewhere() -> None:
+def test_publishers_move_to_their_cheapest_other_home() -> None:
     """p is wanted only at b04, q at both ends: as q's own end is in maintenance, the next broker is as good."""
     situation = evacuating()
     found = publishers_leaving(situation.state, WHY, {"b00"}, 24)
@@ -41,7 +41,7 @@ def test_publishers_go_to_their_cheapest_home_elsewhere() -> None:
     assert costs[1] == costs[2]  # a sequence: each is costed after the earlier ones
 
 
-def test_a_move_that_costs_is_chosen_because_a_person_asked() -> None:
+def test_a_move_that_costs_is_chosen_because_it_was_ordered() -> None:
     """r is wanted where it is; leaving its broker costs more, and the plan is made all the same."""
     base = situation_of()
     why = {"b02": "in maintenance, by ada: new disks"}
@@ -53,19 +53,19 @@ def test_a_move_that_costs_is_chosen_because_a_person_asked() -> None:
     assert decide_plan(replace(base, maintained=why), (), 7, SETTINGS).plan is None  # in maintenance, but not evacuated
 
 
-def test_caps_of_load_hold_for_evacuations_too() -> None:
+def test_caps_of_load_apply_to_evacuations_too() -> None:
     """Elsewhere r would add to another broker's load, and all exceed their caps already: it stays."""
     tight = replace(INVENTORY, load_max_per_s=np.full(5, 1e-3))
     assert publishers_leaving(evacuating(tight).state, {"b02"}, {"b02"}, 24) == []
 
 
-def test_no_more_clients_move_than_a_plan_may_hold() -> None:
+def test_no_more_clients_move_than_the_limit_of_a_plan() -> None:
     """The others follow with the next plan."""
     found = publishers_leaving(evacuating().state, WHY, {"b00"}, 1)
     assert [move.client for proposal in found for move in proposal.moves] == ["p"]
 
 
-def test_a_planner_that_wants_a_client_there_is_refused() -> None:
+def test_a_move_to_a_broker_in_maintenance_is_refused() -> None:
     """p would be best at b04; during its maintenance p may not move there, and the reason names who ordered it."""
     from tests.controller.decide.test_decide_moves import TO_THE_END, moving
 
@@ -76,7 +76,7 @@ def test_a_planner_that_wants_a_client_there_is_refused() -> None:
     assert "ada" in decision.refused[0].verdict_reason
 
 
-def test_moves_elsewhere_of_the_same_proposal_go_on() -> None:
+def test_other_moves_of_the_same_proposal_are_accepted() -> None:
     """Of two moves in one proposal, the one to the broker in maintenance is left out, which the reason says."""
     from tests.controller.decide.test_decide_moves import TO_THE_END, moving
 
@@ -88,7 +88,7 @@ def test_moves_elsewhere_of_the_same_proposal_go_on() -> None:
     assert "1 moves to brokers in maintenance left out" in decision.plan.proposals[0].reason
 
 
-def test_homes_unknown_means_nobody_is_moved() -> None:
+def test_nothing_moves_if_homes_are_unknown() -> None:
     """Windows of telemetry of version 1 do not say where publishers are."""
     bare = Configuration.of(0, TREE.brokers, TREE.links, {})
     state = situation_of().state.with_configuration(bare)
@@ -96,7 +96,7 @@ def test_homes_unknown_means_nobody_is_moved() -> None:
     assert publishers_leaving(state, WHY, {"b00"}, 24) == []
 
 
-def test_users_of_a_ring_leave_and_the_plan_is_not_taken_back() -> None:
+def test_users_of_a_ring_leave_and_the_plan_is_not_rolled_back() -> None:
     """They move to where their topics are already subscribed to and do not return; the loss does not count as a
     failure.
     """
@@ -116,7 +116,7 @@ def test_users_of_a_ring_leave_and_the_plan_is_not_taken_back() -> None:
 
 
 @pytest.mark.parametrize("left", [(), ("b03",)])
-def test_nobody_leaves_a_broker_without_clients(left: tuple[str, ...]) -> None:
+def test_a_broker_without_clients_needs_no_evacuation(left: tuple[str, ...]) -> None:
     """No broker to leave, or no known clients: nothing is proposed."""
     assert publishers_leaving(situation_of().state, left, left, 24) == []
 
@@ -128,7 +128,7 @@ def with_subscribers(counts: dict[str, int] | None, inventory: Inventory = INVEN
     return replace(base, state=base.kind.state_of(base.state.configuration, windows))
 
 
-def test_subscribers_of_a_tree_leave_together_for_the_nearest_broker() -> None:
+def test_subscribers_of_a_tree_move_together_to_the_nearest_broker() -> None:
     """The plan that moves the publishers moves them; if the broker leaves, the plan that removes it does."""
     situation = with_subscribers({"b00": 7, "b04": 2})
     plan = decide_plan(situation, (), 7, SETTINGS).plan
@@ -142,13 +142,13 @@ def test_subscribers_of_a_tree_leave_together_for_the_nearest_broker() -> None:
 
 
 @pytest.mark.parametrize("counts", [None, {}, {"b04": 3}])
-def test_nobody_is_moved_where_no_subscriber_is_known(counts: dict[str, int] | None) -> None:
+def test_without_known_subscribers_none_move(counts: dict[str, int] | None) -> None:
     """The register has not been read yet, or has none there."""
     situation = with_subscribers(counts)
     assert situation.kind.evacuate_subscribers(situation.state, WHY, {"b00"}) == []
 
 
-def test_a_broker_with_more_subscribers_than_a_plan_may_move_keeps_them_and_the_refusal_says_why() -> None:
+def test_a_broker_with_more_subscribers_than_a_plan_may_move_keeps_them_with_a_reason() -> None:
     """The register counts them."""
     decision = decide_plan(with_subscribers({"b00": 501}), (), 7, SETTINGS)
     assert decision.plan is not None
@@ -158,13 +158,13 @@ def test_a_broker_with_more_subscribers_than_a_plan_may_move_keeps_them_and_the_
     assert "501 more would, the limit of a plan is 500" in refused.verdict_reason
 
 
-def test_where_clients_stay_no_subscriber_moves() -> None:
+def test_subscribers_do_not_move_if_clients_stay() -> None:
     """Those of a real broker connect where they like."""
     situation = with_subscribers({"b00": 7}, replace(INVENTORY, clients_stay=True))
     assert decide_plan(situation, (), 7, SETTINGS).plan is None
 
 
-def test_moves_of_subscribers_one_after_the_other_are_one_in_the_plan() -> None:
+def test_successive_moves_of_subscribers_become_one_in_the_plan() -> None:
     """From b00 to b01, then all of b01 to b02: the plan sends both groups to b02 at once."""
     first, then = (
         emptying_proposal("p", moves, 1.0, 1.0, "") for moves in ((HomeMove("b00", "b01"),), (HomeMove("b01", "b02"),))

@@ -53,7 +53,7 @@ def test_each_kind_can_be_seen_in_a_demo() -> None:
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda one: one.bootstrap.KIND)
-def test_an_inventory_comes_back_as_the_same_kind(inventory: Inventory) -> None:
+def test_a_stored_inventory_is_loaded_as_the_same_kind(inventory: Inventory) -> None:
     """A stored overlay shows its kind."""
     back = Inventory.from_json(inventory.to_json(), "test").bootstrap
     assert back == inventory.bootstrap
@@ -61,7 +61,7 @@ def test_an_inventory_comes_back_as_the_same_kind(inventory: Inventory) -> None:
     assert back.with_homes({"c": back.brokers[0]}).reshaped(shown) == back
 
 
-def test_a_shadow_overlay_with_other_places_is_costed_at_these() -> None:
+def test_a_shadow_overlay_is_costed_at_its_own_places() -> None:
     """Links alone do not say who shares a cluster; a view from before places existed shows the overlay itself."""
     inventory = INVENTORIES[2]
     other = replace(SCOT, regions=(("b00", "b03"), ("b02", "b01")))
@@ -75,7 +75,7 @@ def test_a_shadow_overlay_with_other_places_is_costed_at_these() -> None:
     assert SCOT.with_homes(homes).reshaped({"links": SCOT.links, "regions": ()}) == SCOT
 
 
-def test_an_overlay_of_no_known_kind_is_refused() -> None:
+def test_an_overlay_of_an_unknown_kind_is_refused() -> None:
     """The message names the known kinds."""
     with pytest.raises(ValueError, match="no overlay of a known kind: ring, scot, tree"):
         read_configuration(["b00", "b01"], {"mesh": []})

@@ -84,7 +84,7 @@ def random_change(reached: ReachedRing, rng: random.Random) -> Proposal:
 
 @given(seed=st.integers(0, 2**32), weight=st.sampled_from([0.0, 0.5, 1.0]))
 @settings(max_examples=100)
-def test_reached_costs_and_loads_are_those_of_the_ring_itself(seed: int, weight: float) -> None:
+def test_reached_costs_and_loads_equal_those_from_scratch(seed: int, weight: float) -> None:
     """After any reassignments and moves, each window's cost and each broker's load equal those from scratch."""
     rng = random.Random(seed)
     start = random_ring_state(rng)
@@ -107,7 +107,7 @@ def test_reached_costs_and_loads_are_those_of_the_ring_itself(seed: int, weight:
         assert ring.epoch == 0
 
 
-def test_the_overlay_before_a_proposal_is_left_as_it_is() -> None:
+def test_a_proposal_leaves_the_overlay_before_it_unchanged() -> None:
     """Two proposals may be tried on the same ring, in any order."""
     start = ReachedRing(fig_2_state(), 1.0)
     moved = start.after(placing(("u6", "b06", "b02")))
@@ -141,7 +141,7 @@ def test_a_proposal_that_does_not_fit_is_refused_by_name(proposal: Proposal, err
         ReachedRing(fig_2_state(), 1.0).after(proposal)
 
 
-def test_a_user_that_has_left_does_no_harm() -> None:
+def test_a_user_that_has_left_is_ignored() -> None:
     """It is ignored, and the rest of the proposal counts."""
     start = ReachedRing(fig_2_state(), 1.0)
     after = start.after(placing(("u6", "b06", "b02"), ("nobody", "b03", "b02")))
@@ -149,7 +149,7 @@ def test_a_user_that_has_left_does_no_harm() -> None:
     assert after.cost_per_s < start.cost_per_s
 
 
-def test_each_kind_of_overlay_is_reached_in_its_own_way() -> None:
+def test_changes_of_another_kind_and_unknown_users_are_refused() -> None:
     """A tree has no ring IDs, and a ring without interests cannot be costed."""
     tree = line_of(3)
     window = closed_window(tree.brokers, [{"b00", "b02"}] * 5)
@@ -161,7 +161,7 @@ def test_each_kind_of_overlay_is_reached_in_its_own_way() -> None:
         ring_kind(ring_inventory()).reached(blind)
 
 
-def test_topics_that_nobody_wants_now_cost_nothing() -> None:
+def test_topics_without_users_cost_nothing() -> None:
     """An older window may have more topics than the newest has users for."""
     state = ring_state(
         RING, ring_window(FIG_2_USERS, {TOPIC: 10, OTHER: 60}), ring_window(FIG_2_USERS, {TOPIC: 20}, 1000)

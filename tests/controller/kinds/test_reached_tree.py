@@ -66,7 +66,7 @@ def random_change(reached: ReachedTree, rng: random.Random) -> Proposal:
 
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=150)
-def test_reached_costs_and_loads_are_those_of_the_overlay_itself(seed: int) -> None:
+def test_reached_costs_and_loads_equal_those_from_scratch(seed: int) -> None:
     """After any swaps and moves, each window's cost and each broker's load equal those from scratch."""
     rng = random.Random(seed)
     reached = ReachedTree(random_state(rng))
@@ -85,7 +85,7 @@ def test_reached_costs_and_loads_are_those_of_the_overlay_itself(seed: int) -> N
 
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=60)
-def test_overlays_that_were_left_are_as_they_were(seed: int) -> None:
+def test_proposals_leave_earlier_overlays_unchanged(seed: int) -> None:
     """Whatever is tried from an overlay or its successors, its costs and loads stay the same, and so do later ones."""
     rng = random.Random(seed)
     reached = [ReachedTree(random_state(rng))]
@@ -124,7 +124,7 @@ def test_a_proposal_that_does_not_fit_is_refused_by_name() -> None:
 
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=60)
-def test_subscribers_that_move_cost_what_they_would_have_cost_there(seed: int) -> None:
+def test_moved_subscribers_cost_what_they_would_have_cost_there(seed: int) -> None:
     """Whatever moves before and after, the cost is that of windows in which the new broker wanted everything itself."""
     rng = random.Random(seed)
     start = ReachedTree(random_state(rng))

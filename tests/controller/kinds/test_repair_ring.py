@@ -25,7 +25,7 @@ WINDOW = ring_window(FIG_2_USERS, {TOPIC: 10})
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32))
-def test_any_change_of_brokers_leads_to_a_ring_over_exactly_those_wanted(seed: int) -> None:
+def test_any_change_of_brokers_leads_to_a_ring_over_exactly_the_target_brokers(seed: int) -> None:
     """Brokers that stay or return keep their ID; users are at present brokers; the plan names old and new homes."""
     rng = random.Random(seed)
     brokers = tuple(sorted(rng.sample(RING.brokers, rng.randint(2, 8))))
@@ -48,7 +48,7 @@ def test_any_change_of_brokers_leads_to_a_ring_over_exactly_those_wanted(seed: i
     assert target.origin_of(plan, {}) == present
 
 
-def test_the_place_of_the_dead_is_vacated_and_its_users_go_where_their_topics_are_wanted() -> None:
+def test_a_dead_brokers_place_is_vacated_and_its_users_move_where_their_topics_are_wanted() -> None:
     """b00, b04 and b06 already want what u2 wants; b03 takes over the arc."""
     repair = KIND.repaired(RING, RepairTask(BrokerChange(lost=frozenset({"b02"})), ring_inventory(), (WINDOW,)))
     assert repair.moves == (ClientMove("u2", "b02", "b00"),)
@@ -56,7 +56,7 @@ def test_the_place_of_the_dead_is_vacated_and_its_users_go_where_their_topics_ar
     assert repair.plan(RING, 5, 0).id_moves == (IdMove("b02", 2, OFF_RING),)
 
 
-def test_a_repair_moves_no_more_users_than_a_plan_may() -> None:
+def test_a_repair_moves_no_more_users_than_the_limit_of_a_plan() -> None:
     """A user that is not moved has no home on the new ring: it waits for its broker."""
     change = BrokerChange(lost=frozenset({"b02", "b04"}))
     for moves_max, moved in ((0, 0), (1, 1), (9, 2)):
@@ -66,7 +66,7 @@ def test_a_repair_moves_no_more_users_than_a_plan_may() -> None:
         assert not {"b02", "b04"} & set(repair.target.home_of.values())
 
 
-def test_a_new_broker_takes_the_cheapest_of_the_ids_of_its_name() -> None:
+def test_a_new_broker_takes_the_cheapest_of_its_candidate_ids() -> None:
     """No other of the candidate IDs would have cost less."""
     without = ChordConfiguration.of(0, 16, {broker: WIDE.id_of[broker] for broker in RING.brokers[:7]})
     window = ring_window(FIG_2_USERS, {TOPIC: 10}, in_force=without)
@@ -81,7 +81,7 @@ def test_a_new_broker_takes_the_cheapest_of_the_ids_of_its_name() -> None:
     assert repair.cost_after_per_s <= at_hash.total_per_s()
 
 
-def test_a_ring_without_a_free_id_takes_nobody() -> None:
+def test_no_broker_joins_a_ring_without_a_free_id() -> None:
     """All eight IDs of three bits are taken."""
     fleet = ring_inventory(ChordConfiguration.hashed(0, 16, [*RING.brokers, "b08"]))
     with pytest.raises(RingError, match="all 8 IDs of a ring of 3 bits are taken: b08 cannot join"):

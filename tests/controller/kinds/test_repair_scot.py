@@ -22,7 +22,7 @@ FLEET: Inventory = inventory_of(line_of(14), {})
 SCOT = ScotConfiguration(0, (NAMES[0:3], NAMES[3:6], NAMES[6:9]), ((0, 1), (1, 2)), (("p", "b04"), ("q", "b00")))
 
 
-def test_a_neighbour_in_the_cluster_stands_in_for_the_dead() -> None:
+def test_a_neighbour_in_the_cluster_stands_in_for_a_dead_broker() -> None:
     """It then has both places; the dead broker's publisher moves to it."""
     repair = repaired_scot(SCOT, RepairTask(BrokerChange(lost=frozenset({"b04"})), FLEET), CAP)
     assert isinstance(repair.target, ScotConfiguration)
@@ -32,7 +32,7 @@ def test_a_neighbour_in_the_cluster_stands_in_for_the_dead() -> None:
     assert repair.target.home_of == {"p": "b01", "q": "b00"}
 
 
-def test_who_stands_in_is_within_its_cap_where_somebody_is() -> None:
+def test_the_stand_in_keeps_its_cap_if_possible() -> None:
     """b02 dies in a line of four regions: b00 at the end gets 3 links, b06 would get 4; a cap of 2 is exceeded."""
     line = ScotConfiguration(0, tuple(zip(NAMES[0:8:2], NAMES[1:8:2], strict=True)), ((0, 1), (1, 2), (2, 3)))
     lost = BrokerChange(lost=frozenset({"b02"}))
@@ -45,7 +45,7 @@ def test_who_stands_in_is_within_its_cap_where_somebody_is() -> None:
     assert "above their caps: b00 has 3 links, its limit is 2" in above.reason
 
 
-def test_publishers_of_the_dead_go_where_nobody_passes_more_than_its_cap() -> None:
+def test_publishers_of_a_dead_broker_move_where_caps_are_kept() -> None:
     """p has 8/s, wanted at b03. b01 stands in for b04; if it may pass only 4/s, p publishes at its neighbour."""
     window = window_of(0, publishers_of(SCOT.brokers, {"p": ("b04", [{"b03"}] * 8)}), {"p": "b04"})
     caps = np.full(len(FLEET.brokers), 100.0)
@@ -62,7 +62,7 @@ def test_publishers_of_the_dead_go_where_nobody_passes_more_than_its_cap() -> No
     )
 
 
-def test_who_comes_back_has_its_place_and_who_joins_takes_one_that_is_stood_in_for() -> None:
+def test_a_returning_broker_has_its_place_and_a_joining_one_takes_a_stand_ins() -> None:
     """After two deaths one place goes to a joining broker; a broker that returns at once keeps its place."""
     gone = repaired_scot(SCOT, RepairTask(BrokerChange(lost=frozenset({"b04", "b08"})), FLEET), CAP).target
     assert isinstance(gone, ScotConfiguration)
@@ -75,7 +75,7 @@ def test_who_comes_back_has_its_place_and_who_joins_takes_one_that_is_stood_in_f
     assert same.regions == SCOT.regions
 
 
-def test_who_joins_a_full_overlay_begins_a_region() -> None:
+def test_a_broker_that_joins_a_full_overlay_begins_a_region() -> None:
     """Brokers of the adjacent region stand in there."""
     repair = repaired_scot(SCOT, RepairTask(BrokerChange(joined=frozenset({"b09"})), FLEET), CAP)
     assert isinstance(repair.target, ScotConfiguration)
@@ -83,14 +83,14 @@ def test_who_joins_a_full_overlay_begins_a_region() -> None:
     assert sorted(repair.target.regions[3]) == sorted({"b09"} | (set(repair.target.regions[3]) & set(NAMES)))
 
 
-def test_subscribers_of_a_leaving_broker_go_to_who_has_its_place() -> None:
+def test_subscribers_of_a_leaving_broker_move_to_its_stand_in() -> None:
     """As publishers do."""
     repair = repaired_scot(SCOT, RepairTask(BrokerChange(left=frozenset({"b00"})), FLEET), CAP)
     assert repair.subscribers_moved == (HomeMove("b00", "b03"),)
     assert repair.moves == (ClientMove("q", "b00", "b03"),)
 
 
-def test_a_cluster_without_brokers_is_given_up() -> None:
+def test_a_cluster_without_brokers_is_removed() -> None:
     """The other clusters are renumbered; clients stay in their region. A broker that joins keeps the cluster."""
     lost = BrokerChange(lost=frozenset({"b01", "b04", "b07"}))
     repair = repaired_scot(SCOT, RepairTask(lost, FLEET), CAP)
@@ -106,7 +106,7 @@ def test_a_cluster_without_brokers_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_any_changes_leave_an_overlay_and_a_plan_that_leads_there(seed: int) -> None:
+def test_any_changes_give_a_valid_overlay_and_a_plan_that_leads_there(seed: int) -> None:
     """Brokers die, leave, return and join; a broker that applies the plan's change gets the same overlay."""
     draw, overlay = random.Random(seed), SCOT
     for epoch in range(1, 9):

@@ -33,7 +33,7 @@ def kept_links(drawn: DrawnRepair) -> set[tuple[str, str]]:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32))
-def test_any_change_of_brokers_leads_to_a_tree_over_exactly_those_wanted(seed: int) -> None:
+def test_any_change_of_brokers_leads_to_a_tree_over_exactly_the_target_brokers(seed: int) -> None:
     """Every link that can stay stays, clients are at present brokers, and the plan gives their old and new homes."""
     drawn = drawn_repair(random.Random(seed))
     present, change = drawn.present, drawn.task.change
@@ -52,7 +52,7 @@ def test_any_change_of_brokers_leads_to_a_tree_over_exactly_those_wanted(seed: i
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32))
-def test_caps_are_kept_where_they_can_be(seed: int) -> None:
+def test_caps_are_kept_if_possible(seed: int) -> None:
     """A cap is exceeded only if the fragments do not have two ends with room for each link that joins them."""
     drawn = drawn_repair(random.Random(seed))
     target = tree_kind(drawn.task.fleet, drawn.degree_max).repaired(drawn.present, drawn.task).target
@@ -72,7 +72,7 @@ def test_caps_are_kept_where_they_can_be(seed: int) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32))
-def test_the_cost_is_that_of_the_last_traffic_on_the_new_tree(seed: int) -> None:
+def test_a_repair_is_costed_by_the_last_traffic_on_the_new_tree(seed: int) -> None:
     """Publishers are at their new homes; what only absent brokers wanted costs nothing any more."""
     drawn = drawn_repair(random.Random(seed))
     repair = tree_kind(drawn.task.fleet, drawn.degree_max).repaired(drawn.present, drawn.task)
@@ -107,7 +107,7 @@ def test_the_reason_of_a_large_repair_names_only_some() -> None:
     assert repair.reason.endswith(" and 26 more")
 
 
-def test_a_full_broker_gets_no_further_link() -> None:
+def test_a_full_broker_gets_no_more_links() -> None:
     """With at most two links per broker, only the ends of both fragments have room."""
     task = RepairTask(BrokerChange(lost=frozenset({"b02"})), FLEET)
     cheap = replace(FLEET, link_cost=np.where(FLEET.link_cost == 2.0, 0.5, FLEET.link_cost))
@@ -117,7 +117,7 @@ def test_a_full_broker_gets_no_further_link() -> None:
     assert ("b01", "b04") in tree_kind(cheap, 2).repaired(LINE, closed).target.links
 
 
-def test_a_cap_that_leaves_no_tree_is_exceeded_as_little_as_can_be() -> None:
+def test_a_cap_that_permits_no_tree_is_exceeded_as_little_as_possible() -> None:
     """The hub of a star dies: four leaves with a cap of 1 cannot form a tree, so two of them get a second link."""
     star = Configuration.of(0, LINE.brokers, [("b02", broker) for broker in LINE.brokers if broker != "b02"])
     repair = tree_kind(FLEET, 1).repaired(star, RepairTask(BrokerChange(lost=frozenset({"b02"})), FLEET))
@@ -126,7 +126,7 @@ def test_a_cap_that_leaves_no_tree_is_exceeded_as_little_as_can_be() -> None:
     assert all("links, its limit is 1" in one for one in repair.exceeded)
 
 
-def test_a_new_broker_comes_in_as_a_leaf_at_the_cheapest_place_that_has_room() -> None:
+def test_a_new_broker_joins_as_a_leaf_at_the_cheapest_place_with_room() -> None:
     """b04 joins the line of the other four: b01 is nearest, but full if two links are the limit."""
     change = BrokerChange(joined=frozenset({"b04"}))
     line = line_of(4)
@@ -135,7 +135,7 @@ def test_a_new_broker_comes_in_as_a_leaf_at_the_cheapest_place_that_has_room() -
         assert set(repair.target.links) - set(line.links) == {(peer, "b04")}
 
 
-def test_publishers_of_the_dead_go_where_they_cost_least() -> None:
+def test_publishers_of_a_dead_broker_move_where_they_cost_least() -> None:
     """p is wanted only at b04 and moves there; s has been silent and moves to the broker nearest to its old one."""
     sets = publishers_of(LINE.brokers, {"p": ("b02", [{"b04"}] * 3)})
     window = ClosedWindow(0, 1000, sets, epoch_min=0, epoch_max=0, homes={"p": "b02", "s": "b02"})
@@ -145,7 +145,7 @@ def test_publishers_of_the_dead_go_where_they_cost_least() -> None:
     assert repair.cost_after_per_s == 3.0  # p is published and wanted at b04: 1 per notification
 
 
-def test_clients_of_real_brokers_go_nowhere() -> None:
+def test_clients_of_real_brokers_do_not_move() -> None:
     """Neither publishers of a dead broker nor subscribers of a leaving one move if clients stay."""
     sets = publishers_of(LINE.brokers, {"p": ("b02", [{"b04"}] * 3)})
     window = ClosedWindow(0, 1000, sets, epoch_min=0, epoch_max=0, homes={"p": "b02"})
@@ -157,7 +157,7 @@ def test_clients_of_real_brokers_go_nowhere() -> None:
             assert bool(repair.subscribers_moved) is (not stay and bool(change.left))
 
 
-def test_of_many_publishers_of_the_dead_only_the_busiest_go_where_they_cost_least() -> None:
+def test_only_the_busiest_publishers_of_a_dead_broker_move_where_they_cost_least() -> None:
     """q publishes less than p and moves to the broker nearest to its old one; r exceeds the limit of moves."""
     wanted = {name: ("b02", [{"b04"}] * count) for name, count in (("p", 3), ("q", 2), ("r", 1))}
     window = ClosedWindow(
@@ -170,7 +170,7 @@ def test_of_many_publishers_of_the_dead_only_the_busiest_go_where_they_cost_leas
     )
 
 
-def test_no_publisher_goes_where_the_load_would_be_above_the_cap_unless_there_is_no_room_at_all() -> None:
+def test_no_publisher_moves_where_the_load_would_exceed_the_cap_unless_there_is_no_room() -> None:
     """b04 may pass no more, so p publishes next to it; if no broker has room, b04 is the cheapest again."""
     sets = publishers_of(LINE.brokers, {"p": ("b02", [{"b04"}] * 3), "q": ("b04", [{"b04"}] * 3)})
     window = ClosedWindow(0, 1000, sets, epoch_min=0, epoch_max=0, homes={"p": "b02", "q": "b04"})
@@ -180,7 +180,7 @@ def test_no_publisher_goes_where_the_load_would_be_above_the_cap_unless_there_is
         assert tree_kind(fleet).repaired(LINE, task).moves == (ClientMove("p", "b02", home),)
 
 
-def test_a_broker_of_unknown_costs_is_named() -> None:
+def test_a_broker_with_unknown_costs_is_named() -> None:
     """Nothing can be planned for it, nor for a single broker."""
     with pytest.raises(ValueError, match="the cost of links to z9 is unknown"):
         tree_kind(FLEET).repaired(LINE, RepairTask(BrokerChange(joined=frozenset({"z9"})), FLEET))

@@ -31,7 +31,7 @@ def exchange(one: str, other: str) -> Proposal:
     return Proposal("by hand", (), (), 2.0, 1.0, 0.0, "test", id_moves=id_moves)
 
 
-def test_a_broker_gets_no_more_links_than_its_cap() -> None:
+def test_no_exchange_gives_a_broker_more_links_than_its_cap() -> None:
     """A broker that takes an inner broker's place gets one more link; one above the cap may keep its links."""
     reached = ScotKind(INVENTORY, 2).reached(STATE)
     verdict, reason = ScotKind(INVENTORY, 2).judge_caps(reached, reached.after(exchange("b00", "b02"))) or ("", "")
@@ -40,7 +40,7 @@ def test_a_broker_gets_no_more_links_than_its_cap() -> None:
     assert ScotKind(INVENTORY, 3).judge_caps(reached, reached.after(exchange("b00", "b02"))) is None
 
 
-def test_a_broker_passes_no_more_notifications_than_its_cap() -> None:
+def test_no_change_makes_a_broker_pass_more_than_its_cap() -> None:
     """p's 8/s go from b00 over b02 to b04; published at b03 they pass b03, which may pass 7/s."""
     caps = np.array([20.0, 20.0, 20.0, 7.0, 20.0, 20.0])
     inventory = replace(INVENTORY, load_max_per_s=caps)
@@ -52,7 +52,7 @@ def test_a_broker_passes_no_more_notifications_than_its_cap() -> None:
     assert kind.judge_caps(reached, reached.after(exchange("b01", "b05"))) is None
 
 
-def test_nothing_comes_to_a_broker_in_maintenance() -> None:
+def test_nothing_moves_to_a_broker_in_maintenance() -> None:
     """Neither a place nor a link, by exchanged places or by a link between regions; other changes are accepted."""
     calm = replace(CALM, kind=ScotKind(INVENTORY, 5), state=STATE, maintained={"b03": "new disks"})
     found = [judge_maintenance(one, SCOT, calm) for one in (exchange("b03", "b05"), exchange("b00", "b01"))]
@@ -67,7 +67,7 @@ def test_nothing_comes_to_a_broker_in_maintenance() -> None:
     assert judge_maintenance(exchange("b00", "b01"), SCOT, replace(calm, maintained={})) is None
 
 
-def test_what_a_death_would_cut_off_is_known_before_and_after() -> None:
+def test_frailty_is_known_before_and_after_a_change() -> None:
     """Everything passes b02; once b00 and b04 are adjacent no broker is between them."""
     before = STATE.cut_off
     assert before is not None

@@ -48,7 +48,7 @@ def state_of(seed: int, caps_per_s: float | None = None) -> TreeState:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_promise_is_what_the_judge_finds(seed: int) -> None:
+def test_the_promised_gain_equals_the_judges(seed: int) -> None:
     """Moves are a sequence, each on the state that the earlier ones leave; each subscriber moves at most once."""
     state = state_of(seed)
     assert set(state.single) == set(TOLD)

@@ -36,7 +36,9 @@ def packings(instance: PackingInstance, seed: int) -> list[Homes]:
 
 @given(seeds, sizes, st.booleans())
 @settings(max_examples=60)
-def test_all_keep_to_the_room_and_ours_is_never_dearer(seed: int, size: tuple[int, int], is_metric: bool) -> None:
+def test_all_packings_respect_the_room_and_ours_is_never_more_expensive(
+    seed: int, size: tuple[int, int], is_metric: bool
+) -> None:
     """Nor more expensive than the greedy packing with brokers closed, and no packing is below the bound."""
     instance = drawn_instance(*size, 3, seed, is_metric=is_metric, room_factor=4.0)
     found = packings(instance, seed)
@@ -84,7 +86,7 @@ def test_greedy_takes_the_cheapest_broker_with_room() -> None:
     assert pack_greedy(instance).tolist() == [0, 0, 1]
 
 
-def test_clustering_brings_those_together_who_speak_to_each_other() -> None:
+def test_clustering_brings_communicating_users_together() -> None:
     """Two pairs at equal prices: each pair ends at one broker."""
     wants = np.array([[False, False], [True, False], [False, True], [False, False]])
     rates = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
@@ -114,7 +116,7 @@ def test_trees_grow_as_prim_grows_them(seed: int, receivers: int, brokers: int) 
 
 @given(seeds)
 @settings(max_examples=30)
-def test_what_moves_of_subscribers_are_likely_to_change_is_so_where_one_set_changes(seed: int) -> None:
+def test_the_likely_change_of_a_move_is_exact_if_one_set_changes(seed: int) -> None:
     """A subscriber that leaves or meets others changes each tree by at most one broker."""
     instance = drawn_instance(8, 3, 2, seed)
     homes = np.random.default_rng(seed).integers(0, 3, 8)
@@ -130,7 +132,7 @@ def test_what_moves_of_subscribers_are_likely_to_change_is_so_where_one_set_chan
             assert likely[user, broker] == pytest.approx(costs.change_per_s(user, broker), abs=1e-9)
 
 
-def test_clients_that_fit_nowhere_are_reported() -> None:
+def test_users_without_room_are_reported() -> None:
     """The error says how much room is left."""
     instance = drawn_instance(6, 2, 2, 1)
     small = PackingInstance(
@@ -140,7 +142,7 @@ def test_clients_that_fit_nowhere_are_reported() -> None:
         pack_greedy(small)
 
 
-def test_brokers_that_serve_nobody_can_be_closed() -> None:
+def test_brokers_without_users_can_be_closed() -> None:
     """They are named; homes beyond the room are refused."""
     instance = drawn_instance(5, 4, 2, 2, room_factor=10.0)
     assert closable(instance, np.array([1, 1, 3, 3, 1])).tolist() == [0, 2]

@@ -62,7 +62,7 @@ def moves_of_subscribers(state: TreeState, **context: int) -> list[HomeMove]:
     return [move for proposal in found for move in proposal.subscribers_moved]
 
 
-def test_users_leave_the_dearest_access_first_and_end_where_links_carry_nothing() -> None:
+def test_users_leave_the_most_expensive_access_first_and_end_at_one_broker() -> None:
     """b03 charges 15 for access, and three links lead there: its users move first. In the end all are at one broker."""
     moves = moves_of_subscribers(state_of(inventory_with()))
     assert moves[0].home_from == "b03"
@@ -72,19 +72,19 @@ def test_users_leave_the_dearest_access_first_and_end_where_links_carry_nothing(
     assert len(set(ends.values())) == 1
 
 
-def test_as_many_move_as_a_plan_may_and_none_whose_number_is_not_known() -> None:
+def test_subscribers_move_up_to_the_limit_of_a_plan_and_only_if_their_number_is_known() -> None:
     """With room for two, one broker is closed; without a register nobody moves."""
     assert moves_of_subscribers(state_of(inventory_with()), subscribers_max=2) == [HomeMove("b03", "b00")]
     assert moves_of_subscribers(state_of(inventory_with()), subscribers_max=1) == []
     assert moves_of_subscribers(state_of(inventory_with(), None)) == []
 
 
-def test_without_prices_the_way_to_another_broker_counts_as_much_as_the_link_it_saves() -> None:
+def test_without_prices_the_path_to_another_broker_costs_as_much_as_the_link_it_saves() -> None:
     """Each of two subscribers would take the path that one copy takes now: nobody moves."""
     assert moves_of_subscribers(state_of(inventory_with(None))) == []
 
 
-def test_nobody_is_sent_farther_away_than_the_settings_allow() -> None:
+def test_no_subscriber_moves_farther_than_the_settings_allow() -> None:
     """A link of 1 ms is too far if 0.5 ms are allowed."""
     found = pack_drop(
         state_of(inventory_with()), PackingSettings(0.5, escape_words_max=0), TreeContext(), random.Random(1)

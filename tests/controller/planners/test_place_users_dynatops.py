@@ -73,7 +73,7 @@ MIXED: Users = {
 }
 
 
-def test_two_users_at_the_wrong_broker_change_places() -> None:
+def test_two_users_at_the_wrong_brokers_are_exchanged() -> None:
     """cat wants rain as dan and eve do, fay goals as ann and bob do: two topics at two brokers become one at each."""
     (proposal,) = propose(state_of(["b0", "b1"], MIXED))
     assert proposal.planner == PLANNER
@@ -118,7 +118,7 @@ def test_users_stay_in_their_cluster_and_each_cluster_is_one_proposal(seed: int)
     assert propose(state, user_cluster_brokers=1) == []  # A broker by itself has no other to send users to.
 
 
-def test_no_more_users_move_than_may_and_the_first_ones_are_the_same() -> None:
+def test_the_bound_limits_moves_and_keeps_the_first_ones() -> None:
     """The users that gain most ask first; a higher bound adds moves and changes none."""
     state = drawn_state(7)
     earlier: set[ClientMove] = set()
@@ -148,7 +148,7 @@ def test_the_best_move_comes_first() -> None:
         assert [move.client for move in proposal.moves] == movers
 
 
-def test_a_move_needs_more_utility_than_asked_for() -> None:
+def test_a_move_must_exceed_the_minimum_utility() -> None:
     """cat and fay each gain a similarity of 1: at home nobody else wants the same, elsewhere somebody does."""
     state = state_of(["b0", "b1"], MIXED)
     assert len(propose(state, user_load_weight=0.0, user_utility_min=0.99)[0].moves) == 2
@@ -170,7 +170,7 @@ def test_the_cluster_that_gains_most_comes_first() -> None:
     assert [[move.client for move in proposal.moves] for proposal in proposals] == [["cat", "fay"], ["abe"]]
 
 
-def test_proposals_are_bounded_and_the_same_again() -> None:
+def test_proposals_are_bounded_and_reproducible() -> None:
     """Nothing is random: the generator is unchanged. The clusters whose users gain most come first."""
     state, rng = drawn_state(3), random.Random(5)
     before = rng.getstate()
@@ -203,7 +203,7 @@ def test_users_that_are_well_placed_stay() -> None:
     assert wanted[-1] < wanted[0] / 2
 
 
-def test_the_weight_of_load_keeps_brokers_alike() -> None:
+def test_the_weight_of_load_balances_brokers() -> None:
     """With all users moved: the coefficient of variation of loads, w_l = 1 against 0."""
     variations = []
     for weight in (1.0, 0.0):
@@ -221,7 +221,7 @@ def test_the_weight_of_load_keeps_brokers_alike() -> None:
     assert variations[0] < 0.2 < variations[1]
 
 
-def test_without_known_users_or_topics_there_is_nothing_to_propose() -> None:
+def test_without_known_users_or_topics_nothing_is_proposed() -> None:
     """What users want may be unknown; users may have no topics yet."""
     state = state_of(["b0", "b1"], MIXED)
     assert propose(replace(state, traffic=None)) == []

@@ -60,7 +60,7 @@ def test_figure_2_is_reassigned_in_one_proposal(planner: Planner) -> None:
 
 
 @planners
-def test_nothing_is_proposed_where_it_would_not_pay(planner: Planner) -> None:
+def test_nothing_is_proposed_that_would_not_pay(planner: Planner) -> None:
     """98 messages for six brokers, 38 for two; 15 are saved per publication on both topics, 8 with two brokers."""
     state = fig_2_state(rate_per_s=1)
     assert planned(planner, state, ReassignmentSettings(ring_free_s=4.7)) == []
@@ -69,7 +69,7 @@ def test_nothing_is_proposed_where_it_would_not_pay(planner: Planner) -> None:
 
 
 @planners
-def test_nothing_is_computed_below_the_reconfigurability_test(planner: Planner) -> None:
+def test_nothing_is_computed_if_the_reconfigurability_test_fails(planner: Planner) -> None:
     """The most expensive reassignment is 8 + 8 * 15 = 128 messages, the notifications of 10 s cost 220."""
     state = fig_2_state(rate_per_s=1)
     assert planned(planner, state, ReassignmentSettings(ring_free_s=10, ring_demand_share_min=220 / 128)) == []

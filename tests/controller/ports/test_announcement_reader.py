@@ -18,7 +18,7 @@ pytestmark = pytest.mark.stack
 NAMED = {"b00": "west", "b01": "west"}
 
 
-def test_agents_that_are_new_are_heard_and_only_for_brokers_of_their_own(
+def test_new_agents_are_read_but_only_for_their_own_brokers(
     kafka: RunningKafka, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent's topic may appear and vanish meanwhile; an announcement in another's name is a dead letter."""

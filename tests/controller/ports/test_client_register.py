@@ -71,7 +71,7 @@ def test_the_register_gives_the_number_of_subscriptions(
     counter.close()
 
 
-def test_an_empty_register_has_no_subscriptions_and_an_absent_one_is_unknown(
+def test_an_empty_register_has_no_subscriptions_and_the_number_of_an_absent_one_is_unknown(
     kafka: RunningKafka, register: Register, request: pytest.FixtureRequest
 ) -> None:
     """No connected client is a number; an absent topic is None."""
@@ -111,7 +111,7 @@ def test_the_register_gives_users_with_their_topics_and_what_publishers_publish_
     counter.close()
 
 
-def test_a_register_beyond_the_bound_is_let_go(
+def test_a_register_beyond_the_bound_is_dropped(
     kafka: RunningKafka, register: Register, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From then on the number is unknown, however many clients leave again."""

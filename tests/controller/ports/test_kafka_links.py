@@ -109,7 +109,7 @@ class WritesAfter:
 
 
 @pytest.mark.parametrize("question", ["get_watermark_offsets", "offsets_for_times"])
-def test_reader_misses_nothing_that_comes_while_it_asks_where_to_begin(
+def test_reader_misses_nothing_that_arrives_while_it_looks_up_its_start(
     kafka: RunningKafka, namespace: str, question: str
 ) -> None:
     """Otherwise a standby might never learn who leads. The record may come twice, as a new topic may vanish for a
@@ -150,7 +150,7 @@ def test_undecodable_record_becomes_a_dead_letter(kafka: RunningKafka, namespace
     letters.close()
 
 
-def test_reader_says_that_kafka_is_away() -> None:
+def test_reader_reports_that_kafka_is_away() -> None:
     """Without a broker it returns nothing, in bounded time."""
     reader = TopicReader(KafkaAccess("127.0.0.1:1"), {"nowhere.results": CommandResult}, 0, pytest.fail)
     assert reader.poll() == []
@@ -176,7 +176,7 @@ def test_the_end_behind_a_transaction_is_reached(kafka: RunningKafka, namespace:
     writer.close()
 
 
-def test_missing_topic_is_waited_for(kafka: RunningKafka) -> None:
+def test_the_reader_waits_for_a_missing_topic(kafka: RunningKafka) -> None:
     """A reader that starts before its topic exists reads it once it has been created."""
     reader = TopicReader(kafka.access, {topic_name(EVENTS, "later"): AdaptationEvent}, 0, pytest.fail)
     assert reader.poll() == []

@@ -77,9 +77,7 @@ def test_one_leads_until_it_leaves(kafka: RunningKafka, namespace: str, seats: S
     second.close()
 
 
-def test_a_silent_leader_is_replaced_and_can_write_nothing_more(
-    kafka: RunningKafka, namespace: str, seats: Seats
-) -> None:
+def test_a_silent_leader_is_replaced_and_can_no_longer_write(kafka: RunningKafka, namespace: str, seats: Seats) -> None:
     """Its session expires; what it writes has no effect, and it learns that it is on standby."""
     first = seats(kafka.access, namespace, "first")
     term = led(first)
@@ -97,7 +95,7 @@ def test_a_silent_leader_is_replaced_and_can_write_nothing_more(
         one.close()
 
 
-def test_terms_go_on_above_those_of_plans(kafka: RunningKafka, namespace: str, seats: Seats) -> None:
+def test_terms_continue_above_those_of_plans(kafka: RunningKafka, namespace: str, seats: Seats) -> None:
     """Even if the topic of terms was recreated: brokers obey no lower term."""
     first = seats(kafka.access, namespace, "first")
     term = led(first)
@@ -107,7 +105,7 @@ def test_terms_go_on_above_those_of_plans(kafka: RunningKafka, namespace: str, s
     first.close()
 
 
-def test_a_session_that_kafka_does_not_grant_stops_the_start(kafka: RunningKafka, namespace: str, seats: Seats) -> None:
+def test_a_session_refused_by_kafka_stops_the_start(kafka: RunningKafka, namespace: str, seats: Seats) -> None:
     """The error names the setting and its limits."""
     seat = seats(kafka.access, namespace, "first", 500)
     with pytest.raises(SessionRefusedError, match=r"session of 500 ms: set controller\.session_ms"):
@@ -115,7 +113,7 @@ def test_a_session_that_kafka_does_not_grant_stops_the_start(kafka: RunningKafka
     seat.close()
 
 
-def test_without_kafka_nobody_leads(seats: Seats) -> None:
+def test_without_kafka_there_is_no_leader(seats: Seats) -> None:
     """And nothing exits."""
     seat = seats(KafkaAccess("127.0.0.1:1"), "nowhere", "first")
     seat.poll()

@@ -60,7 +60,7 @@ def test_a_plan_is_measured_from_its_first_phase_to_its_last() -> None:
     assert run.value("window_end_to_state_ms") == 0
 
 
-def test_commands_sent_again_are_counted_by_phase() -> None:
+def test_repeated_commands_are_counted_by_phase() -> None:
     """Commands to a silent broker are repeated until the plan is aborted; first commands do not count as repeated."""
     run = MeasuredOverlay(overlay_of())
     run.overlay.silent_brokers.add("b03")
@@ -86,7 +86,7 @@ def test_a_store_that_is_away_is_counted() -> None:
     assert run.health().faults == ()
 
 
-def test_a_controller_that_hangs_is_ill() -> None:
+def test_a_hanging_controller_is_unhealthy() -> None:
     """No step for longer than usual is a fault, whether plans were read or not."""
     health = LoopHealth(-1.0)
     (fault,) = health().faults
@@ -127,7 +127,7 @@ def _bound(plan: Plan) -> dict[str, object]:
     return structlog.contextvars.get_contextvars()
 
 
-def test_a_plan_that_waits_for_a_person_or_is_over_is_not_bound() -> None:
+def test_a_plan_in_review_or_finished_is_not_bound() -> None:
     """A review may take long and has nothing to do with what the loop does meanwhile."""
     plan = plan_at(3, PlanPhase.DRAINING)
     assert _bound(plan) == {"plan": plan.plan, "epoch": 3}
@@ -135,7 +135,7 @@ def test_a_plan_that_waits_for_a_person_or_is_over_is_not_bound() -> None:
         assert _bound(plan_at(3, phase)) == {}
 
 
-def test_the_end_of_another_plan_leaves_the_bound_one() -> None:
+def test_the_end_of_another_plan_keeps_the_bound_one() -> None:
     """A plan that is refused while another is under way changes no log line."""
     binder = PlanBinder()
     binder.note(plan_at(3, PlanPhase.DRAINING))
@@ -143,7 +143,7 @@ def test_the_end_of_another_plan_leaves_the_bound_one() -> None:
     assert structlog.contextvars.get_contextvars()["epoch"] == 3
 
 
-def test_all_phases_of_commands_are_known_to_the_metrics() -> None:
+def test_the_metrics_know_all_phases_of_commands() -> None:
     """A command of any phase can be counted as repeated."""
     metrics = LoopMetrics()
     for phase in CommandPhase:

@@ -83,7 +83,7 @@ def test_members_are_stored_with_a_plan_and_loaded_in_their_newest_state(kafka: 
     store.close()
 
 
-def test_a_broker_that_is_added_is_spoken_to_by_its_agent(kafka: RunningKafka, namespace: str) -> None:
+def test_an_added_broker_is_reached_through_its_agent(kafka: RunningKafka, namespace: str) -> None:
     """Without reopening the store: commands go to its agent's topic, and answers are read once that topic exists."""
     store, letters = begun(kafka, namespace), list[DeadLetter]()
     answers = ResultReader(kafka.access, store, 0, letters.append)
@@ -132,7 +132,7 @@ def test_a_forgotten_plan_is_not_loaded_again(kafka: RunningKafka, namespace: st
     store.close()
 
 
-def test_of_a_leader_that_is_shut_out_nothing_counts_any_more(kafka: RunningKafka, namespace: str) -> None:
+def test_a_fenced_leader_can_commit_nothing(kafka: RunningKafka, namespace: str) -> None:
     """What it committed before stays; later commits are refused, plan and commands alike."""
     first = begun(kafka, namespace)
     assert first.commit(plan_at(1, PlanPhase.PREPARING), [PREPARE])
@@ -146,7 +146,7 @@ def test_of_a_leader_that_is_shut_out_nothing_counts_any_more(kafka: RunningKafk
     second.close()
 
 
-def test_what_a_dead_leader_left_open_is_not_read(kafka: RunningKafka, namespace: str) -> None:
+def test_an_open_transaction_of_a_dead_leader_is_not_read(kafka: RunningKafka, namespace: str) -> None:
     """A phase that was sent but not committed has not begun, and its commands reach no broker."""
     first = begun(kafka, namespace)
     assert first.commit(plan_at(1, PlanPhase.PREPARING), [PREPARE])
@@ -194,7 +194,7 @@ def test_an_order_that_cannot_be_read_stops_the_start(kafka: RunningKafka, names
     orders.close()
 
 
-def test_store_says_that_kafka_is_away() -> None:
+def test_store_reports_that_kafka_is_away() -> None:
     """Without a broker loading returns None and beginning False, in bounded time."""
     store = KafkaPlanStore(KafkaAccess("127.0.0.1:1"), "nowhere")
     assert store.load() is None

@@ -43,7 +43,7 @@ def test_view_has_a_key_for_each_part_and_one_for_the_numbers() -> None:
     assert json.loads(client.keys["regraft:live:counts"])["windows_closed"] == 3
 
 
-def test_lost_view_costs_one_attempt_for_each_growing_pause() -> None:
+def test_a_view_that_is_away_is_retried_after_growing_pauses() -> None:
     """While the server is away writing is attempted less and less often, and nothing is raised."""
     client = MemoryClient()
     client.is_away = True
@@ -54,7 +54,7 @@ def test_lost_view_costs_one_attempt_for_each_growing_pause() -> None:
     assert 8 <= client.calls <= 120_000 // PAUSE_MS_MAX + 6
 
 
-def test_view_is_whole_again_after_the_server_lost_everything() -> None:
+def test_the_view_is_complete_again_after_the_server_lost_everything() -> None:
     """A server that returns empty has every key again after the next write."""
     client = MemoryClient()
     view = ValkeyView(client, "regraft")

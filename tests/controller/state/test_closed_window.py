@@ -9,7 +9,7 @@ from tests.overlay.small_overlays import sets_of
 FOUR = ("a", "b", "c", "d")
 
 
-def test_a_window_over_fewer_brokers_leaves_out_all_that_only_others_had() -> None:
+def test_a_window_over_fewer_brokers_drops_the_data_of_the_others() -> None:
     """Deliveries, homes, users, queues of links that end there; the rest is unchanged."""
     sets = sets_of(FOUR, [{"a", "d"}, {"d"}, {"a", "b"}])
     window = ClosedWindow(

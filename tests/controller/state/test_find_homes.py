@@ -21,7 +21,7 @@ def homes_after(*windows: ClosedWindow, moved: dict[str, str] | None = None) -> 
     )
 
 
-def test_the_newest_window_tells_where_a_publisher_is() -> None:
+def test_the_newest_window_decides_where_a_publisher_is() -> None:
     """Of two windows the later one counts, and a publisher that is silent in it stays where it was seen."""
     assert homes_after(window(0, 3, 3, p="b00", q="b01"), window(1000, 3, 3, p="b02")) == {"p": "b02", "q": "b01"}
 
@@ -32,11 +32,11 @@ def test_a_publisher_silent_since_its_move_is_where_the_plan_put_it() -> None:
     assert homes_after(old, between, window(2000, 3, 3), moved={"p": "b03"}) == {"p": "b03"}
 
 
-def test_a_publisher_that_came_back_elsewhere_is_believed() -> None:
+def test_a_publisher_seen_elsewhere_since_its_move_is_there() -> None:
     """What a window of the present epoch saw outweighs the plan."""
     assert homes_after(window(0, 3, 3, p="b01"), window(1000, 3, 3), moved={"p": "b03"}) == {"p": "b01"}
 
 
-def test_a_publisher_of_the_plans_that_nobody_has_seen_is_left_out() -> None:
+def test_a_publisher_known_only_from_plans_has_no_home() -> None:
     """Only publishers seen in the horizon have a home: the others may have left."""
     assert homes_after(window(0, 3, 3, q="b01"), moved={"p": "b03"}) == {"q": "b01"}

@@ -77,7 +77,7 @@ def test_each_overlay_counts_for_the_time_in_which_all_published_on_it(
     assert [(pytest.approx(share), *rest) for share, *rest in found_in(epochs, *plans)] == expected
 
 
-def test_shares_add_up_whatever_lies_outside() -> None:
+def test_shares_add_up_whatever_is_outside_the_window() -> None:
     """Times before and after the window do not count."""
     assert time_shares(WINDOW, [5_000, 12_000, 30_000]) == pytest.approx([0.0, 0.2, 0.8, 0.0])
     assert time_shares(WINDOW, []) == [1.0]

@@ -34,7 +34,7 @@ def plan_at(epoch: int, phase: PlanPhase, undoes: str = "", sent: int = 10, sinc
     )
 
 
-def test_bootstrap_is_present_before_any_plan() -> None:
+def test_the_bootstrap_is_in_force_before_any_plan() -> None:
     """Without plans the inventory's overlay is in force and the first epoch is 1."""
     log = PlanLog(INVENTORY)
     assert log.present == BOOTSTRAP
@@ -45,7 +45,7 @@ def test_bootstrap_is_present_before_any_plan() -> None:
 
 
 @pytest.mark.parametrize("phase", list(PlanPhase))
-def test_only_passed_activation_changes_the_present(phase: PlanPhase) -> None:
+def test_a_target_is_in_force_only_after_activation(phase: PlanPhase) -> None:
     """A plan's target is in force once every broker has drained the old epoch, and its epoch is used up in any case."""
     log = PlanLog(INVENTORY, [plan_at(1, phase)])
     is_in_force = LIFE[phase].is_in_force
@@ -72,7 +72,7 @@ def test_newest_version_of_a_plan_counts() -> None:
     assert log.transition_ended_ms == 100
 
 
-def test_a_transition_ends_with_the_phase_in_which_no_broker_is_at_work_any_more() -> None:
+def test_a_transition_ends_when_no_broker_is_executing_it() -> None:
     """Executed or aborted; the later end of the verification does not count."""
     assert {PlanPhase.VERIFYING, PlanPhase.ABORTED} == TRANSITION_ENDS
 
@@ -85,7 +85,7 @@ def test_undone_plan_mutes_its_planner() -> None:
     assert log.undo_of("plan-2") is None
 
 
-def test_price_is_learnt_from_recent_plans() -> None:
+def test_the_price_is_learned_from_recent_plans() -> None:
     """The mean is over the last five executed plans; aborted ones do not count."""
     plans = [plan_at(epoch, PlanPhase.COMPLETED, sent=epoch) for epoch in range(1, 8)]
     log = PlanLog(INVENTORY, [*plans, plan_at(8, PlanPhase.ABORTED, sent=1000)])

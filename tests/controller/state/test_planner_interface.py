@@ -35,7 +35,7 @@ def test_settings_of_homes_are_checked(settings: PlannerSettings, fault: str) ->
     assert type(settings)().faults() == []
 
 
-def test_prices_of_homes_are_found_once_for_a_tree() -> None:
+def test_prices_of_homes_are_computed_once_per_tree() -> None:
     """They depend on the links but not on the homes, so a state with publishers moved reuses them."""
     rng = random.Random(4)
     drawn = draw_overlay(rng, brokers_max=9)

@@ -68,7 +68,7 @@ def test_a_plan_leads_to_its_ring_with_the_homes_of_all_users_moved_so_far() -> 
     assert RING.target_of(ring_plan(1, TURNED)).digest == TURNED.digest
 
 
-def test_the_log_knows_the_ring_in_force_and_where_plans_have_put_users() -> None:
+def test_the_log_knows_the_ring_in_force_and_the_users_homes() -> None:
     """Only plans past activation count; the others only use up their epoch."""
     plans = [
         ring_plan(1, TURNED, (U_AWAY,)),
@@ -95,14 +95,14 @@ def test_a_plan_under_way_is_known_but_not_in_force() -> None:
     assert log.present == under_way
 
 
-def test_a_user_that_came_elsewhere_by_itself_counts_from_there() -> None:
+def test_a_user_that_moved_by_itself_counts_at_its_new_home() -> None:
     """u moved to b06 by itself between two plans: the cost before the plans is computed with u there."""
     again = ring_plan(2, moves=(ClientMove("u", "b06", "b01"),))
     assert homes_before([ring_plan(1, moves=(U_AWAY,)), again]) == {"u": "b06"}
     assert homes_before([ring_plan(1, moves=(U_AWAY,)), ring_plan(2, moves=(U_ON,))]) == {"u": "b00"}
 
 
-def test_a_decision_rests_on_where_the_register_has_users() -> None:
+def test_a_decision_uses_the_registers_homes() -> None:
     """u, moved by a plan, is elsewhere by now; v has left; w was never moved and is not listed."""
     present = ChordConfiguration.of(2, BITS, RING.id_of, {"u": "b05", "v": "b02"})
     window = ring_window({"u": ("b06", ["a"]), "w": ("b01", ["a"])}, {"a": 1}, in_force=RING)
@@ -162,7 +162,7 @@ def test_a_prepare_names_the_users_of_its_broker_and_all_ids() -> None:
     assert {one.digest for one in later} == {plan_digest(plan, TURNED)}
 
 
-def test_hundreds_of_moves_are_counted_not_listed() -> None:
+def test_hundreds_of_moves_are_counted_but_not_listed() -> None:
     """A few are named; a single one is in the singular."""
     moves = tuple(ClientMove(f"u{number:03d}", "b00", "b01") for number in range(214))
     transition = Transition(new_plan(*moves), TURNED, TransitionLimits())

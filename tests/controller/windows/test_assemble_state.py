@@ -55,7 +55,7 @@ def test_disorder_and_repetition_change_nothing(seed: int) -> None:
         assert one.sets.notification_count == len(WANTED)
 
 
-def test_window_waits_for_its_rows_and_then_says_which_are_missing() -> None:
+def test_a_window_waits_for_its_rows_and_then_lists_the_missing_ones() -> None:
     """A window whose row is lost is not returned at once, and after the wait it is incomplete."""
     records = window_records(0)
     lost, rest = records[0], records[1:]
@@ -95,7 +95,7 @@ def test_share_is_a_setting() -> None:
     assert window.is_complete
 
 
-def test_unheard_broker_is_missing() -> None:
+def test_a_broker_that_sent_nothing_is_missing() -> None:
     """If a broker of the configuration sent nothing the window is incomplete."""
     rows = rows_of(BROKERS, 0, WANTED)
     (window,) = closed_from([*rows, marker_of(BROKERS[:3], 0, rows)])
@@ -111,7 +111,7 @@ def test_batches_lost_between_windows_count_against_the_next() -> None:
     assert "b00 (4 of 8)" in second.fault
 
 
-def test_first_window_does_not_answer_for_what_was_before() -> None:
+def test_the_first_window_ignores_earlier_gaps() -> None:
     """A controller that starts in the middle of a boot accepts its first window as it is."""
     (window,) = closed_from(window_records(7000))
     assert window.is_complete
@@ -125,7 +125,7 @@ def test_new_boot_starts_its_sequence_again() -> None:
     assert [window.is_complete for window in closed_from(window_records(0) + late)] == [True, False]
 
 
-def test_windows_are_given_out_in_order() -> None:
+def test_windows_are_returned_in_order() -> None:
     """A window that still waits for a row holds back the next one, but not forever."""
     assembler = WindowAssembler(BROKERS, LIMITS)
     for record in window_records(0)[1:] + window_records(1000):
@@ -156,7 +156,7 @@ def test_epoch_is_known_only_when_all_brokers_agree() -> None:
     assert window.epoch == 5
 
 
-def test_other_rows_reach_the_window() -> None:
+def test_other_rows_are_part_of_the_window() -> None:
     """Queues, round trips and churn are part of the window."""
     rows = [
         *rows_of(BROKERS, 0, WANTED),
@@ -191,7 +191,7 @@ def test_windows_of_version_1_have_no_homes() -> None:
     assert window.sets_at({"p0": "b01"}) is window.sets
 
 
-def test_invented_brokers_leave_no_trace_but_their_number() -> None:
+def test_of_made_up_brokers_only_the_number_is_kept() -> None:
     """Nothing of 10,000 brokers outside the inventory gets into a window, which is complete without them."""
     invented = [f"stranger-{number}" for number in range(10_000)]
     bodies = [
@@ -267,7 +267,7 @@ def test_packed_rows_are_counted_as_rows_and_judged_by_their_brokers() -> None:
 
 
 @pytest.mark.parametrize(("single", "is_announced"), [(1, False), (50, False), (1_000, False), (1_000, True)])
-def test_a_job_that_is_upgraded_within_a_window_leaves_no_gap(single: int, is_announced: bool) -> None:
+def test_a_job_upgraded_within_a_window_leaves_no_gap(single: int, is_announced: bool) -> None:
     """The old job's single rows, announced or not, and the new job's packed ones give the window of either alone."""
     rows = rows_of(BROKERS, 0, WANTED)
     old_marker = marker_of(BROKERS, 0, rows)
@@ -281,7 +281,7 @@ def test_a_job_that_is_upgraded_within_a_window_leaves_no_gap(single: int, is_an
         assert (window.homes, window.local_deliveries) == (expected.homes, expected.local_deliveries)
 
 
-def test_a_window_is_complete_over_those_that_are_awaited_and_lies_in_their_epochs() -> None:
+def test_a_window_is_complete_over_the_awaited_brokers_and_has_their_epochs() -> None:
     """A dead broker is not awaited; one outside the overlay is included, and its epoch does not affect the window's."""
     alive = BROKERS[1:]
     assembler = WindowAssembler(BROKERS, LIMITS)
@@ -297,7 +297,7 @@ def test_a_window_is_complete_over_those_that_are_awaited_and_lies_in_their_epoc
     assert window.sets.brokers == BROKERS
 
 
-def test_a_broker_that_is_known_later_has_its_rows_in_later_windows() -> None:
+def test_a_broker_added_later_is_part_of_later_windows() -> None:
     """Until then its rows are those of an unknown broker."""
     assembler = WindowAssembler(BROKERS[:3], LIMITS)
     for record in window_records(0):

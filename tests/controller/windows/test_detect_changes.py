@@ -65,7 +65,7 @@ def alarms(detector: ChangeDetector, traffic: Traffic, count: int) -> Iterator[C
 
 
 @pytest.mark.parametrize("alike", [0.0, 0.8, 0.98])
-def test_quiet_traffic_alarms_no_more_than_stated(alike: float) -> None:
+def test_quiet_traffic_raises_no_more_alarms_than_stated(alike: float) -> None:
     """Over 2,000 windows, whether the cost per notification drifts slowly or not; three deviations are tolerated."""
     windows_per_alarm, count = 100.0, 500
     found = sum(len(list(alarms(ChangeDetector(windows_per_alarm), Traffic(seed, alike), count))) for seed in range(4))
@@ -74,7 +74,7 @@ def test_quiet_traffic_alarms_no_more_than_stated(alike: float) -> None:
     assert found >= 1  # At this rate, no alarm at all would mean that it detects nothing.
 
 
-def test_sums_of_normal_values_pass_the_limit_as_seldom_as_the_formula_says() -> None:
+def test_sums_of_normal_values_pass_the_limit_at_the_rate_of_the_formula() -> None:
     """Siegmund's mean time holds within a fifth, for one sum: it raises a quarter of the alarms of all four."""
     rng, windows_per_alarm = np.random.default_rng(1), 250.0
     limit, total, count = limit_for(windows_per_alarm), 0.0, 0
@@ -127,7 +127,7 @@ def test_a_change_that_lies_mostly_in_the_next_window_counts_from_there() -> Non
 
 @pytest.mark.parametrize(("windows", "found_within"), [(2, 1), (6, 1), (12, 2), (20, 8)])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_gradual_shift_is_found_while_it_goes_on(seed: int, windows: int, found_within: int) -> None:
+def test_a_gradual_shift_is_found_while_it_lasts(seed: int, windows: int, found_within: int) -> None:
     """Half of the brokers change interests over this many windows: the slower, the later it is found, mainly by churn.
 
     A further alarm needs a larger step, so during a slow shift decisions still include some old traffic.
@@ -148,7 +148,7 @@ def test_a_gradual_shift_is_found_while_it_goes_on(seed: int, windows: int, foun
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_crowd_is_a_change_when_it_comes_and_when_it_goes(seed: int) -> None:
+def test_a_crowd_is_a_change_when_it_begins_and_when_it_ends(seed: int) -> None:
     """For twelve windows everybody wants three publishers."""
     detector, traffic = ChangeDetector(2000.0), Traffic(seed)
     assert not list(alarms(detector, traffic, 40))
@@ -162,7 +162,7 @@ def test_a_crowd_is_a_change_when_it_comes_and_when_it_goes(seed: int) -> None:
 
 
 @pytest.mark.parametrize("day_windows", [12, 60])
-def test_a_day_that_goes_around_is_reported_once_at_most_and_then_is_how_traffic_is(day_windows: int) -> None:
+def test_a_daily_cycle_is_reported_at_most_once(day_windows: int) -> None:
     """Its beginning is a step; the later rise and fall of interests from broker to broker is left to the horizon."""
     for seed in range(3):
         detector, traffic = ChangeDetector(2000.0), Traffic(seed)
@@ -194,7 +194,7 @@ def test_a_new_level_of_churn_is_reported_once() -> None:
     assert not list(alarms(detector, traffic, 60))
 
 
-def test_a_gap_and_a_transition_are_no_change() -> None:
+def test_a_gap_and_a_transition_are_not_changes() -> None:
     """Windows are not compared across a gap, and clients that a plan moved would count as changes of interest."""
     detector, traffic = ChangeDetector(2000.0), Traffic(5)
     assert not list(alarms(detector, traffic, 30))
@@ -206,7 +206,7 @@ def test_a_gap_and_a_transition_are_no_change() -> None:
     assert detector.add(*traffic.window()) is None
 
 
-def test_a_broker_that_dies_or_comes_back_is_no_change() -> None:
+def test_a_broker_that_dies_or_returns_is_not_a_change() -> None:
     """Its clients leave or return, and settle in the windows after; a later shift is reported as usual."""
     detector, traffic = ChangeDetector(2000.0), Traffic(7)
     lives = dict.fromkeys(BROKERS, 1)
@@ -222,7 +222,7 @@ def test_a_broker_that_dies_or_comes_back_is_no_change() -> None:
     assert detector.add(replace(window, boots=members[-1]), cost) is not None
 
 
-def test_windows_without_traffic_say_nothing() -> None:
+def test_windows_without_traffic_show_no_change() -> None:
     """A silent system has neither deliveries nor costs."""
     detector = ChangeDetector(2000.0)
     silent = [closed_window(BROKERS, [], turn * WINDOW_MS) for turn in range(20)]

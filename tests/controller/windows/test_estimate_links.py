@@ -39,7 +39,7 @@ def errors_of(costs: NDArray[np.float64], pairs: set[tuple[int, int]], found: ND
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32 - 1))
-def test_distances_behind_ways_of_their_own_are_found(seed: int) -> None:
+def test_distances_with_access_delays_are_recovered(seed: int) -> None:
     """Points in the plane with access delays: 12 measured links for each of 40 suffice to predict all others."""
     rng = np.random.default_rng(seed)
     at, ways = rng.uniform(0, 100, (40, 2)), rng.uniform(1, 20, 40)
@@ -51,7 +51,7 @@ def test_distances_behind_ways_of_their_own_are_found(seed: int) -> None:
     assert np.median(errors) < 0.02
 
 
-def test_half_near_and_half_drawn_peers_place_hosts_of_planetlab() -> None:
+def test_half_near_and_half_random_peers_locate_hosts_of_planetlab() -> None:
     """As nodes choose them: for 150 hosts, the median error of unmeasured pairs is below an eighth; with near peers
     alone it is about half.
     """
@@ -68,7 +68,7 @@ def test_half_near_and_half_drawn_peers_place_hosts_of_planetlab() -> None:
     assert np.nanmedian(alone) > 0.4
 
 
-def test_broker_with_few_measured_links_has_no_place() -> None:
+def test_a_broker_with_few_measured_links_has_no_coordinates() -> None:
     """One more link gives it a place; a broker whose links are forgotten loses its place."""
     costs = np.full((12, 12), 10.0)
     whole = set(itertools.combinations(range(11), 2))

@@ -73,7 +73,7 @@ def test_rows_in_any_order_are_the_sets_of_their_masks(rows: list[StateRow], rng
 
 
 @given(st.lists(st.tuples(st.sampled_from("pq"), st.sampled_from(BROKERS), st.integers(1, 150)), min_size=1))
-def test_home_is_where_the_newest_was_published(stays: list[tuple[str, str, int]]) -> None:
+def test_home_is_where_the_newest_notification_was_published(stays: list[tuple[str, str, int]]) -> None:
     """Publishers that move several times are at their last home, whatever bit and block their newest one has."""
     bits: dict[tuple[str, str], dict[int, tuple[int, int]]] = {}
     sequences, last = {"p": 0, "q": 0}, {}
@@ -100,7 +100,7 @@ def test_a_publisher_that_published_nothing_has_no_home() -> None:
     assert found.local_deliveries == {("p", "b01"): 2}
 
 
-def test_a_row_of_version_1_leaves_only_its_own_publishers_untold() -> None:
+def test_a_row_of_version_1_hides_only_its_own_publishers_home() -> None:
     """If delivered and published share one mask, the publisher's home is unknown; everything else is unchanged."""
     others = [row_of("q", "b01", {0: (0, 0b11)}), row_of("q", "b00", {0: (0b10, 0)}, 1)]
     rows = [row_of("p", "b00", {0: (0b001, 0b110)}, 1), row_of("p", "b01", {0: (0b011, 0)}, 2), *others]
@@ -120,7 +120,7 @@ def test_a_row_of_version_1_leaves_only_its_own_publishers_untold() -> None:
     assert mixed.sets.delivered[:, p].tolist() == mixed.sets.words[:, p].tolist()
 
 
-def test_where_a_publisher_was_before_it_went_to_an_old_broker_is_not_its_home() -> None:
+def test_a_publisher_that_moved_to_an_old_broker_has_no_home() -> None:
     """The newest notification decides: an outdated home is worse than none."""
     went = [row_of("p", "b00", {0: (0, 0b0011)}), row_of("p", "b01", {0: (0b1100, 0)}, is_old=True)]
     assert (gathered(*went).homes, gathered(*went).homeless) == ({}, {"p"})
@@ -128,7 +128,7 @@ def test_where_a_publisher_was_before_it_went_to_an_old_broker_is_not_its_home()
     assert (gathered(*came).homes, gathered(*came).homeless) == ({"p": "b00"}, frozenset())
 
 
-def test_no_rows_are_an_empty_window() -> None:
+def test_no_rows_give_an_empty_window() -> None:
     """It is known that nothing was published and nothing delivered."""
     found = gathered()
     assert found.sets.words.shape == (4, 0)
@@ -137,9 +137,7 @@ def test_no_rows_are_an_empty_window() -> None:
 
 
 @given(delivery_bodies(BROKERS), st.sampled_from([1, 200, 1 << 18]), st.randoms(use_true_random=False))
-def test_packed_rows_say_what_single_ones_do(
-    bodies: list[PublisherDelivery], bytes_max: int, rng: random.Random
-) -> None:
+def test_packed_rows_equal_single_ones(bodies: list[PublisherDelivery], bytes_max: int, rng: random.Random) -> None:
     """Whatever the records hold and in whatever order they come: the same sets, homes and hand-overs."""
     rows = [StateRow(0, 1000, "delivery", f"{body.publisher}|{body.broker}", delivery=body) for body in bodies]
     packed, _ = packed_window(rows, WindowClosed(0, 1000, 1, {}, (), 0), bytes_max)

@@ -20,7 +20,7 @@ def window_of(turn: int, changes: int, fault: str = "") -> ClosedWindow:
     return ClosedWindow(start_ms, start_ms + WINDOW_MS, NOTHING, client_changes=changes, fault=fault)
 
 
-def test_replacements_give_the_lifetime_of_little() -> None:
+def test_replacements_give_the_lifetime_by_littles_law() -> None:
     """400 subscriptions of which 100 are replaced in each window of 5 s live 20 s; each replacement is two changes."""
     meter = LifetimeMeter(10)
     for turn in range(4):
@@ -36,7 +36,7 @@ def test_on_a_ring_the_ends_are_counted() -> None:
     assert meter.mean_s == pytest.approx(20.0)
 
 
-def test_newcomers_are_not_short_lives() -> None:
+def test_newcomers_do_not_count_as_short_lifetimes() -> None:
     """A window in which 400 arrive and none leaves shows no end, and one in which they leave shows no beginning."""
     meter = LifetimeMeter(10)
     meter.add_window(window_of(0, 0), 0)
@@ -47,7 +47,7 @@ def test_newcomers_are_not_short_lives() -> None:
     assert meter.mean_s == pytest.approx(30.0)
 
 
-def test_too_few_ends_say_nothing() -> None:
+def test_too_few_ends_give_no_lifetime() -> None:
     """Below the minimum number of ends there is no lifetime."""
     meter = LifetimeMeter(10)
     meter.add_window(window_of(0, 0), 50)
@@ -57,7 +57,7 @@ def test_too_few_ends_say_nothing() -> None:
     assert meter.mean_s == pytest.approx(50 * 10 / ENDS_MIN)
 
 
-def test_windows_that_say_nothing_count_for_nothing() -> None:
+def test_unusable_windows_do_not_count() -> None:
     """Incomplete windows may lack changes, and windows without a known number of subscriptions cannot be used."""
     meter = LifetimeMeter(10)
     meter.add_window(window_of(0, 200), None)

@@ -49,13 +49,13 @@ def costs_along(rtts_ms: list[float], settings: LinkSettings | None = None) -> l
     return found
 
 
-def test_a_link_that_takes_ten_times_as_long_costs_that_with_the_second_window() -> None:
+def test_a_link_that_takes_ten_times_as_long_costs_that_from_the_second_window_on() -> None:
     """A single window may be an outlier, two are not; the way back takes as long."""
     assert costs_along([20, 20, 20, 200, 200, 200]) == [None, None, None, None, 100.0, 100.0]
     assert costs_along([200, 200, 200, 20, 20, 20]) == [None, 100.0, 100.0, 100.0, None, None]
 
 
-def test_a_single_odd_window_changes_nothing() -> None:
+def test_a_single_outlier_changes_nothing() -> None:
     """Neither up nor down, at any position once there is something to compare it with."""
     assert costs_along([20, 20, 400, 20, 20, 1, 20]) == [None] * 7
 
@@ -68,7 +68,7 @@ def test_costs_do_not_flicker() -> None:
     assert len(set(slow)) == 1
 
 
-def test_the_unit_is_a_setting_and_nothing_turns_it_off() -> None:
+def test_the_unit_is_a_setting_and_zero_turns_measurements_off() -> None:
     """A millisecond may have any cost; with 0 links keep the inventory's costs, whatever is measured."""
     assert costs_along([200, 200], LinkSettings(cost_per_ms=0.5)) == [None, 50.0]
     assert costs_along([200, 200], LinkSettings(cost_per_ms=0.0)) == [None, None]
@@ -97,7 +97,7 @@ def test_costs_in_another_unit_are_left_alone() -> None:
     assert changed.keys() <= set(pairs)
 
 
-def test_what_nobody_measures_any_more_is_forgotten() -> None:
+def test_a_link_that_is_no_longer_measured_is_forgotten() -> None:
     """After half an hour a link has the inventory's cost again."""
     meter = LinkMeter(LinkSettings())
     for number in range(2):
@@ -138,7 +138,7 @@ def window_of_costs(number: int, costs: dict[Link, float], told: Inventory) -> C
     return window_of(number, sets_of(told.brokers, [{"b00"}]), {}, rtts=rtts)  # type: ignore[arg-type]
 
 
-def test_measured_links_win_over_estimates_and_estimates_over_placeholders() -> None:
+def test_measurements_precede_estimates_and_estimates_precede_placeholders() -> None:
     """Half of the links are measured; each of the others has an estimate until it is measured, too."""
     told, costs = measured_fleet()
     measured = dict(random.Random(2).sample(sorted(costs.items()), len(costs) // 2))
@@ -165,7 +165,7 @@ def test_measured_links_win_over_estimates_and_estimates_over_placeholders() -> 
     assert fleet.inventory.cost_of_link(*late) == pytest.approx(1.05 * estimate)
 
 
-def test_places_come_into_use_once_and_then_only_when_they_have_moved() -> None:
+def test_estimates_change_only_when_the_network_does() -> None:
     """A stable network keeps one estimate, so that plans do not follow noise; a network that changes gets another."""
     told, costs = measured_fleet()
     measured = dict(random.Random(2).sample(sorted(costs.items()), len(costs) // 2))

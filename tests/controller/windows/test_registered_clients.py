@@ -41,7 +41,7 @@ def assert_same(found: UserInterests, expected: UserInterests) -> None:
 
 
 @given(st.integers(0, 2**32), st.booleans())
-def test_any_course_of_events_ends_in_the_register_built_at_once(seed: int, forgets_often: bool) -> None:
+def test_any_history_gives_the_register_built_from_scratch(seed: int, forgets_often: bool) -> None:
     """Users arrive, change topics, move, leave and return; publishers and plain subscribers are among them."""
     rng = random.Random(seed)
     register, plain = RegisteredClients(), PlainRegister()
@@ -90,7 +90,7 @@ def test_ends_of_subscriptions_are_counted() -> None:
     assert register.ended_count == 4
 
 
-def test_the_same_snapshot_as_long_as_no_user_changes() -> None:
+def test_the_snapshot_is_the_same_while_no_user_changes() -> None:
     """Repeated records and changes of publishers give no new snapshot; a move does, leaving the old one unchanged."""
     register = RegisteredClients()
     register.put(user("u", "b00", "a"))
@@ -116,7 +116,7 @@ def test_the_topic_of_a_publisher_outlives_it_for_a_while(monkeypatch: pytest.Mo
     assert register.topic_of["p3"] == "another"
 
 
-def test_only_a_predicate_that_names_one_topic_is_one() -> None:
+def test_only_a_predicate_that_names_one_topic_gives_a_topic() -> None:
     """A publisher of a tree, with other attributes or operators, has no topic."""
     register = RegisteredClients()
     predicates = (PredicateRecord("symbol", "eq", text="IBM"), PredicateRecord("topic", "present"))

@@ -79,7 +79,7 @@ def window_of(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_with_its_parts_moved_back_a_window_is_as_if_nobody_had_moved(seed: int) -> None:
+def test_moving_parts_back_restores_the_window_before_the_move(seed: int) -> None:
     """Masks and hand-overs, after two groups have moved to a broker with its own subscribers."""
     traffic, moved = draw(random.Random(seed)), {"b2": "b1", "b3": "b1"}
     before, after = (window_of(traffic, homes, FULL, told=True) for homes in ({}, moved))
@@ -96,7 +96,7 @@ def test_with_its_parts_moved_back_a_window_is_as_if_nobody_had_moved(seed: int)
     assert again.local_deliveries == after.local_deliveries
 
 
-def test_telling_parts_changes_nothing_else() -> None:
+def test_reporting_parts_changes_nothing_else() -> None:
     """The window is the same as without parts, including its hand-overs."""
     traffic, moved = draw(random.Random(5)), {"b2": "b1"}
     told, plain = (window_of(traffic, moved, FULL, told=told) for told in (True, False))
@@ -105,7 +105,7 @@ def test_telling_parts_changes_nothing_else() -> None:
     assert (told.local_deliveries, told.homes) == (plain.local_deliveries, plain.homes)
 
 
-def test_a_sample_puts_back_what_is_in_it_and_estimates_the_hand_overs() -> None:
+def test_a_sample_restores_its_masks_and_estimates_the_hand_overs() -> None:
     """Masks of the sample are exact; a group's hand-overs are estimated by its share of the sample."""
     traffic, moved, half = draw(random.Random(6)), {"b2": "b1"}, Sampling(1, 5, run=4)
     before, after = (window_of(traffic, homes, half, told=True) for homes in ({}, moved))
@@ -137,7 +137,7 @@ def test_those_that_receive_most_are_reported_separately_unless_another_receives
     assert told(3.0 * CHOOSE_MS, a=4, b=9) == {number_of_subscriber("b"), REST}
 
 
-def test_parts_are_reported_for_a_time() -> None:
+def test_parts_are_reported_for_a_limited_time() -> None:
     """Afterwards the broker has one mask for all of them again."""
     cells = DeliveryCells(60)
     cells.report_apart("s", 1, 0.0)
@@ -146,7 +146,7 @@ def test_parts_are_reported_for_a_time() -> None:
     assert not cells.take_changed()
 
 
-def test_the_block_of_a_part_says_which() -> None:
+def test_the_block_of_a_part_identifies_it() -> None:
     """A part that does not fit is not reported; blocks of sequence numbers and of counts belong to no part."""
     block = part_block(5, 3, 99)
     assert block is not None

@@ -62,7 +62,7 @@ def _in_all(rules: Sequence[SampleRule], publisher: str, block: int) -> int:
     return sum(all(one.takes(publisher, block * 64 + place) for one in samplings) << place for place in numbers)
 
 
-def test_share_is_reported_where_everything_is_in_the_sample() -> None:
+def test_the_share_is_reported_if_everything_is_in_the_sample() -> None:
     """A counts cell exists even if it counts nothing: otherwise a window of sampled blocks would look complete."""
     rng = random.Random(1)
     sampling = Sampling(1, 5)
@@ -111,7 +111,7 @@ def test_cost_is_unbiased_over_samples_and_a_gain_knows_its_error(seed: int) -> 
     assert 0 < spread[1] < 1.3 * float(np.mean(errors))
 
 
-def test_without_counts_cells_all_is_taken() -> None:
+def test_without_counts_cells_everything_is_taken() -> None:
     """Full telemetry, as all earlier versions send it, is unchanged."""
     zero = np.zeros(1, dtype=np.int64)
     cells = MaskCells(zero, zero, np.ones(1, dtype=np.uint64), np.ones(1, dtype=np.uint64))

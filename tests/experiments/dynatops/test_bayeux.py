@@ -107,7 +107,7 @@ def test_proximity_takes_the_nearest_that_fits() -> None:
     raise AssertionError("no mesh of 20 has the first digits 0, 1, 1")
 
 
-def test_proximity_shortens_ways_not_routes() -> None:
+def test_proximity_shortens_delays_not_routes() -> None:
     """With 200 brokers on a plane the mean delay falls clearly, the mean number of hops hardly changes."""
     rng = np.random.default_rng(3)
     places = rng.random((200, 2))
@@ -139,7 +139,7 @@ def test_roots_of_topics_spread_over_the_brokers() -> None:
 
 
 @pytest.mark.parametrize(("base", "digits", "words"), [(3, 8, "base is 3"), (2, 3, "distinguish 9 brokers")])
-def test_ids_that_cannot_be_say_why(base: int, digits: int, words: str) -> None:
+def test_invalid_ids_report_why(base: int, digits: int, words: str) -> None:
     """Digits are a whole number of bits, and there are enough of them."""
     with pytest.raises(ValueError, match=words):
         draw_mesh(9, np.random.default_rng(0), base, digits)

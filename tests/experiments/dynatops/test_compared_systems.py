@@ -80,7 +80,7 @@ def test_nothing_moves_when_events_are_too_few() -> None:
     assert ring.counts.reassignments == 0
 
 
-def test_delays_of_hops_are_minded_by_ssbr() -> None:
+def test_ssbr_considers_delays_of_hops() -> None:
     """With brokers on a line the mean delay falls below that of the start, unlike with random swaps."""
     configuration = random_configuration(BROKERS, np.random.default_rng(1))
     places = np.arange(len(BROKERS), dtype=float)
@@ -95,7 +95,7 @@ def test_delays_of_hops_are_minded_by_ssbr() -> None:
     assert before.delay != before.hops
 
 
-def test_a_connected_overlay_is_rebuilt_only_when_a_topic_comes_apart() -> None:
+def test_a_connected_overlay_is_rebuilt_only_if_a_topic_is_disconnected() -> None:
     """The same subscriptions change no link; others do, at one message per link."""
     system = ConnectedSystem(np.random.default_rng(1))
     system.see(step_of(random_counts(4), 0.0))

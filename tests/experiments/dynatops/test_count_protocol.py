@@ -45,7 +45,7 @@ def ways_of(ring: CountedRing, configuration: ChordConfiguration) -> set[tuple[s
 
 
 @pytest.mark.parametrize("moved", [0, 2, 8])
-def test_each_broker_whose_way_changes_joins_once(moved: int) -> None:
+def test_each_broker_whose_route_changes_joins_once(moved: int) -> None:
     """Subscribers and relays of the new trees; places whose route from the rendezvous is unchanged are kept."""
     ring = CountedRing(TASK, np.random.default_rng(2))
     target = ring.exchange_ids(moved)
@@ -54,7 +54,7 @@ def test_each_broker_whose_way_changes_joins_once(moved: int) -> None:
     assert ring.carry_out(target, [])["Join"] == len(new)
 
 
-def test_the_papers_protocol_takes_nothing_when_nobody_moves() -> None:
+def test_the_papers_protocol_only_sends_commands_if_no_broker_moves() -> None:
     """Except its commands; with all moved, tables are transferred and repaired."""
     ring = CountedRing(TASK, np.random.default_rng(3))
     assert paper_messages(ring, ring.exchange_ids(0)) == {"commands": 48.0, "overlay": 0.0, "pubsub": 0.0, "drain": 0.0}
@@ -80,7 +80,7 @@ def test_the_bound_is_the_papers_without_constants() -> None:
     assert requests == pytest.approx(6.0)
 
 
-def test_a_message_of_an_unknown_kind_is_no_step() -> None:
+def test_a_message_of_an_unknown_kind_is_an_error() -> None:
     """Every message must be accounted for."""
     with pytest.raises(KeyError):
         by_step(Counter({"Gossip": 1}))

@@ -12,7 +12,7 @@ FEW = (PATTERNS[1], PATTERNS[4])
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
-def test_every_broker_wants_as_many_topics_as_the_pattern_says(pattern: Pattern) -> None:
+def test_every_broker_wants_the_patterns_number_of_topics(pattern: Pattern) -> None:
     """A share of all topics, or some of one of ten modes of adjacent topics."""
     wanted = draw_problem(pattern, 40, 100, seed=3).wanted
     counts = wanted.sum(axis=1)
@@ -29,7 +29,7 @@ def test_another_seed_is_another_ring_and_the_same_one_the_same() -> None:
     assert (one.wanted == again.wanted).all()
 
 
-def test_cuts_lie_in_their_order() -> None:
+def test_cuts_are_in_their_expected_order() -> None:
     """SSBR-Greedy cuts something, its tabu variant continues from there, and no mapping cuts more than the bound."""
     figures = cut_figures(24, 50, 3, seed=1, patterns=FEW)
     for pattern in FEW:

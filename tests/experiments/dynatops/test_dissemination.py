@@ -48,7 +48,7 @@ def test_messages_and_delay_by_hand() -> None:
     assert (cost.subscriber_per_s, cost.relay_per_s, cost.delay_per_s) == (4.0, 2.0, 8.0)
 
 
-def test_delays_add_up_along_the_way_and_count_for_each_user() -> None:
+def test_delays_add_up_along_the_path_and_count_for_each_user() -> None:
     """Hops of 1, 10 and 100; two users at broker 1, five at broker 3."""
     hop_delays = np.abs(np.subtract.outer([0.0, 1.0, 11.0, 111.0], [0.0, 1.0, 11.0, 111.0]))
     trees = RootedTrees.of_routes(LINE)
@@ -59,13 +59,13 @@ def test_delays_add_up_along_the_way_and_count_for_each_user() -> None:
     assert found.subscriber.tolist() == [2]
 
 
-def test_a_change_costs_the_way_there_and_for_routes_also_the_way_back() -> None:
+def test_a_change_costs_the_path_there_and_for_routes_also_the_path_back() -> None:
     """Trees of routes are updated from the root down, trees of requests on the path to it."""
     assert RootedTrees.of_routes(LINE).change_messages[0].tolist() == [0, 2, 4, 6]
     assert RootedTrees.of_requests(LINE).change_messages[0].tolist() == [0, 1, 2, 3]
 
 
-def test_trees_of_requests_are_their_ways_backwards() -> None:
+def test_trees_of_requests_reverse_their_routes() -> None:
     """One way around a ring of four: requests go up, notifications come down."""
     around = np.array([[(at + 1) % 4 if to != at else at for to in range(4)] for at in range(4)], np.int32)
     trees = RootedTrees.of_requests(around)
@@ -75,7 +75,7 @@ def test_trees_of_requests_are_their_ways_backwards() -> None:
 
 
 @given(st.integers(1, 25), st.integers(1, 12), st.floats(0, 1), st.integers(0, 2**32 - 1))
-def test_chord_costs_what_its_ring_says(brokers: int, topics: int, density: float, seed: int) -> None:
+def test_chord_costs_the_same_as_its_ring(brokers: int, topics: int, density: float, seed: int) -> None:
     """The shared measures agree with the cost that planners use, with hops and with link delays."""
     rng = np.random.default_rng(seed)
     names = [f"b{place:02d}" for place in range(brokers)]

@@ -55,7 +55,7 @@ def test_a_geocast_reaches_the_cell_over_links(drawn: tuple[np.ndarray, GeoOverl
 
 
 @given(overlays())
-def test_notifications_take_the_way_of_the_subscription_back(drawn: tuple[np.ndarray, GeoOverlay]) -> None:
+def test_notifications_follow_the_subscriptions_path_back(drawn: tuple[np.ndarray, GeoOverlay]) -> None:
     """A broker's parent in a tree is the first hop of its subscription."""
     _, overlay = drawn
     trees = overlay.trees
@@ -74,7 +74,7 @@ def test_distances_on_a_full_grid_are_manhattan(full: GeoOverlay) -> None:
     assert full.neighbours.sum() == 2 * 2 * 32 * 31
 
 
-def test_long_links_shorten_the_ways_across(full: GeoOverlay) -> None:
+def test_long_links_shorten_routes(full: GeoOverlay) -> None:
     """They may lead anywhere; with them the mean route is well below the mean Manhattan distance of 21."""
     assert len(np.unique(full.long_links)) > 500
     assert full.trees.depths.mean() < 0.6 * full.distances.mean()
@@ -93,7 +93,7 @@ def test_a_local_topic_costs_little(full: GeoOverlay) -> None:
     ("cells", "side", "words"),
     [([0, 1], 6, "power of two"), ([0, 0], 4, "different cells"), ([0, 16], 4, "0 to 15"), ([3], 4, "two brokers")],
 )
-def test_places_that_make_no_grid_say_why(cells: list[int], side: int, words: str) -> None:
+def test_invalid_grids_report_why(cells: list[int], side: int, words: str) -> None:
     """The message has the value and what is required."""
     with pytest.raises(ValueError, match=words):
         draw_geo_overlay(np.array(cells), np.random.default_rng(0), side)

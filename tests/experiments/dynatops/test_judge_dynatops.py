@@ -62,7 +62,7 @@ def test_without_figures_nothing_can_be_decided(claim: Claim) -> None:
 
 
 @pytest.mark.parametrize("claim", [*PAPER_CLAIMS, *OUR_CLAIMS], ids=lambda claim: claim.text)
-def test_the_readme_tells_every_claim_as_it_is_judged(claim: Claim) -> None:
+def test_the_readme_has_every_claim_as_it_is_judged(claim: Claim) -> None:
     """A command generates the block; a claim changed since then would not be in it."""
     text = README.read_text(encoding="utf-8")
     assert begin_marker(PROGRAM) in text
@@ -126,14 +126,14 @@ def test_reconfiguration_is_judged_at_the_highest_rate(
 
 
 @pytest.mark.parametrize(("zipf", "expected"), [(2.4, Verdict.REPRODUCED), (4.9, Verdict.REFUTED)])
-def test_low_under_zipf_is_low_beside_the_others(zipf: float, expected: Verdict) -> None:
+def test_low_under_zipf_is_low_relative_to_the_others(zipf: float, expected: Verdict) -> None:
     """5 hops elsewhere."""
     delays = {"uniform": 5.0, "zipf": zipf, "multimodal": 5.1}
     figures = [figure("delay", value, {**MULTIMODAL, **TCO, "pattern": pattern}) for pattern, value in delays.items()]
     assert judge_connected_patterns(Measured(figures)).verdict is expected
 
 
-def test_a_tie_is_no_advantage() -> None:
+def test_a_tie_is_not_an_advantage() -> None:
     """As many messages as the best of the others is not fewer."""
     figures = [
         figure(
@@ -186,7 +186,7 @@ def test_imbalance_must_grow_with_the_cluster(at_fifty: float, expected: Verdict
 @pytest.mark.parametrize(
     ("cuts", "expected"), [((0.1, 0.2, 0.4), Verdict.REPRODUCED), ((0.1, 0.4, 0.2), Verdict.REFUTED)]
 )
-def test_an_improvement_that_turns_back_does_not_grow(cuts: tuple[float, ...], expected: Verdict) -> None:
+def test_an_improvement_that_reverses_does_not_grow(cuts: tuple[float, ...], expected: Verdict) -> None:
     """From one c to the next it may fall by at most 0.05."""
     where: Where = {
         "model": "location", "grid": "8x8", "homes": "asks_home", "load_weight": 0.0, "system": "ssbr",
@@ -214,7 +214,7 @@ def test_longer_periods_are_judged_from_end_to_end() -> None:
 
 
 @pytest.mark.parametrize(("spent_ms", "expected"), [(20.0, Verdict.REPRODUCED), (200.0, Verdict.REFUTED)])
-def test_times_are_beside_the_papers(spent_ms: float, expected: Verdict) -> None:
+def test_times_are_compared_with_the_papers(spent_ms: float, expected: Verdict) -> None:
     """184 ms at 100 brokers and 100 topics; the slower pattern counts."""
     figures = [
         figure("ssbr_ms", value, brokers=100, topics=100, pattern=pattern)
@@ -225,7 +225,7 @@ def test_times_are_beside_the_papers(spent_ms: float, expected: Verdict) -> None
 
 
 @pytest.mark.parametrize(("ours", "expected"), [(0.31, Verdict.REPRODUCED), (0.29, Verdict.REFUTED)])
-def test_ours_must_cut_half_as_much_again(ours: float, expected: Verdict) -> None:
+def test_ours_must_cut_at_least_half_as_much_more(ours: float, expected: Verdict) -> None:
     """Against 0.2."""
     where: Where = {"brokers": 100, "topics": 100, "pattern": "uniform 5%"}
     figures = [figure("cut_ssbr", 0.2, where), figure("cut_assignment", ours, where)]

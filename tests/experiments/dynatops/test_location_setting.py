@@ -50,7 +50,7 @@ def test_the_shipped_cut_is_shorter_and_kept_whole(tmp_path: Path) -> None:
         recorded_movements(tmp_path)
 
 
-def test_located_users_are_near_and_placed_ones_pay_for_it() -> None:
+def test_located_users_are_near_and_placed_ones_farther() -> None:
     """The broker of a user's own cell is near, random ones are farthest, and asking nearby keeps users nearer."""
     setting = draw_location_setting(1, 0, 8, 8)
     workload, times_h = setting.workload, [200.0, 700.0, 1200.0]
@@ -63,7 +63,7 @@ def test_located_users_are_near_and_placed_ones_pay_for_it() -> None:
     assert access_ms[0] < access_ms[1] < access_ms[3]
 
 
-def test_brokers_exchange_after_so_many_changes() -> None:
+def test_brokers_exchange_after_a_number_of_changes() -> None:
     """20 changes for each broker between two exchanges, on any grid."""
     for side in (4, 8):
         setting = draw_location_setting(1, 0, side, side)

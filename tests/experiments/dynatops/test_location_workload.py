@@ -92,7 +92,7 @@ def test_statistics_of_a_small_example() -> None:
     assert found.over_week_share == pytest.approx(1 / 3)
 
 
-def test_shipped_checkins_move_as_in_the_paper_where_they_can(shipped: Visits) -> None:
+def test_shipped_checkins_move_as_in_the_paper_if_possible(shipped: Visits) -> None:
     """More than half of the visits last less than a day, 5 % more than a week; the paper has 1/2 and 10 %.
 
     More pairs occur only once than the paper's third, because users are sparse: 16 check-ins each, not 75.
@@ -221,7 +221,7 @@ def test_without_a_folder_the_shipped_cut_is_read() -> None:
     assert read_checkins(None) is load_checkins()
 
 
-def test_missing_checkins_say_what_the_option_must_name(tmp_path: Path) -> None:
+def test_missing_checkins_report_what_the_option_must_name(tmp_path: Path) -> None:
     """And for an unknown source the message lists the known ones."""
     with pytest.raises(CheckinFileError, match="--data must name the folder with checkins/foursquare_nyc"):
         read_checkins(tmp_path)

@@ -126,7 +126,7 @@ def test_a_model_without_changes_has_none() -> None:
         ({"pattern": "zipf", "redraws_mode": True}, "redrawn"),
     ],
 )
-def test_settings_that_make_no_model_say_why(settings: dict[str, object], words: str) -> None:
+def test_invalid_settings_report_why(settings: dict[str, object], words: str) -> None:
     """The message names what to change."""
     with pytest.raises(ValueError, match=words):
         PoissonSettings(**settings)  # type: ignore[arg-type]

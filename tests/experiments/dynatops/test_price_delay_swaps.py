@@ -55,7 +55,7 @@ def test_the_greedy_search_takes_the_same_path() -> None:
         assert fast.costs == pytest.approx(slow.costs)
 
 
-def test_delays_must_be_there_and_alike_both_ways() -> None:
+def test_delays_must_be_given_and_symmetric() -> None:
     """Hops of delay 1 have a faster implementation."""
     problem = random_problem(3)
     delays = problem.hop_delays

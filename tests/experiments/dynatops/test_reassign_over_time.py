@@ -9,7 +9,7 @@ from regraft.experiments.dynatops.reassign_over_time import WAYS, Reassigner
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("events", [0.0, 30.0, 300.0, 3000.0])
-def test_what_is_proposed_pays(way: str, events: float) -> None:
+def test_proposals_pay(way: str, events: float) -> None:
     """Bft is above Cst, or there is no proposal; with hardly any events there is none."""
     problem = draw_problem(PATTERNS[1], 30, 40, 1)
     reassigner = Reassigner(way, np.full(40, events), np.random.default_rng(1))  # type: ignore[arg-type]

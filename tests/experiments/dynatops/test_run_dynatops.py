@@ -28,7 +28,7 @@ CLUSTERS = ClusterTask(1, 0, "multimodal", (1, 5, 10), (0.0, 1.0), 0.1, 10.0, 2_
 @pytest.mark.parametrize(
     "task", [POISSON, LOCATION, USERS, CLUSTERS, ProtocolTask(1, 0, 8, 10), PatternTask(1, 0, 10, 50, True)]
 )
-def test_a_task_gives_the_same_again_and_tells_all_its_work(task: Task) -> None:
+def test_a_task_is_reproducible_and_reports_all_its_work(task: Task) -> None:
     """Samples depend only on the task."""
     told: list[int] = []
     found = run_task(task, told.append)

@@ -141,7 +141,7 @@ def test_rebuilding_for_the_same_subscriptions_changes_nothing() -> None:
     assert rebuild_overlay(rebuilt, later) == (rebuilt, 0)
 
 
-def test_dcbm_has_little_higher_degrees_than_the_whole() -> None:
+def test_dcbm_has_slightly_higher_degrees_than_an_undivided_overlay() -> None:
     """A hundred brokers with a tenth of two hundred topics each: the abstract says marginally higher."""
     rng = np.random.default_rng(2)
     wanted = rng.random((100, 200)) < 0.1
@@ -152,7 +152,7 @@ def test_dcbm_has_little_higher_degrees_than_the_whole() -> None:
 
 
 @pytest.mark.parametrize(("share", "parts", "words"), [(1.5, 2, "bulk_share is 1.5"), (0.1, 0, "part_count is 0")])
-def test_parts_that_cannot_be_say_why(share: float, parts: int, words: str) -> None:
+def test_invalid_parts_report_why(share: float, parts: int, words: str) -> None:
     """The message has the value and the limit."""
     with pytest.raises(ValueError, match=words):
         build_overlay(np.ones((3, 3), dtype=bool), np.random.default_rng(0), share, parts)
@@ -171,7 +171,7 @@ def test_events_go_over_subscribers_only() -> None:
 
 
 @given(interests(), st.integers(0, 2**32 - 1))
-def test_ways_are_shortest_among_subscribers(wanted: np.ndarray, seed: int) -> None:
+def test_paths_are_shortest_among_subscribers(wanted: np.ndarray, seed: int) -> None:
     """Their sums equal those of another library; with delays they use a path of as many hops."""
     overlay = build_overlay(wanted, np.random.default_rng(seed))
     found = connected_measures(overlay.adjacency, wanted, np.random.default_rng(seed), entries=1)
@@ -185,7 +185,7 @@ def test_ways_are_shortest_among_subscribers(wanted: np.ndarray, seed: int) -> N
         assert found.subscriber[topic] == max(len(graph) - 1, 0)
 
 
-def test_a_topic_that_hangs_together_by_others_only_is_refused() -> None:
+def test_a_topic_connected_only_through_other_brokers_is_refused() -> None:
     """Broker 1 does not want the topic, so it does not relay it."""
     adjacency = adjacency_of([(0, 1), (1, 2)], 3)
     wanted = np.array([[1], [0], [1]], dtype=bool)

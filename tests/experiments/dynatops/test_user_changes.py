@@ -110,7 +110,7 @@ def test_steps_last_until_the_last_change_when_no_end_is_given() -> None:
 
 
 @pytest.mark.parametrize("homes_after", [None, np.array([1, 1])])
-def test_users_stay_at_home_unless_told_to_move(homes_after: np.ndarray | None) -> None:
+def test_users_stay_at_home_without_new_homes(homes_after: np.ndarray | None) -> None:
     """A user that moves takes its topics along: the old broker loses them, the new one gets them."""
     changes = _changes([[0, 1]], [(0.5, 0, [0, 1]), (0.6, 0, [0, 2])])
     step = list(interest_steps(changes, 2, np.array([0]), homes_after, duration_h=1.0))[-1]

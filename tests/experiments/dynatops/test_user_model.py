@@ -188,7 +188,7 @@ def test_clusters_save_four_fifths_of_brokers_subscription_changes(
     assert placed.exchange_messages == 4 * 100 * (cluster_brokers - 1)
 
 
-def test_without_weight_loads_drift_apart() -> None:
+def test_without_weight_loads_become_unequal() -> None:
     """w_l = 0, clusters of 20."""
     made = PoissonSettings(user_count=5_000, duration_h=1.0)
     assert quick_totals(made, 20).load_cv < 0.2 < 0.4 < quick_totals(made, 20, load_weight=0.0).load_cv

@@ -40,7 +40,7 @@ SMALL = Setting(60, 6)
 
 @pytest.mark.parametrize("prices", PRICES)
 @pytest.mark.parametrize("interests", INTERESTS)
-def test_networks_are_as_the_paper_has_them(prices: str, interests: str) -> None:
+def test_networks_are_as_in_the_paper(prices: str, interests: str) -> None:
     """Brokers have equal room, for twice the traffic; core prices keep the triangle inequality; all want something."""
     instance = draw_instance(Setting(60, 6, prices, 2.0, interests), np.random.default_rng(1))
     room, core = instance.room_per_s, instance.core_price
@@ -75,7 +75,7 @@ def test_sizes_hold_each_setting_once() -> None:
     assert FULL.draws == 100
 
 
-def test_users_that_brokers_redirect_end_cheaper_within_room() -> None:
+def test_redirecting_users_lowers_the_cost_within_the_room() -> None:
     """From random homes; users that decline stay, and are counted separately from those that moved."""
     instance = draw_instance(SMALL, np.random.default_rng(4))
     homes = pack_random(instance, np.random.default_rng(5))
@@ -94,7 +94,7 @@ def crr(algorithm: str, value: float) -> list[Figure]:
     return [Figure("crr", where, value, "1"), Figure("crr_ci95", where, 0.1, "1")]
 
 
-def test_the_order_is_reproduced_only_where_intervals_are_apart() -> None:
+def test_the_order_is_reproduced_only_if_intervals_do_not_overlap() -> None:
     """Greedy below clustering below mixing."""
     ordered = Measured([*crr("greedy", 1.0), *crr("clustering", 2.0), *crr("mixing", 3.0)])
     touching = Measured([*crr("greedy", 1.0), *crr("clustering", 1.1), *crr("mixing", 3.0)])
@@ -103,7 +103,7 @@ def test_the_order_is_reproduced_only_where_intervals_are_apart() -> None:
     assert found == [Verdict.REPRODUCED, Verdict.UNDECIDED, Verdict.REFUTED]
 
 
-def test_one_dearer_network_refutes_ours() -> None:
+def test_one_more_expensive_network_refutes_ours() -> None:
     """However good the mean."""
     found = [judge_never_dearer(Measured([Figure("ours_against_best_max", {}, worst, "1")])) for worst in (1.0, 1.001)]
     assert [one.verdict for one in found] == [Verdict.REPRODUCED, Verdict.REFUTED]
@@ -141,7 +141,7 @@ def test_round_trips_that_are_not_shipped_come_from_a_folder(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "says"), [({"draws": 0}, "--draws is 0"), ({"data": Path("nowhere")}, "holds no wonderproxy_rtt.npz")]
 )
-def test_what_cannot_be_run_is_reported_before_anything_is(tmp_path: Path, options: dict[str, Any], says: str) -> None:
+def test_an_impossible_run_is_reported_before_it_begins(tmp_path: Path, options: dict[str, Any], says: str) -> None:
     """With what to do."""
     with pytest.raises(ReproduceError, match=says):
         reproduce_mincost(MincostOptions(tmp_path, **options), Console(quiet=True))

@@ -34,7 +34,7 @@ def test_a_gain_in_some_draws_decides_nothing_and_a_loss_in_all_refutes() -> Non
     assert judge_less("delay_ms_mean", "tid")(worse).verdict is Verdict.REFUTED
 
 
-def test_a_predicate_that_drains_earlier_by_more_messages_is_no_better() -> None:
+def test_a_predicate_that_drains_earlier_with_more_messages_is_no_better() -> None:
     where = {"routing": "idr", "workload": "burst_100k", "sender": "broker", "compared": "rules"}
     samples = [
         Figure(name, {**where, "rule": rule}, value, "")

@@ -55,7 +55,7 @@ def test_files_of_quotes_and_delays_are_read(tmp_path: Path) -> None:
         ("--delays", "rtt_ms", "is no .npz with rtt_ms"),
     ],
 )
-def test_a_file_that_cannot_be_used_ends_the_command_before_anything_is_run(
+def test_an_unusable_file_ends_the_command_before_it_begins(
     option: str, text: str | None, reason: str, tmp_path: Path
 ) -> None:
     """Code 2, with the file and its fault."""
@@ -87,7 +87,7 @@ def test_the_bursting_publisher_is_as_in_the_paper(seed: int) -> None:
     assert {broker.cluster for broker in fast.subscribed} == set(range(5))
 
 
-def test_regions_are_hosts_that_are_near_and_what_is_flooded_comes_by_the_shortest_way() -> None:
+def test_regions_are_near_hosts_and_floods_arrive_by_shortest_paths() -> None:
     """Hosts on a line, as far apart as their numbers: a region of two is a host and its nearest neighbour."""
     overlay = scot_overlay([("a", "b"), ("b", "c")], 2)
     line_ms = np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0)))

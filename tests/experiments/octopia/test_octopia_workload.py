@@ -26,7 +26,7 @@ def drawn(seed: int) -> StockWorkload:
     return draw_workload(OVERLAY, random.Random(seed), bursting=3)
 
 
-def test_who_wants_a_notification_is_who_has_a_filter_that_a_broker_finds_it_matches() -> None:
+def test_a_notification_is_wanted_by_subscribers_whose_filter_matches_it() -> None:
     """All ten attributes are in each notification and in each filter."""
     workload = drawn(1)
     filters = [workload.subscriptions.filter_of(number) for number in range(SUBSCRIBER_COUNT)]
@@ -61,7 +61,7 @@ def test_bursting_publishers_are_as_in_the_paper(seed: int) -> None:
             assert {broker.cluster for broker in publisher.targets_of(number)} == set(range(5))
 
 
-def test_a_draw_is_the_same_again() -> None:
+def test_a_draw_is_reproducible() -> None:
     """Another seed gives others."""
     again = draw_workload(OVERLAY, random.Random(2), bursting=3)
     for one, other in zip(again.publishers, drawn(2).publishers, strict=True):

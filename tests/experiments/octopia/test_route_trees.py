@@ -46,7 +46,7 @@ def delivered(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_each_target_gets_a_notification_once_by_a_shortest_way_whatever_is_overloaded(seed: int) -> None:
+def test_each_target_gets_a_notification_once_by_a_shortest_path_whatever_is_overloaded(seed: int) -> None:
     """Even if all links are overloaded; without overload only the publisher's own tree is used."""
     rng = random.Random(seed)
     brokers = OVERLAY.brokers()
@@ -70,7 +70,7 @@ def _way(target: ScotBroker, host: ScotBroker) -> list[tuple[ScotBroker, ScotBro
     return list(zip(way[1:], way, strict=False))
 
 
-def test_an_overloaded_link_is_left_to_another_tree_that_passes_here() -> None:
+def test_an_overloaded_link_is_avoided_by_another_tree_through_the_broker() -> None:
     """Two shortest paths lead to a broker of another region and cluster: some trees use the one, some the other."""
     host, target, other = next(
         (host, target, root)

@@ -43,7 +43,7 @@ def test_dynamic_routing_delivers_a_burst_earlier(sender: str) -> None:
     assert found["snr", "burst_100k"]["out_of_order_share"] == 0
 
 
-def test_trees_that_others_share_carry_some_of_a_burst_by_other_ways() -> None:
+def test_shared_trees_carry_some_of_a_burst_over_other_paths() -> None:
     """With the same deliveries, each once, over few more links: at most brokers no other tree leads to a target."""
     messages = {}
     for routing in ("tid", "tid_dynamic"):

@@ -53,7 +53,7 @@ def test_figures_of_a_small_comparison() -> None:
     assert {variant for name, variant, _ in found if name.startswith("pop_grape_telemetry")} == {"static"}
 
 
-def test_telemetry_is_weighed_as_it_is_sent() -> None:
+def test_telemetry_is_measured_as_it_is_sent() -> None:
     """Batches are encoded as a broker does; the cells' size is what is missing without them, old cells are dropped."""
     tally = TelemetryTally()
     batches = []

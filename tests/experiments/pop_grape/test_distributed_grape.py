@@ -60,7 +60,7 @@ def test_a_session_is_named_by_its_first_notification() -> None:
     assert broker.mark(notification(217), 0.0).content["traceID"] == "217"
 
 
-def test_a_request_goes_to_neighbours_that_got_any_and_answers_are_joined() -> None:
+def test_a_request_goes_to_neighbours_that_got_any_and_answers_are_merged() -> None:
     """A broker forwards the request, waits for all answers, puts its own report first, and drops the session (4.1)."""
     broker = GrapeBroker("b", 100, lambda: IDLE)
     for sequence, peers in ((7, ("b2",)), (9, ("b3", "b2"))):
@@ -96,7 +96,7 @@ def test_fig_1_by_messages() -> None:
     assert traced.overlay.homes == {PUBLISHER: "B6"}
 
 
-def test_load_takes_a_publisher_to_the_broker_that_sinks_all() -> None:
+def test_load_moves_a_publisher_to_the_broker_that_sinks_all() -> None:
     """Load follows the traffic, delay the deliveries: the paper's example of its clustered workload."""
     wishes = [Wish("b00", -1.0), *[Wish("b04", 0.7)] * 9]
     targets = {}
@@ -172,7 +172,7 @@ def test_pings_keep_a_publisher_near_its_machine() -> None:
     assert targets == ["b04", "b03"]
 
 
-def test_load_pings_only_what_it_leaves_over() -> None:
+def test_load_pings_only_the_remaining_candidates() -> None:
     """With load first, round trips are only requested if several candidates are left (4.2), and then decide."""
     brokers = ("b0", "b1", "b2")
     reports = [
@@ -203,7 +203,7 @@ def test_settings_without_a_session_are_refused() -> None:
         fig_1(GrapeSettings(weight_percent=-1))
 
 
-def test_what_nobody_wants_leaves_a_publisher_where_it_is() -> None:
+def test_a_publisher_without_subscribers_stays() -> None:
     """A session that reached no other broker is decided at once, by the home's own report."""
     found = traced(inventory_of(line_of(3), {}), "b01", [], GrapeSettings(threshold=2))
     found.publish([0.0] * 4)

@@ -15,7 +15,7 @@ from tests.experiments.pop_grape.traced_overlays import PUBLISHER, fig_1
 FOREIGN_EPOCH = 2  # the later one of the two epochs that are tried next
 
 
-def test_a_publisher_whose_transition_is_refused_is_traced_anew() -> None:
+def test_a_publisher_whose_transition_is_refused_is_traced_again() -> None:
     """While another plan holds B8, or its epoch was aborted, nothing moves; the next round of traces moves it."""
     traced = fig_1(PopSettings(traced_max=1_000, threshold=2))
     overlay = traced.overlay
@@ -40,7 +40,7 @@ def test_a_publisher_whose_transition_is_refused_is_traced_anew() -> None:
     assert len(overlay.moves.carried_out) == 1
 
 
-def test_publishers_that_decide_at_one_time_share_transitions() -> None:
+def test_simultaneous_decisions_share_transitions() -> None:
     """Stock quotes of five publishers on 15 brokers: all moves lose nothing, several share a transition."""
     rng = random.Random(3)
     inventory = planetlab_testbed(rng, 15)

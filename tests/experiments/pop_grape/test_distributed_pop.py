@@ -93,7 +93,7 @@ def test_fig_1_by_migration() -> None:
     assert traced.overlay.moves.paper_waits_ms == [60.0]
 
 
-def test_a_publisher_at_the_closest_broker_stays_and_is_traced_anew() -> None:
+def test_a_publisher_at_the_closest_broker_stays_and_is_traced_again() -> None:
     """If no link dominates no broker is asked, and after as many traces the home decides again."""
     traced = fig_1(PopSettings(traced_max=NO_LIMIT, threshold=1))
     traced.publish([0.0])
@@ -211,7 +211,7 @@ def test_brokers_walk_as_the_central_planner_does(seed: int, profile: Profile) -
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=25, deadline=None)
-def test_brokers_move_a_publisher_where_the_planner_wants_it(seed: int) -> None:
+def test_brokers_move_a_publisher_where_the_planner_does(seed: int) -> None:
     """The same through the planner itself: windows of telemetry instead of trace results."""
     rng = random.Random(seed)
     count = rng.randrange(1, 9)
@@ -225,7 +225,7 @@ def test_brokers_move_a_publisher_where_the_planner_wants_it(seed: int) -> None:
     assert [decision.target for decision in traced.overlay.decisions] == [target]
 
 
-def test_what_only_reaches_a_broker_now_and_then_weighs_more_there() -> None:
+def test_rare_notifications_weigh_more_at_the_brokers_they_reach() -> None:
     """As the paper says, each broker averages over what reaches it, so a walk may continue where one scale would end
     it.
     """

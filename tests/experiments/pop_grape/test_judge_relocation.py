@@ -68,7 +68,7 @@ def test_up_to_is_the_best_over_x(best: float, expected: Verdict) -> None:
     assert found.evidence == f"{best:.2f} (load100, clustered, X = 1); 0.40 (load100, random, X = 8)"
 
 
-def test_one_publisher_elsewhere_breaks_all_at_one() -> None:
+def test_one_publisher_elsewhere_refutes_all_at_one_broker() -> None:
     """Every publisher must be at its subscribers' broker, by every method."""
     shares = [figure("at_subscribers_share", 1.0, **CLUSTERED, x=1, way=way) for way in ("load100", "delay100", "pop")]
     assert judge_all_at_one(Measured(shares)).verdict is Verdict.REPRODUCED
@@ -114,7 +114,7 @@ def test_random_differences_count_at_every_x() -> None:
 
 
 @pytest.mark.parametrize(("at_fifty", "expected"), [(0.45, Verdict.REPRODUCED), (0.70, Verdict.REFUTED)])
-def test_weights_may_not_turn_back(at_fifty: float, expected: Verdict) -> None:
+def test_weights_must_be_monotonic(at_fifty: float, expected: Verdict) -> None:
     """Messages saved fall from load100 to load1; a rise in between refutes it."""
     saved = {100: 0.6, 75: 0.5, 50: at_fifty, 25: 0.4, 1: 0.3}
     delays = {100: 0.30, 75: 0.31, 50: 0.32, 25: 0.33, 1: 0.34}
@@ -131,7 +131,7 @@ def test_weights_may_not_turn_back(at_fifty: float, expected: Verdict) -> None:
 
 
 @pytest.mark.parametrize(("delay100", "expected"), [(2.0, Verdict.REPRODUCED), (0.5, Verdict.REFUTED)])
-def test_overloads_need_a_broker_each(delay100: float, expected: Verdict) -> None:
+def test_overloads_need_at_least_one_broker(delay100: float, expected: Verdict) -> None:
     """On the mean over X and both workloads, for the start, POP and delay100."""
     figures = [
         figure("brokers_above_load100", count, **where, x=8, way=way)
@@ -162,7 +162,7 @@ def test_the_slowest_selection_counts(most_ms: float, expected: Verdict) -> None
 
 
 @pytest.mark.parametrize(("worst", "expected"), [(0.0, Verdict.REPRODUCED), (0.01, Verdict.REFUTED)])
-def test_one_dearer_placement_refutes_ours(worst: float, expected: Verdict) -> None:
+def test_one_more_expensive_placement_refutes_ours(worst: float, expected: Verdict) -> None:
     """On any testbed and workload."""
     figures = [
         figure("cost_above_best_of_paper_max", -0.1, **CLUSTERED, x=2),

@@ -55,7 +55,7 @@ def test_derived_attributes_are_those_of_the_papers_example() -> None:
         assert content["closeEqualsHigh"] == ("true" if close == high else "false")
 
 
-def test_ratings_are_mixed_as_the_paper_says() -> None:
+def test_ratings_are_mixed_as_in_the_paper() -> None:
     """Random: 70, 25 and 5 %; clustered: 95 and 5 %; even among few, one sinks all."""
     random_mix, clustered = ratings("random", 60), ratings("clustered", 60)
     assert [random_mix.count(rating) for rating in ("low", "medium", "high")] == [42, 15, 3]

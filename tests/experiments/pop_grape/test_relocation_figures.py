@@ -84,7 +84,7 @@ def test_spread_takes_every_x_but_one() -> None:
     assert found.value("same_home_share", **WHERE, **SPREAD, way="load100", other="delay100") == 0
 
 
-def test_brokers_busier_than_the_busiest_of_load100() -> None:
+def test_brokers_busier_than_the_busiest_of_load100_are_counted() -> None:
     """load100's busiest is at 0.5: one broker of delay100 exceeds it, and one of the start."""
     found = Measured(figures())
     for way, count in (("baseline", 1), ("delay100", 1), ("load100", 0)):
@@ -98,7 +98,7 @@ def test_ours_is_compared_with_the_cheapest_of_the_paper() -> None:
     assert found.value("cost_above_best_of_paper_mean", **WHERE, x=2) == pytest.approx(-0.0125)
 
 
-def test_sessions_are_reported_with_the_messages_of_their_own() -> None:
+def test_sessions_are_reported_with_their_own_messages() -> None:
     """8 of 20 messages are left, plus 2 of the session itself: 0.4 and 0.5 of the baseline's."""
     sessions = Task("sessions", "cluster", "clustered", "shared", 16, 1, 0, (), 1, steps=(10,))
     start, after = measures(20.0, 100.0, 4.0), measures(8.0, 50.0, 3.0)

@@ -48,7 +48,7 @@ def outcomes(result: TaskResult) -> dict[str, Outcome]:
 
 
 @pytest.mark.usefixtures("seven_brokers")
-def test_with_one_interested_broker_all_go_there() -> None:
+def test_with_one_interested_broker_all_publishers_move_there() -> None:
     """X = 1: every method moves every publisher to the broker of all its subscribers, and no link is crossed."""
     result = run_task(emulated(1))
     subscribers_at = result.draws[0].subscribers_at
@@ -59,7 +59,7 @@ def test_with_one_interested_broker_all_go_there() -> None:
 
 
 @pytest.mark.usefixtures("seven_brokers")
-def test_a_task_gives_the_same_again() -> None:
+def test_a_task_is_reproducible() -> None:
     """Runs on the virtual clock depend only on the task; the baseline moves nothing, no method costs less than ours."""
     found, again = run_task(emulated(2)), run_task(emulated(2))
     assert found == again
@@ -108,7 +108,7 @@ def test_all_draws_are_counted_at_x_one() -> None:
 
 
 @pytest.mark.usefixtures("seven_brokers")
-def test_short_sessions_send_more_messages_of_their_own() -> None:
+def test_short_sessions_need_more_control_messages() -> None:
     """TIR and TIA are sent once per session, so sessions of 10 notifications need more of them than sessions of 50."""
     task = Task(
         "sessions", "cluster", "clustered", "shared", 3, 1, 0, SESSION_WAYS, 1, steps=(10, 50), publications=200
@@ -120,7 +120,7 @@ def test_short_sessions_send_more_messages_of_their_own() -> None:
     assert found["load100", 10].rounds == 15  # those after the first 50 publications
 
 
-def test_settling_stops_when_nothing_moves_or_the_rounds_are_over() -> None:
+def test_settling_stops_when_nothing_moves_or_after_the_last_round() -> None:
     """A method that oscillates is stopped; one that stays needs no further round."""
     there_and_back = {"a": "b", "b": "a"}
     assert settle_homes({"p": "a"}, lambda homes: {"p": there_and_back[homes["p"]]}, 3) == ({"p": "b"}, 3)

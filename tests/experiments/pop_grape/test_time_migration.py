@@ -4,7 +4,7 @@ from regraft.experiments.claim_evidence import Measured
 from regraft.experiments.pop_grape.time_migration import HOPS_MAX, migration_figures
 
 
-def test_every_length_is_moved_and_longer_paths_take_the_paper_longer() -> None:
+def test_every_length_is_moved_and_longer_paths_take_longer_by_the_papers_protocol() -> None:
     """By the paper's protocol the wait grows with the path; in our transition a publisher waits for one handover."""
     found = Measured(migration_figures(2, 1, repeats=1))
     assert found.steps("move_ms", "hops") == list(range(1, HOPS_MAX + 1))

@@ -27,7 +27,7 @@ def known() -> tuple[TreeState, np.ndarray]:
     return CacheKnowledge(caches, tree.brokers, 1_000.0).state(tree, inventory), workload.members_at(1_000)
 
 
-def test_an_exchange_of_ours_must_pay_for_itself_in_time(known: tuple[TreeState, np.ndarray]) -> None:
+def test_our_exchanges_must_pay_back_in_time(known: tuple[TreeState, np.ndarray]) -> None:
     """Without time to pay back nothing is exchanged and only the reports are paid; with a lifetime links change."""
     state, members = known
     refused = adapt(OURS, state, members, 0.0, random.Random(1))
@@ -38,7 +38,7 @@ def test_an_exchange_of_ours_must_pay_for_itself_in_time(known: tuple[TreeState,
     assert accepted.configuration.degree_max <= max(8, state.configuration.degree_max)
 
 
-def test_requests_are_paid_also_when_nothing_comes_of_them(known: tuple[TreeState, np.ndarray]) -> None:
+def test_unsuccessful_requests_are_paid_too(known: tuple[TreeState, np.ndarray]) -> None:
     """More brokers request a direct link than get one in a round."""
     state, members = known
     done = adapt(CI, state, members, 0.0, random.Random(1))

@@ -53,7 +53,7 @@ def test_fig_2_ratios_when_b1_wants_nine() -> None:
     assert ratios["swap_links_lmit"] in (1.07, 1.34)
 
 
-def test_proposals_of_a_call_are_carried_out_in_order() -> None:
+def test_proposals_of_a_call_are_executed_in_order() -> None:
     """The second proposal may remove the link that the first has added."""
     tree = line_of(4)
     state = TreeState(tree, inventory_of(tree, {}), (ClosedWindow(0, 1000, sets_of(tree.brokers, [{"b00"}])),))
@@ -63,7 +63,7 @@ def test_proposals_of_a_call_are_carried_out_in_order() -> None:
     assert settled == Configuration.of(2, tree.brokers, [("b00", "b01"), ("b01", "b02"), ("b01", "b03")])
 
 
-def test_a_planner_that_goes_round_is_stopped() -> None:
+def test_a_planner_that_cycles_is_stopped() -> None:
     """A planner that swaps to and fro forever is measured when it is back for the first time."""
     tree = line_of(3)
     state = TreeState(tree, inventory_of(tree, {}), (ClosedWindow(0, 1000, sets_of(tree.brokers, [{"b00"}])),))
@@ -81,7 +81,7 @@ def test_a_planner_that_goes_round_is_stopped() -> None:
 
 
 @pytest.mark.parametrize("setting", SMALL_SETTINGS, ids=str)
-def test_an_instance_is_what_its_setting_says(setting: SmallSetting) -> None:
+def test_an_instance_follows_its_setting(setting: SmallSetting) -> None:
     """Costs are in the paper's range, flows have a publisher and this many brokers, and all depends on the seed."""
     state = small_instance(setting, 6, seed=3)
     inventory, sets = state.inventory, state.sets

@@ -21,7 +21,7 @@ def test_cost_of_an_indirect_link_is_eq_7_by_hand() -> None:
     assert costs == [0, 2, to_c, (4 - 1) / 4 * (to_c + 1) + 4]
 
 
-def test_without_common_interest_the_whole_way_is_paid() -> None:
+def test_without_common_interest_the_whole_path_is_paid() -> None:
     """If B_i shares nothing with a broker, C is the path's full cost."""
     assert indirect_costs("abc", [2, 3], [1, 1, 1], lambda _: 0, lambda *_: 0.0) == [0, 2, 6]
 
@@ -60,6 +60,6 @@ def test_the_brokers_shares_add_up_to_the_central_cycle_costs(seed: int, size: i
     ("costs", "removed"),
     [([5, 3, 4], (1,)), ([5, 3, 3], ()), ([3, 5, 3.0000000001], ()), ([2, 2, 3], (0, 1)), ([7, 6, 5], ())],
 )
-def test_the_link_without_which_the_cycle_costs_least_goes(costs: list[float], removed: tuple[int, ...]) -> None:
+def test_the_link_without_which_the_cycle_costs_least_is_removed(costs: list[float], removed: tuple[int, ...]) -> None:
     """Eq. 10: the last entry is the new link's; if none is cheaper than it, ties included, nothing changes."""
     assert removals(costs) == removed

@@ -70,7 +70,7 @@ def random_wants(inventory: Inventory, rng: random.Random, count: int = 150) -> 
 
 @given(st.integers(0, 2**32), st.integers(2, 14), st.integers(2, 5))
 @settings(max_examples=25, deadline=None)
-def test_a_round_of_broadcasts_takes_a_message_for_each_broker_in_reach(seed: int, count: int, hops: int) -> None:
+def test_a_round_of_broadcasts_takes_a_message_for_each_broker_in_range(seed: int, count: int, hops: int) -> None:
     """On a tree every broadcast reaches each broker within eta hops once: the sum of their numbers over all brokers."""
     inventory = random_inventory(count, random.Random(seed))
     overlay = DistributedOverlay(inventory, None, 1, DistributedSettings(horizon_hops=hops))
@@ -283,7 +283,7 @@ def busy_overlay(seed: int, rules: DistributedSettings) -> DistributedOverlay:
     ],
     ids=["paper", "fitted_conjunction", "interval"],
 )
-def test_a_run_ends_cheaper_with_a_clean_ledger(rules: DistributedSettings) -> None:
+def test_a_run_ends_with_lower_cost_and_a_clean_ledger(rules: DistributedSettings) -> None:
     """Under traffic and churn brokers make a random tree at least a tenth cheaper, and nothing is lost."""
     overlay = busy_overlay(1, rules)
     meter = AgreementMeter(overlay)
@@ -326,7 +326,7 @@ def test_fitted_filters_weigh_less_and_equal_seeds_repeat_a_run() -> None:
         ({"agreed_ms_max": 10.0}, "agreed_ms_max is 10, at least 5000"),
     ],
 )
-def test_settings_say_what_is_wrong(change: dict[str, float], text: str) -> None:
+def test_settings_report_their_faults(change: dict[str, float], text: str) -> None:
     """A fault has value and limit, and prevents the overlay from being created."""
     rules = DistributedSettings(**change)  # type: ignore[arg-type]
     assert any(text in fault for fault in rules.faults())

@@ -79,7 +79,7 @@ def test_fig_2_optimum(wanted: list[set[str]], costs: dict[tuple[tuple[str, str]
 
 @settings(deadline=None)
 @given(overlays(count_max=8), st.integers(0, 2**32))
-def test_every_tree_costs_what_overlay_cost_says(drawn: Drawn, seed: int) -> None:
+def test_every_tree_costs_the_same_as_by_overlay_cost(drawn: Drawn, seed: int) -> None:
     """A tree's cost counted by cuts equals ``overlay_cost``, and no tree costs less than the optimum."""
     inventory, _, sets = drawn
     costs = tree_costs_per_s(inventory, sets)

@@ -183,7 +183,7 @@ def test_workload_is_judged_by_its_count() -> None:
     )
 
 
-def test_memory_claims_look_at_their_own_lifetimes() -> None:
+def test_memory_claims_are_judged_by_their_own_lifetimes() -> None:
     """CI being worst at one lifetime and best from four on are independent claims."""
     figures = []
     for lifetimes, above in ((1.0, -0.1), (4.0, 0.1), (8.0, 0.2)):

@@ -71,7 +71,7 @@ def test_an_exchange_moves_only_what_crossed_the_removed_link() -> None:
     assert exchange_cost(inventory.bootstrap, inventory, proposal, members) == (2 + 1) * (4 * 2 + 4 * 1)
 
 
-def test_a_link_parts_the_tree() -> None:
+def test_removing_a_link_splits_the_tree() -> None:
     """Behind b1-b2 are b2 and b3."""
     inventory = line_of_four()
     assert behind_link(inventory.bootstrap, inventory, ("b1", "b2")).tolist() == [False, False, True, True]

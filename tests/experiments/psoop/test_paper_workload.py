@@ -42,7 +42,7 @@ def test_publishers_stay_and_one_subscriber_leaves_at_a_time(paper_workload: Wor
     assert (differing.sum(axis=1) <= 1).all()
 
 
-def test_subscribers_gather_where_the_load_is() -> None:
+def test_subscribers_are_at_brokers_with_high_load_values() -> None:
     """Brokers are chosen by load values, which differ between brokers and are redrawn when configured so."""
     settings = WorkloadSettings(broker_count=20, type_count=40, duration_ticks=60_000, load_change_ticks=(30_000,))
     workload = draw_workload(settings, np.random.default_rng(SEED))

@@ -52,7 +52,7 @@ def test_true_cost_saves_on_traffic_to_come(small_result: TaskResult) -> None:
     assert ours[-1] < 0.9 * static[-1]
 
 
-def test_with_eta_one_nobody_can_be_joined() -> None:
+def test_with_eta_one_no_link_can_be_added() -> None:
     """A horizon of one hop only contains adjacent brokers: broadcasts, but no exchange."""
     result = run_task(changed(experiment="fig5", variants=("random_tree", "swap_links_ci"), steps=(1.0, 4.0)))
     alone, default = curve(result, "swap_links_ci", 1.0), curve(result, "swap_links_ci", 4.0)

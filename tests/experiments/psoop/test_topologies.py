@@ -99,7 +99,7 @@ def test_zoo_costs_follow_the_links_on_the_sphere(tmp_path: Path) -> None:
     assert sorted(costs[np.triu_indices(3, 1)].tolist()) == pytest.approx([5.0, 5.0, 10.0])
 
 
-def test_brokers_that_share_a_city_are_close_but_not_for_free(tmp_path: Path) -> None:
+def test_brokers_that_share_a_city_are_close_but_at_a_cost(tmp_path: Path) -> None:
     """Seven brokers in three cities: 3 + 2 + 2, so five pairs share one."""
     costs = zoo_costs(zoo_folder(tmp_path), 7, np.random.default_rng(1), "Line")
     assert_is_a_cost_matrix(costs, 7)

@@ -30,20 +30,20 @@ def test_single_moves_come_best_first() -> None:
     assert steps_to(present, np.array([1, 2, 1]), np.array([1.0, 3.0, 2.0]), 0.0) == [(1,), (2,), (0,)]
 
 
-def test_a_move_waits_for_the_room_that_another_leaves() -> None:
+def test_a_move_waits_for_the_room_that_another_one_frees() -> None:
     """The better move comes second if it fits only then."""
     present = placement_of({"q": 2, "r": 1}, [100, 100, 100])
     assert steps_to(present, np.array([1, 0]), np.array([5.0, 1.0]), 0.0) == [(1,), (0,)]
 
 
-def test_a_move_that_does_not_pay_goes_with_the_one_it_makes_room_for() -> None:
+def test_a_move_that_does_not_pay_is_in_a_step_with_the_one_it_makes_room_for() -> None:
     """The smallest group that pays and fits is one step."""
     present = placement_of({"p": 0, "q": 2, "r": 1, "s": 0}, [100, 100, 100])
     steps = steps_to(present, np.array([0, 1, 2, 2]), np.array([0.0, 5.0, -1.0, 2.0]), 0.0)
     assert steps == [(3,), (1, 2)]
 
 
-def test_what_a_broker_above_its_cap_gains_by_one_step_may_not_be_lost_by_the_next() -> None:
+def test_a_step_may_not_undo_the_relief_of_a_broker_above_its_cap() -> None:
     """b00 is above its cap; p leaves and q arrives, which is less than before but more than the cap: one step."""
     present = placement_of({"p": 0, "q": 2, "r": 0}, [100, 100, 100])
     assert steps_to(present, np.array([2, 0, 0]), np.array([9.0, 5.0, 0.0]), 0.0) == [(0, 1)]
@@ -51,7 +51,7 @@ def test_what_a_broker_above_its_cap_gains_by_one_step_may_not_be_lost_by_the_ne
     assert steps_to(present, np.array([2, 0, 0]), np.array([9.0, 5.0, 0.0]), 0.0) == [(0,), (1,)]
 
 
-def test_what_is_left_and_saves_nothing_is_left_out() -> None:
+def test_remaining_moves_that_save_nothing_are_dropped() -> None:
     """Moves that only cost are not a step, whichever moves they were found with."""
     present = placement_of({"p": 0, "q": 0, "r": 0}, [500, 500, 500])
     assert steps_to(present, np.array([1, 1, 1]), np.array([2.0, -1.0, -0.5]), 0.0) == [(0,)]

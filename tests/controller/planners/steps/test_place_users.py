@@ -96,7 +96,7 @@ def groups_of(clusters: UserClusters) -> list[list[int]]:
     return [row[:size].tolist() for row, size in zip(clusters.members, clusters.sizes, strict=True)]
 
 
-def test_utility_of_paper_002_by_hand() -> None:
+def test_utility_of_zhao13_by_hand() -> None:
     """Broker 0 has 3 of 4 topics and 6 of the 8 subscriptions, broker 1 two topics and 2: the mean load is 4.
 
     With w_l = 0 the user joins broker 0 (3/4 against 2/4); with w_l = 1 it would lose 6/4 there and 2/4 at broker 1.
@@ -111,7 +111,7 @@ def test_utility_of_paper_002_by_hand() -> None:
     assert (homes.tolist(), gains.tolist()) == ([1], pytest.approx([2 / 4 - 2 / 4]))
 
 
-def test_two_kinds_of_users_that_are_mixed_up_find_together() -> None:
+def test_two_mixed_kinds_of_users_are_separated() -> None:
     """Six users at two brokers: the broker with two of a kind gets the third one, and no other user moves."""
     kinds = [frozenset({0, 1}), frozenset({2, 3})]
     sets = [kinds[0], kinds[0], kinds[1], kinds[1], kinds[1], kinds[0]]
@@ -159,7 +159,7 @@ def test_answers_are_those_of_the_definition(
 
 @settings(max_examples=300)
 @given(instances(), all_rules, st.integers(1, 4), st.booleans())
-def test_all_in_turn_is_one_after_the_other(
+def test_placing_all_in_turn_equals_placing_one_by_one(
     instance: tuple[UserClusters, list[frozenset[int]], list[int]], rules: PlacementRules, at_once: int, is_join: bool
 ) -> None:
     """A loop over users: the broker states are refreshed once this many users have asked in a cluster."""
@@ -193,7 +193,7 @@ def test_all_in_turn_is_one_after_the_other(
 
 
 @given(instances())
-def test_without_load_each_rise_in_utility_is_what_brokers_subscribe_to_less(
+def test_without_load_gains_in_utility_equal_subscriptions_ended(
     instance: tuple[UserClusters, list[frozenset[int]], list[int]],
 ) -> None:
     """For users that ask again, the gains times |s_u| add up to the number of subscriptions that brokers end."""
@@ -222,7 +222,7 @@ def test_without_load_a_change_of_topics_begins_as_few_subscriptions_as_it_can(
     assert home == homes[0] or begun[home] < begun[homes[0]]
 
 
-def test_a_full_broker_takes_nobody_but_keeps_its_users() -> None:
+def test_a_full_broker_accepts_no_user_but_keeps_its_own() -> None:
     """Broker 0 has 3 of 4 subscriptions, 1.5 times the mean: closed at a cap of 1.4, open at 1.5."""
     sets = [frozenset({0})] * 3 + [frozenset({1})]
     homes = np.array([0, 0, 0, 1])
@@ -236,7 +236,7 @@ def test_a_full_broker_takes_nobody_but_keeps_its_users() -> None:
     assert choose_homes(states, again, PlacementRules(0.0, load_max=1.4))[0].tolist() == homes.tolist()
 
 
-def test_equals_fall_to_the_asked_broker_and_those_after_it() -> None:
+def test_ties_go_to_the_asked_broker_and_those_after_it() -> None:
     """No broker has users, so all brokers of the second cluster are equal; closed or busier ones are skipped."""
     clusters = UserClusters.of([[0, 1], [2, 3, 4]])
     states = BrokerStates.without_users(clusters, 2)
@@ -244,7 +244,7 @@ def test_equals_fall_to_the_asked_broker_and_those_after_it() -> None:
     assert place_in_turn(states, joins, PlacementRules(2.0))[0].tolist() == [3, 4, 2, 3]
 
 
-def test_what_is_gathered_in_parts_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gathering_in_parts_gives_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded by processing some users at a time."""
     rng = np.random.default_rng(1)
     sets = [frozenset(rng.choice(40, rng.integers(0, 6), replace=False).tolist()) for _ in range(300)]

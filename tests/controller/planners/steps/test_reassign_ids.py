@@ -48,7 +48,7 @@ def greedy_net_benefit(problem: RingProblem) -> float:
 
 @given(SEEDS)
 @settings(max_examples=40, deadline=None)
-def test_paid_swaps_count_the_brokers_that_come_to_stand_elsewhere(seed: int) -> None:
+def test_paid_swaps_count_the_brokers_that_change_place(seed: int) -> None:
     """Each price, of one broker and of all pairs, is the difference of C + Cst, along swaps away from home and back."""
     problem = draw_problem(seed, nodes_max=9)
     rng = np.random.default_rng(seed)
@@ -95,7 +95,7 @@ def test_without_a_move_price_the_assignment_is_the_optimum_of_the_delay(seed: i
 
 @given(SEEDS, st.booleans(), st.sampled_from([1.0, 30.0, 1000.0]))
 @settings(max_examples=80, deadline=None)
-def test_ours_is_worth_at_least_what_dynatops_greedy_is(seed: int, equal_events: bool, factor: float) -> None:
+def test_our_benefit_is_at_least_that_of_dynatops_greedy(seed: int, equal_events: bool, factor: float) -> None:
     """It is never negative, and the promised benefit is that of the mapping."""
     drawn = draw_problem(seed, equal_events=equal_events)
     problem = RingProblem(drawn.ring, drawn.roots, drawn.wanted, drawn.events * factor, drawn.delay_weight)
@@ -109,7 +109,7 @@ def test_ours_is_worth_at_least_what_dynatops_greedy_is(seed: int, equal_events:
 
 @given(SEEDS)
 @settings(max_examples=20, deadline=None)
-def test_that_holds_however_bad_the_assignment_is(seed: int) -> None:
+def test_our_benefit_is_at_least_that_of_dynatops_greedy_for_any_assignment(seed: int) -> None:
     """With brokers assigned at random and no swaps afterwards, DYNATOPS-Greedy's answer is returned."""
     problem = draw_problem(seed, nodes_max=10)
     rng = np.random.default_rng(seed)
@@ -124,7 +124,7 @@ def test_that_holds_however_bad_the_assignment_is(seed: int) -> None:
 
 @given(SEEDS)
 @settings(max_examples=15, deadline=None)
-def test_that_holds_with_hop_delays_too(seed: int) -> None:
+def test_our_benefit_is_at_least_that_of_dynatops_greedy_with_hop_delays(seed: int) -> None:
     """In this case swaps are priced from scratch."""
     problem = with_delays(draw_problem(seed, nodes_max=7, topics_max=4), seed)
     found = assign_ids(problem)

@@ -54,7 +54,7 @@ def test_subscribers_are_counted_in_proportion() -> None:
     assert subscribers_mean(window, "p", delivered).tolist() == [0.0, 0.0, 3.0]
 
 
-def test_what_was_delivered_had_a_subscriber_at_least() -> None:
+def test_a_delivered_notification_counts_at_least_one_subscriber() -> None:
     """If hand-overs were lost or never counted, each delivered notification counts as one."""
     notifications = [Published("p", 0, frozenset({"b01", "b02"}))] * 10
     for known in ({("p", "b02"): 3}, {}):
@@ -62,14 +62,14 @@ def test_what_was_delivered_had_a_subscriber_at_least() -> None:
         assert trace_sessions([window], 1, None).deliveries.tolist() == [[0.0, 10.0, 10.0]]
 
 
-def test_windows_without_deliveries_apart_are_refused() -> None:
+def test_windows_that_do_not_separate_deliveries_are_refused() -> None:
     """If published and delivered notifications cannot be separated, no session can be cut out."""
     mixed: DeliverySets = sets_of(LINE.brokers, [{"b00", "b02"}])
     with pytest.raises(ValueError, match="window ending 1970-01-01 00:00:02 UTC does not report deliveries"):
         trace_sessions([window_of(1, mixed, HOMES)], 1, None)
 
 
-def test_delays_are_waits_and_matching_on_the_way() -> None:
+def test_delays_are_waits_and_matching_along_the_path() -> None:
     """A hop takes the wait for service and the matching at the broker that it leaves, and the wait for the link."""
     queues = (
         queue_of("b00", "", wait_ms=1.0, service_ms=2.0),
@@ -90,7 +90,7 @@ def test_delays_are_waits_and_matching_on_the_way() -> None:
     assert (with_links.inward - delays.inward).tolist() == [0.0, 100.0, 200.0]
 
 
-def test_measured_round_trips_stand_before_the_inventory() -> None:
+def test_measured_round_trips_take_precedence_over_the_inventory() -> None:
     """A link's delay is half the smallest round trip of either end, or the inventory's cost if there is none."""
     rtts = (LinkRtt("b00", "b01", 30.0, 50.0), LinkRtt("b01", "b00", 28.0, 70.0))
     (window,) = windows_of([Published("p", 0, EVERYWHERE)], 1, rtts=rtts)
