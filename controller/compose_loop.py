@@ -13,15 +13,15 @@ from regraft.controller.control_loop import ControlLoop, LoopSteps
 from regraft.controller.control_ports import ControlPorts, EventSink
 from regraft.controller.controller_settings import TERM_FIRST, ControllerSettings
 from regraft.controller.decide.find_planners import planners_of
-from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.review_plans import PlanReviewer
 from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.execute.verify_plans import PlanVerifier
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.loop_state import LoopState
+from regraft.controller.loop_steps.advance_plan import CarryOn
 from regraft.controller.loop_steps.begin_shadows import ShadowStarter
 from regraft.controller.loop_steps.bound_cost import BoundCost
-from regraft.controller.loop_steps.carry_on import CarryOn
 from regraft.controller.loop_steps.correct_links import CorrectLinks
 from regraft.controller.loop_steps.decide_once import DecideOnce
 from regraft.controller.loop_steps.decision_timer import DecisionTimer

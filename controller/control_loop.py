@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.loop_state import LoopState
 
 Step = Callable[[LoopState, int], None]  # Takes the loop's state, which it may change, and the time in ms.

@@ -15,7 +15,7 @@ from contextlib import ExitStack, closing
 import msgspec
 
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.execute.carry_out_plan import TERM_LEAP_MAX
+from regraft.controller.execute.execute_plan import TERM_LEAP_MAX
 from regraft.controller.ports.kafka_links import LetterSender, TopicReader
 from regraft.controller.ports.leadership import HeldTerm, Leadership
 from regraft.controller.state.compare_epochs import BROKERS_NAMED_MAX

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.transition import SendCommand
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.plan_digest import plan_digest

@@ -14,7 +14,7 @@ from regraft.controller.control_ports import ClientRegister, EventSink
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.place_moved import MovedSubscribers, follower_of
 from regraft.controller.decide.verify_gain import Verification, observed_gains_per_s, plan_undoing, verify_gain
-from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.transition import EmitEvent, PersistPlan
 from regraft.controller.kinds.overlay_kind import AnyKind, needs_no_gain
 from regraft.controller.kinds.repair import is_membership

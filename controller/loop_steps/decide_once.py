@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from regraft.controller.control_ports import EventSink
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.decide_plan import Decision, decide_plan
-from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.review_plans import PlanReviewer
 from regraft.controller.loop_state import LoopState
 from regraft.controller.loop_steps.decision_timer import ACTING, DecisionTimer

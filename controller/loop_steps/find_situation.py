@@ -9,7 +9,7 @@ from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.judge_proposals import Situation, transition_price_per_s
 from regraft.controller.decide.place_moved import homes_filled
 from regraft.controller.decide.recent_changes import RecentChanges
-from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.find_lost import lost_brokers
 from regraft.controller.execute.review_plans import PlanReviewer
 from regraft.controller.kinds.overlay_kind import AnyKind

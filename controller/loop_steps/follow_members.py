@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from regraft.controller.control_ports import AnnouncementSource, EventSink
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.find_lost import lost_brokers, lost_to, taken_in_by
 from regraft.controller.execute.take_announcements import ADMITTED, NEVER_CAME, AnnouncementTaker, is_awaited_unasked
 from regraft.controller.execute.take_orders import OrderTaker

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from regraft.controller.control_ports import EventSink
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.find_lost import lost_brokers
 from regraft.controller.execute.install_brokers import BrokerInstaller
 from regraft.controller.execute.review_plans import PlanReviewer

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from regraft.controller.control_ports import ControlPorts
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics

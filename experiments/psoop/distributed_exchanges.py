@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 from regraft.controller.controller_settings import TransitionLimits
-from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.state.plan_log import PlanLog
 from regraft.experiments.message_tally import MessageTally

@@ -7,7 +7,7 @@ import pytest
 
 from regraft.controller.control_loop import ControlLoop, LoopSteps
 from regraft.controller.controller_settings import TransitionLimits
-from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.loop_state import LoopState
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.state.plan_log import PlanLog

@@ -55,7 +55,7 @@ TESTS = {
         "tests/producers/brokers/test_bundles.py",
         "tests/scenarios/test_recorded_runs.py",
     ),
-    "controller": ("tests/controller/execute/test_transition.py", "tests/controller/execute/test_carry_out_plan.py"),
+    "controller": ("tests/controller/execute/test_transition.py", "tests/controller/execute/test_execute_plan.py"),
 }
 DEATHS = "tests/scenarios/test_deaths_during_plans.py"
 # Scenarios that take more than a second on correct code run after the random search.

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from regraft.controller.controller_settings import TransitionLimits
-from regraft.controller.execute.carry_out_plan import TERM_LEAP_MAX, PlanRunner
+from regraft.controller.execute.execute_plan import TERM_LEAP_MAX, PlanRunner
 from regraft.controller.execute.transition import PersistPlan
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.state.plan_log import PlanLog

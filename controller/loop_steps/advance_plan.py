@@ -5,7 +5,7 @@ In: orders, answers of brokers. Out: commands, stored plans, events.
 
 from __future__ import annotations
 
-from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.review_plans import PlanReviewer
 from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.loop_state import LoopState
