@@ -1,7 +1,7 @@
-"""Run the tasks of an evaluation on all cores, and keep what is done for the next time.
+"""Run the tasks of an evaluation on all cores, and keep finished results for later runs.
 
-In: tasks, what to do with one, a folder for finished ones. Out: their results, in the order of the tasks. The tasks'
-work and the use of results do not belong here.
+In: tasks, a function that runs one, a folder for finished ones. Out: their results, in the order of the tasks. The
+tasks' work and the use of results do not belong here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import msgspec
 
 from regraft.schemas.status_file import replace_file
 
-PACKAGES = ("experiments", "overlay", "controller", "producers", "streaming", "schemas")  # What results depend on.
+PACKAGES = ("experiments", "overlay", "controller", "producers", "streaming", "schemas")  # Results depend on these.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 POLL_S = 0.3
 
@@ -32,15 +32,15 @@ ReportWork = Callable[[int], None]
 
 
 class Task(Protocol):
-    """What can be run: a frozen msgspec.Struct whose fields say all there is to it."""
+    """A task: a frozen msgspec.Struct whose fields determine its result."""
 
     @property
     def label(self) -> str:
-        """How its file is called; need not be unique."""
+        """The name of the task in file names; need not be unique."""
 
     @property
     def work_count(self) -> int:
-        """How much work it is, in units that it reports while it runs."""
+        """The work of the task, in the units that it reports while it runs."""
 
 
 TaskT = TypeVar("TaskT", bound=Task)
@@ -57,12 +57,12 @@ def run_tasks(
     advance: ReportDone = lambda what, done: None,
     noun: str = "networks",
 ) -> list[ResultT]:
-    """Return the results of tasks, one process for each core, each with one thread.
+    """Return the results of tasks, run in one single-threaded process per core.
 
-    ``run_task`` is a function of a module, since it is sent to processes. ``parts`` is where finished tasks are kept
-    under a name made of the task and the source code, so that a stopped run resumes, and changed code starts over; None
-    keeps nothing. ``advance(what, work_count)`` is called a few times a second; ``noun`` names tasks there.
-    An interrupt ends the processes at once and is raised again.
+    ``run_task`` must be a module-level function, because it is sent to processes. ``parts`` is the folder for finished
+    tasks; their names depend on the task and the source code, so a stopped run resumes and changed code starts over;
+    None keeps nothing. ``advance(what, work_count)`` is called a few times a second; ``noun`` names tasks there. An
+    interrupt ends the processes at once and is raised again.
     """
     kept = ((number, _read_part(parts, task, result_type)) for number, task in enumerate(tasks))
     results = {number: result for number, result in kept if result is not None}
@@ -82,7 +82,7 @@ def run_tasks(
 
 
 def progress_text(done: int, total: int, noun: str, left: Sequence[Task]) -> str:
-    """Name the tasks that run and count those done; tasks start in their order, so the first unfinished ones run."""
+    """Return a text that names running tasks and counts finished ones; the first unfinished ones are those running."""
     running = ", ".join(task.label for task in left[: _core_count()])
     return (f"{running}; " if running else "") + f"{done} of {total} {noun} done"
 
@@ -94,7 +94,7 @@ def _run_in_processes(
 ) -> Iterator[tuple[int, ResultT]]:
     if not tasks:
         return
-    # Spawned, not forked: a process with threads (a progress bar) must not be forked.
+    # Spawn: a process with threads (a progress bar) must not be forked.
     context = multiprocessing.get_context("spawn")
     work_done = context.Value("q", 0)
     with _one_thread_each():
@@ -122,7 +122,7 @@ def _run_in_processes(
 
 
 def _start_worker(work_done: Synchronized[int]) -> None:
-    """Report progress to the parent, and end with it however it ends."""
+    """Report progress to the parent, and exit as soon as the parent has ended in any way."""
     global _work_done
     _work_done = work_done
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -147,10 +147,11 @@ def _report_work(count: int) -> None:
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Start processes that never see Ctrl-C, which a terminal sends to all; here it comes afterwards.
+    """Start processes that ignore Ctrl-C, which a terminal sends to all processes; raise it here afterwards.
 
-    The mask is for them, who inherit it. Here another thread, such as a progress bar's, may still take the signal, and
-    Python would raise in this one: a process that is half started would then report that its input has ended.
+    Child processes inherit the signal mask. In this process another thread, such as a progress bar's, may still receive
+    the signal, and Python would raise in the main thread; a half-started process would then report that its input
+    ended. So the handler only records it.
     """
     held_back: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
@@ -168,7 +169,7 @@ def _interrupts_held_back() -> Iterator[None]:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Let processes that are started meanwhile use one thread each: there is one of them for every core."""
+    """Limit processes started meanwhile to one thread each, because there is one process per core."""
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
     try:
@@ -181,7 +182,7 @@ def _one_thread_each() -> Iterator[None]:
 
 
 def _core_count() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -199,7 +200,7 @@ def _read_part(parts: Path | None, task: Task, result_type: type[ResultT]) -> Re
 
 
 def _remove_others(parts: Path, tasks: Sequence[Task]) -> None:
-    """Remove parts of earlier code or settings: what is kept stays bounded."""
+    """Remove parts of earlier code or settings, so that the folder stays bounded."""
     wanted = {_part_path(parts, task) for task in tasks}
     for path in parts.glob("*.json"):
         if path not in wanted:

@@ -1,1 +1,1 @@
-"""Jaeger07 (self-organising broker topologies): its evaluation on the virtual clock, with our planner."""
+"""Reproduction of Jaeger07 (self-organising broker topologies) on the virtual clock, with our planner."""

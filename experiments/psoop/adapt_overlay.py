@@ -1,7 +1,7 @@
-"""One round of one way to adapt the overlay: what it proposes, what is executed, what that costs.
+"""One round of one way to adapt the overlay: proposals, their execution, and its cost.
 
-In: what the caches show on the present tree. Out: the next tree and the costs of the messages. Traffic and the clock
-of the experiment do not belong here.
+In: the state that the caches show on the present tree. Out: the next tree and the costs of the messages. Traffic and
+the clock of the experiment do not belong here.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from regraft.overlay.yardstick_trees import maximum_interest_tree, minimum_spann
 from regraft.schemas.plan import Proposal
 
 Kind = Literal["static", "mst", "mit", "paper", "central"]
-CENTRAL_DEGREE_MAX = 8  # CI by itself ends with 7 to 9 links at the busiest broker, so more would be an easier task.
+CENTRAL_DEGREE_MAX = 8  # CI without a cap ends with 7 to 9 links at the busiest broker; a higher cap would favour ours.
 CENTRAL_EXCHANGES_MAX = 16
-CENTRAL_ESCAPE_WORDS_MAX = 0  # Random kicks take ten times as long and save another hundredth at most.
+CENTRAL_ESCAPE_WORDS_MAX = 0  # Random kicks take ten times as long and save at most another hundredth.
 
 
 @dataclass(frozen=True)
 class Variant:
     """One way to adapt; planners are named as in ``controller.decide.find_planners``.
 
-    ``kind``: "static" keeps the first tree, "mst" and "mit" rebuild with global knowledge and are charged nothing,
-    "paper" are its brokers, which know ``horizon_hops`` around them, "central" is our controller. It acts at the end of
-    every ``every_rounds``-th round.
+    ``kind``: "static" keeps the first tree, "mst" and "mit" rebuild with global knowledge at no message cost, "paper"
+    lets the paper's brokers adapt, which know ``horizon_hops`` around them, "central" is our controller. The variant
+    acts at the end of every ``every_rounds``-th round.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Round:
-    """What one round did: the tree that follows, and what its messages cost."""
+    """The outcome of one round: the next tree, and the costs of messages by kind."""
 
     configuration: Configuration
     broadcast: float = 0.0
@@ -75,9 +75,9 @@ OURS = Variant(swap_links_cost.PLANNER, "central")
 def adapt(
     variant: Variant, state: TreeState, members: NDArray[np.int64], payback_ticks: float, rng: random.Random
 ) -> Round:
-    """Return what the variant makes of the state. ``payback_ticks`` is within what time an exchange of ours must pay.
+    """Return the variant's round in this state.
 
-    ``state`` counts its costs per tick.
+    ``payback_ticks``: the time in which an exchange of ours must pay off. Costs of ``state`` are per tick.
     """
     present = state.configuration
     if variant.kind == "mst":
@@ -93,7 +93,7 @@ def adapt(
 
 @lru_cache(maxsize=4)
 def _spanning_tree(inventory: Inventory) -> Configuration:
-    """Return the minimum spanning tree; costs mostly stay as they are from round to round."""
+    """Return the minimum spanning tree, cached because costs rarely change between rounds."""
     return minimum_spanning_tree(inventory)
 
 
@@ -104,7 +104,7 @@ def _renumbered(tree: Configuration, present: Configuration) -> Configuration:
 def _adapt_by_brokers(variant: Variant, state: TreeState, members: NDArray[np.int64], rng: random.Random) -> Round:
     paths = paths_within(state.configuration, variant.horizon_hops)
     broadcast = broadcast_cost(paths, state.inventory)
-    if variant.horizon_hops == 1:  # Whom a broker knows it is joined to already.
+    if variant.horizon_hops == 1:  # A broker knows only its neighbours.
         return Round(state.configuration, broadcast)
     planner = planner_of(variant.name, horizon_hops=variant.horizon_hops, order="arrival")
     request = sum(request_cost(asking, state.inventory) for asking in asking_paths(variant.name, paths, state))
@@ -119,8 +119,8 @@ def _adapt_by_brokers(variant: Variant, state: TreeState, members: NDArray[np.in
 def asking_paths(planner: str, paths: Mapping[int, Paths], state: TreeState) -> list[Paths]:
     """Return the paths along which brokers ask for a direct link, each broker by its own evaluation.
 
-    By CI either end may ask, or both. lMST and lMIT weigh alike at both ends, so one request a pair is counted.
-    Requests that consensus refuses are sent as well. Source: Jaeger07, sections 4.1 and 4.3.2.
+    With CI either end may ask, or both. lMST and lMIT evaluate the same at both ends, so one request per pair is
+    counted. Requests that consensus refuses are included. Source: Jaeger07, sections 4.1 and 4.3.2.
     """
     longer = [found for hops, found in paths.items() if hops > 1]
     if planner == swap_links_ci.PLANNER:
@@ -138,7 +138,7 @@ def asking_paths(planner: str, paths: Mapping[int, Paths], state: TreeState) -> 
 def _adapt_centrally(
     variant: Variant, state: TreeState, members: NDArray[np.int64], payback_ticks: float, rng: random.Random
 ) -> Round:
-    """Execute the longest sequence of proposals whose every exchange pays for itself in time."""
+    """Execute the longest prefix of proposals in which every exchange pays off in time, if they pay off together."""
     inventory = state.inventory
     planner = planner_of(variant.name, escape_words_max=CENTRAL_ESCAPE_WORDS_MAX)
     context = TreeContext(proposals_max=CENTRAL_EXCHANGES_MAX, degree_max=CENTRAL_DEGREE_MAX)

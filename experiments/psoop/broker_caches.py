@@ -1,7 +1,7 @@
-"""What the brokers' caches hold at a moment, merged: each distinct set of brokers with how often it occurs.
+"""The merged contents of the brokers' caches at a moment: each distinct set of brokers with its multiplicity.
 
 In: a workload and the oldest id that each broker still keeps. Out: the sets that a collector of all caches would see,
-and the common interest I_ij. Who decides what upon it does not belong here.
+and the common interest I_ij. Decisions based on it do not belong here.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from regraft.overlay.distinct_sets import digit_planes, merge_sets
 
 @dataclass(frozen=True, eq=False)
 class Caches:
-    """The identifiers in all caches: row q of ``holds`` (sets, brokers) is held ``counts[q]`` times."""
+    """The identifiers in all caches: the brokers in row q of ``holds`` (sets, brokers) cache ``counts[q]`` of them."""
 
     holds: NDArray[np.bool_]
     counts: NDArray[np.int64]
 
     @cached_property
     def interest(self) -> NDArray[np.int64]:
-        """I_ij = |cache_i & cache_j|, the size of each cache on the diagonal; exact up to 2^24 identifiers."""
+        """I_ij = |cache_i & cache_j|, with the size of each cache on the diagonal; exact up to 2^24 identifiers."""
         held = self.holds.astype(np.float32)
         common = held.T @ (held * self.counts[:, None].astype(np.float32))
         return np.asarray(np.rint(common), dtype=np.int64)
 
     def delivery_sets(self, brokers: Sequence[str], span_s: float) -> DeliverySets:
-        """Return the identifiers as delivery sets, one bit each; their order is not kept."""
+        """Return the identifiers as delivery sets, one bit each, in no particular order."""
         rows = np.packbits(self.holds, axis=1, bitorder="little")
         padded = np.zeros((len(rows), -(-rows.shape[1] // 8) * 8), dtype=np.uint8)
         padded[:, : rows.shape[1]] = rows
@@ -42,7 +42,7 @@ class Caches:
         words, _ = digit_planes(each, np.ones(len(each), dtype=np.int64), len(brokers))
         columns = tuple(("cached", column) for column in range(words.shape[1]))
         sets = DeliverySets(tuple(brokers), columns, words, span_s)
-        # Found already, so it need not be searched for among hundreds of thousands of bits.
+        # Fill in the cached property: finding the sets again among hundreds of thousands of bits would be slow.
         sets.__dict__["distinct"] = merge_sets([(held, self.counts)], len(brokers))
         return sets
 
@@ -50,7 +50,7 @@ class Caches:
 class CacheReader:
     """Reads the caches of one workload at any moment.
 
-    A cache holds a broker's newest identifiers (published or delivered there), so its oldest one describes it.
+    A cache holds a broker's newest identifiers (published or delivered there), so its oldest one determines it.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -58,7 +58,7 @@ class CacheReader:
         flows = len(workload.members)
         by_flow = np.argsort(workload.flow_of, kind="stable")
         per_flow = np.bincount(workload.flow_of, minlength=flows)
-        # Flows are numbered type by type and in order of time, so the ids of a type are one run of ``by_flow``.
+        # Flows are numbered by type, then time, so the ids of a type are contiguous in ``by_flow``.
         ends = np.cumsum(per_flow)
         type_count = workload.settings.type_count
         type_ends = np.cumsum(np.bincount(workload.type_of_flow, weights=per_flow, minlength=type_count)).astype(int)
@@ -69,7 +69,7 @@ class CacheReader:
         self._ids_of_broker = _ids_of_broker(workload)
 
     def newest(self, end_id: int, size_max: int) -> Caches:
-        """Return the caches just before ``end_id`` when each keeps at most ``size_max`` identifiers."""
+        """Return the caches just before ``end_id`` if each keeps at most ``size_max`` identifiers."""
         oldest = np.zeros(len(self._ids_of_broker), dtype=np.int64)
         for broker, ids in enumerate(self._ids_of_broker):
             kept_from = int(np.searchsorted(ids, end_id)) - size_max
@@ -78,11 +78,11 @@ class CacheReader:
         return self._held(oldest, end_id)
 
     def between(self, first_id: int, end_id: int) -> Caches:
-        """Return the caches just before ``end_id`` when each keeps what is not older than ``first_id``."""
+        """Return the caches just before ``end_id`` if each keeps all identifiers from ``first_id`` on."""
         return self._held(np.full(len(self._ids_of_broker), first_id, dtype=np.int64), end_id)
 
     def _held(self, oldest: Ids, end_id: int) -> Caches:
-        """Cut each flow where a cache of its members begins: in between, the same brokers hold every identifier."""
+        """Cut each flow where a cache of its members begins: between cuts, the same brokers cache all identifiers."""
         members, types = self._workload.members, self._workload.type_of_flow
         wanted = np.append(oldest, end_id)
         places = np.array([np.searchsorted(ids, wanted) for ids in self._ids_of_type])
@@ -92,7 +92,7 @@ class CacheReader:
         order = np.argsort(cuts, axis=1, kind="stable")
         joining = np.take_along_axis(members[live], order, axis=1)
         edges = np.column_stack([np.take_along_axis(cuts, order, axis=1), flow_to[live]])
-        lengths = np.diff(edges, axis=1)  # Column k: how many ids the first k + 1 of the joining brokers hold.
+        lengths = np.diff(edges, axis=1)  # Column k: ids cached by the first k + 1 joining brokers.
         row, last = np.nonzero(lengths)
         holds = np.zeros((len(row), len(oldest)), dtype=np.bool_)
         for place in range(members.shape[1]):
@@ -102,7 +102,7 @@ class CacheReader:
 
 
 def _with_lone_merged(holds: NDArray[np.bool_], counts: Ids, lone: NDArray[np.bool_]) -> Caches:
-    """Merge what a single broker holds: old identifiers of quiet brokers, many and without common interest."""
+    """Merge the sets of single brokers: many old identifiers of quiet brokers, without common interest."""
     alone = np.bincount(holds[lone].argmax(axis=1), weights=counts[lone], minlength=holds.shape[1]).astype(np.int64)
     brokers = np.flatnonzero(alone)
     merged = np.zeros((len(brokers), holds.shape[1]), dtype=np.bool_)

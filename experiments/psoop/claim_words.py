@@ -1,4 +1,4 @@
-"""The words of Jaeger07's claims: what planners are called, and claims that only a long run decides.
+"""Parts of Jaeger07's claims: names of planners, and claims that only a long run can decide.
 
 The claims themselves do not belong here.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from regraft.experiments.claim_evidence import Claim, Judgement, Measured, undecided
 
-PAPER_TICKS = 25_000  # Fig. 5, and the time between two changes in Fig. 4.
+PAPER_TICKS = 25_000  # The length of Fig. 5, and the time between two changes in Fig. 4.
 NAMES = {
     "random_tree": "random tree",
     "minimum_spanning_tree": "MST",
@@ -25,13 +25,13 @@ NAMES = {
 class PaperClaim(Claim):
     """A claim of Jaeger07.
 
-    ``full_length_of`` names the experiment that must have run as long as the paper's for a verdict, empty for none.
+    ``full_length_of``: the experiment that must have the paper's length for a verdict; empty if none.
     """
 
     full_length_of: str = ""
 
     def judged(self, measured: Measured) -> Judgement:
-        """Return the verdict; a short run, which is mostly adaptation from the start, decides nothing of a long one."""
+        """Return the judgement; undecided after a short run, which mostly shows the initial adaptation."""
         found = self.judge(measured)
         ticks = measured.steps("cost_vs_random", "ticks", figure=self.full_length_of) if self.full_length_of else []
         if not ticks or ticks[-1] >= PAPER_TICKS:

@@ -1,7 +1,7 @@
-"""Make the tables of claims and costs from a file of figures, and put them into the README.
+"""Tabulate claims and costs from a file of figures, and put the tables into the README.
 
 ``python -m regraft.experiments.psoop.claims_table --json FILE [--readme FILE]``. In: figures of `regraft reproduce
-psoop`. Out: Markdown on standard output, or between the markers of a README. Every number comes from the file.
+psoop`. Out: Markdown on standard output, or between the markers of a README. Every number is from the figures.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from regraft.experiments.psoop.small_instances import SMALL_SETTINGS
 from regraft.infra.measured_figures import Figure
 
 PROGRAM = "regraft.experiments.psoop.claims_table"
-ADAPTED = [planner for planner in NAMES if planner != "random_tree"]  # Costs are relative to the random tree's.
+ADAPTED = [planner for planner in NAMES if planner != "random_tree"]  # Costs are relative to the random tree.
 
 
 def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
-    """Return the tables as Markdown: what was run, the paper's claims, ours, and the costs by network."""
+    """Return the tables as Markdown: the run, the paper's claims, ours, and the costs by network."""
     measured = Measured(figures)
     settings = run["settings"]
     networks = ", ".join(f"{name} {count}" for name, count in settings["topologies"].items())
@@ -50,7 +50,7 @@ def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
 
 
 def _costs(measured: Measured) -> list[str]:
-    """Return a row for each network: settled cost with messages, and notifications alone in brackets."""
+    """Return a row for each network: settled cost with messages, and that of notifications only in brackets."""
     lines = [
         "Settled, messages included; in brackets notifications alone.",
         "",
@@ -74,7 +74,7 @@ def _cost(measured: Measured, planner: str, network: str, memory: str) -> str:
 
 
 def _optimum(measured: Measured) -> list[str]:
-    """Return how far planners end from the least-cost tree of the largest small overlays, nothing when not run."""
+    """Return how far planners stay from the least-cost tree of the largest small overlays; empty if not run."""
     brokers = max(measured.steps("optimum_ratio_mean", "brokers"), default=0)
     if not brokers:
         return []
@@ -104,7 +104,7 @@ def _optimum(measured: Measured) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the tables of a file of figures, or replace those in a README; end with code 2 when that cannot be."""
+    """Print the tables of a file of figures, or replace those in a README; exit with 2 if a file is unusable."""
     return put_claims(PROGRAM, "regraft reproduce psoop", claims_document, arguments)
 
 

@@ -2,8 +2,7 @@
 
     python -m regraft.experiments.psoop.compare_distributed [--brokers 30] [--seed 1] [--seconds 45] [--all] [--json F]
 
-In: brokers, seed, span. Out: a table, and figures in the one form of all measurements. ``--all`` adds the variants that
-answer the paper's open questions one by one.
+In: brokers, seed, span. Out: a table and figures. ``--all`` adds a variant for each of the paper's open questions.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from regraft.infra.show_progress import show_progress
 
 BROKER_COUNT = 30
 SIMULATED_S = 45.0
-TABLE_WIDTH = 140  # A narrower terminal wraps the lines instead of the columns.
+TABLE_WIDTH = 140  # In a narrower terminal lines wrap, not columns.
 DEFAULT_VARIANTS = (STATIC, "distributed", "distributed_fitted_conjunction", "central_ci", "central_cost")
 DECIDING = (MessageKind.BROADCAST, MessageKind.PROBE, MessageKind.REQUEST, MessageKind.AGREED, MessageKind.RELEASE)
 EXCHANGING = (
@@ -33,14 +32,14 @@ EXCHANGING = (
     MessageKind.MARKER,
     MessageKind.SUBSCRIPTION,
 )
-# What the table adds up, and what the figures give with each kind.
+# Kinds of messages that the table and the figures sum up.
 GROUPS = {"deciding": (*DECIDING, MessageKind.REPORT), "exchanging": EXCHANGING}
 
 Where = dict[str, str | int | float]
 
 
 class UncleanRunError(RuntimeError):
-    """Notifications were lost, repeated or disordered: no figure of such a run means anything."""
+    """Notifications were lost, repeated or reordered, so the figures of the run are meaningless."""
 
 
 def compare_distributed(
@@ -50,7 +49,7 @@ def compare_distributed(
     variants: Sequence[str] = DEFAULT_VARIANTS,
     advance: Callable[[str, int], None] = lambda *_: None,
 ) -> list[DistributedRun]:
-    """Run the variants one after the other; raise UncleanRunError when the ledger of one is not clean."""
+    """Run the variants one after the other; raise UncleanRunError if a ledger is not clean."""
     scene = Scene.of(broker_count, seed)
     runs = []
     for done, variant in enumerate(variants):
@@ -70,7 +69,7 @@ def distributed_figures(
     variants: Sequence[str] = DEFAULT_VARIANTS,
     advance: Callable[[str, int], None] = lambda *_: None,
 ) -> list[Figure]:
-    """Run the variants and return what was measured; raise UncleanRunError when the ledger of one is not clean."""
+    """Run the variants and return the figures; raise UncleanRunError if a ledger is not clean."""
     return figures_of(compare_distributed(broker_count, seed, simulated_s, variants, advance), seed)
 
 
@@ -150,7 +149,7 @@ def _totals(run: DistributedRun, kinds: Iterable[MessageKind]) -> tuple[int, int
 
 
 def table_of(runs: Iterable[DistributedRun]) -> Table:
-    """Return the runs as a table, one row a variant."""
+    """Return the runs as a table, one row per variant."""
     table = Table(
         box=box.SIMPLE,
         title="Brokers that decide by themselves, and central planners, on the same traffic",

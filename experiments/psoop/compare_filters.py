@@ -1,12 +1,12 @@
-"""Measure what Cost and Interest's trees lose or gain by how brokers share their interest.
+"""Measure how Cost and Interest's trees depend on the way in which brokers share their interest.
 
 ``python -m regraft.experiments.psoop.compare_filters [--instances N] [--json FILE]``. In: the paper's traffic over five
 lifetimes of a subscription. Out: figures and a table. The questions are those that Jaeger07, section 6, leaves open:
-which size and how many hash functions a Bloom filter should have, and whether the conjunction of filters gives the
-common interest of three brokers better than the estimate of section 4.1.
+which size and how many hash functions a Bloom filter should have, and whether the conjunction of filters gives a better
+common interest of three brokers than the estimate of section 4.1.
 
-Every way of sharing sees the same four lifetimes, round after round, so that nothing else differs; the trees are judged
-on these four and on the fifth, which no broker saw. Traffic that continues while brokers decide does not belong here.
+Every way of sharing sees the same four lifetimes in every round, so that nothing else differs; the trees are judged on
+these four and on the fifth, which no broker saw. Traffic during decisions does not belong here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BROKERS = 100
 LIFETIMES_SEEN = 4
 LIFETIMES_LATER = 1
 ROUNDS = 40
-ROUNDS_JUDGED = 10  # With estimates of any kind the brokers never quite settle, so their last trees are averaged.
+ROUNDS_JUDGED = 10  # With estimates the brokers never quite settle, so their last trees are averaged.
 ID_BYTES = 8
 TOPOLOGIES: dict[str, Callable[[int, np.random.Generator], Costs]] = {
     "uniform": uniform_costs,
@@ -52,7 +52,7 @@ TOPOLOGIES: dict[str, Callable[[int, np.random.Generator], Costs]] = {
 
 @dataclass(frozen=True)
 class Telling:
-    """One way to share interest. ``shape`` None shares all identifiers; ``ids_max`` None remembers all it saw."""
+    """One way to share interest. ``shape``: None shares all identifiers. ``ids_max``: None remembers all of them."""
 
     name: str
     ids_max: int | None
@@ -61,7 +61,7 @@ class Telling:
 
     @property
     def settings(self) -> InterestSettings:
-        """The planner's settings: the paper's rules otherwise, without ranking by true gain."""
+        """The planner's settings; otherwise the paper's rules, without ranking by true gain."""
         settings = InterestSettings(order="arrival", cache_ids_max=self.ids_max)
         if self.shape is not None:
             settings = replace(settings, bloom_bits=self.shape.bits, bloom_hashes=self.shape.hashes)
@@ -69,17 +69,17 @@ class Telling:
 
     @property
     def false_positive_share(self) -> float:
-        """Of identifiers that a full cache does not hold, how many its broadcast claims."""
+        """The share of identifiers not in a full cache that its broadcast claims to contain."""
         return 0.0 if self.shape is None else false_positive_share(PAPER_CACHE_IDS, self.shape)
 
     @property
     def broadcast_bytes(self) -> int:
-        """What a full cache takes in a broadcast."""
+        """The bytes of a full cache in a broadcast."""
         return ID_BYTES * PAPER_CACHE_IDS if self.shape is None else self.shape.size_bytes
 
 
 def tellings() -> tuple[Telling, ...]:
-    """Return the ways that are compared; adapted filters are as small as a full cache lets them be."""
+    """Return the ways to compare; filters for a share of false positives are as small as a full cache allows."""
     shapes = {
         "masks": None,
         "paper's filter": FilterShape(PAPER_BITS, PAPER_HASHES),
@@ -95,7 +95,7 @@ def tellings() -> tuple[Telling, ...]:
 
 
 def start_state(topology: str, seed: int) -> tuple[TreeState, WeightedSets]:
-    """Return a random tree with costs and the traffic seen as in section 5, and the traffic after it."""
+    """Return a random tree with costs and traffic as in section 5, and the traffic after that."""
     rng = np.random.default_rng(seed)
     names = tuple(f"b{number:02d}" for number in range(BROKERS))
     link_cost = TOPOLOGIES[topology](BROKERS, rng)
@@ -113,9 +113,9 @@ def start_state(topology: str, seed: int) -> tuple[TreeState, WeightedSets]:
 
 
 def adapted_shares(state: TreeState, later: WeightedSets, telling: Telling, seed: int) -> tuple[float, float]:
-    """Return what the brokers' last trees cost on average (Eq. 1-2), as a share of the tree they start from.
+    """Return the mean cost of the brokers' last trees (Eq. 1-2) as a share of the first tree's.
 
-    First on the traffic that the brokers saw, then on that of the lifetime after it.
+    The first value is on the traffic that the brokers saw, the second on that of the next lifetime.
     """
     rng = random.Random(seed)
     settings = telling.settings
@@ -139,11 +139,11 @@ def adapted_shares(state: TreeState, later: WeightedSets, telling: Telling, seed
 def filter_figures(
     topologies: Sequence[str], seeds: range, on_progress: Callable[[str, int], None] | None = None
 ) -> list[Figure]:
-    """Return the figures of every way of sharing on every kind of network, over one instance for each seed.
+    """Return the figures of every way of sharing on every kind of network, over one instance per seed.
 
-    ``cost_share`` and ``later_cost_share`` are means of what :func:`adapted_shares` returns, ``cost_share_to_masks``
-    the mean of each instance's ratio to exact masks of the same cache with the paper's estimate, and
-    ``cost_share_to_masks_error`` its standard error.
+    ``cost_share`` and ``later_cost_share``: means of the two values of :func:`adapted_shares`. ``cost_share_to_masks``:
+    mean of each instance's ratio to exact masks of the same cache with the paper's estimate;
+    ``cost_share_to_masks_error``: its standard error.
     """
     figures: list[Figure] = []
     done = 0

@@ -1,8 +1,8 @@
-"""Measure how far planners end from the least-cost tree of small overlays, with what Jaeger07 compares with.
+"""Measure how far planners stay from the least-cost tree of small overlays, next to Jaeger07's yardstick trees.
 
 ``python -m regraft.experiments.psoop.compare_optimum [--instances N] [--json FILE]``. In: the small instances of
-:mod:`experiments.psoop.small_instances`. Out: figures and a table of them. How planners fare on large or changing
-overlays does not belong here.
+:mod:`experiments.psoop.small_instances`. Out: figures and a table of them. Large or changing overlays do not belong
+here.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ INSTANCES = 50
 BROKER_COUNTS = (5, 6, 7)
 PAPER_PLANNERS = ("swap_links_ci", "swap_links_lmst", "swap_links_lmit")
 LINK_PLANNERS = ("swap_links_cost", *PAPER_PLANNERS)
-PROPOSALS_MAX = 16  # Of one call; as many as the controller asks for.
-PASSES_MAX = 50  # Planners that settle do so within about eight calls; those that do not go round.
-EQUAL_SHARE = 1e-9  # Costs closer than this are equal: sums of floats differ in their last digits by order alone.
+PROPOSALS_MAX = 16  # Per call, as in the controller.
+PASSES_MAX = 50  # Planners that settle do so within about eight calls; the others cycle.
+EQUAL_SHARE = 1e-9  # Costs closer than this count as equal: sums of floats depend on their order.
 
 OnProgress = Callable[[str, int], None]
 
 
 def settled_tree(state: TreeState, planner: Planner, context: TreeContext, rng: random.Random) -> Configuration:
-    """Return the tree on which a planner ends when all of its proposals are executed, call after call.
+    """Return the last tree of a planner if all its proposals are executed, call after call.
 
-    It ends where it proposes nothing, where it is back on a tree that it had before, or after ``PASSES_MAX`` calls.
-    There is no judge: a planner that makes the tree more expensive is measured on that tree.
+    The calls end once it proposes nothing, returns to an earlier tree, or after ``PASSES_MAX`` calls. There is no
+    judge: a planner that makes the tree more expensive is measured on that tree.
     """
     seen = {state.configuration.links}
     for _ in range(PASSES_MAX):
@@ -65,11 +65,11 @@ def settled_tree(state: TreeState, planner: Planner, context: TreeContext, rng: 
 def ratios_to_optimum(
     state: TreeState, seed: int, order: Order = "gain", degree_max: int | None = None
 ) -> dict[str, float]:
-    """Return by name what each yardstick tree and each planner's last tree costs, as a multiple of the least cost.
+    """Return by name the cost of each yardstick tree and each planner's last tree, as a multiple of the least cost.
 
     Yardsticks are the bootstrap tree (``random_tree``), ``minimum_spanning_tree`` and ``maximum_interest_tree``; every
-    planner starts from the bootstrap tree, those of the paper propose in this ``order``. With ``degree_max`` the least
-    cost is that under the cap. Raises TooManyTreesError when the overlay is too large for an exact optimum.
+    planner starts from the bootstrap tree, those of the paper propose in this ``order``. ``degree_max`` also caps the
+    tree of least cost. Raises TooManyTreesError if the overlay is too large for an exact optimum.
     """
     inventory, sets = state.inventory, state.sets
     context = TreeContext(proposals_max=PROPOSALS_MAX, degree_max=degree_max)
@@ -90,11 +90,11 @@ def optimum_figures(
     broker_counts: Sequence[int] = BROKER_COUNTS,
     on_progress: OnProgress | None = None,
 ) -> list[Figure]:
-    """Return mean and worst ratio to the optimum, and how often it is found, of all planners in all settings.
+    """Return mean and worst ratio to the optimum, and how often it is found, for all planners in all settings.
 
-    Instances are seeded 0 .. ``instance_count`` - 1, so figures repeat. ``on_progress(what, done)`` is called after
-    each instance, of ``len(SMALL_SETTINGS) * len(broker_counts) * instance_count``. Source: the comparison that
-    Jaeger07 leaves out, as it gives no optimum. Raises TooManyTreesError above ``BROKERS_MAX`` brokers.
+    Instances have the seeds 0 .. ``instance_count`` - 1, so figures are repeatable. ``on_progress(what, done)`` is
+    called after each of ``len(SMALL_SETTINGS) * len(broker_counts) * instance_count`` instances. Jaeger07, which gives
+    no optimum, lacks this comparison. Raises TooManyTreesError above ``BROKERS_MAX`` brokers.
     """
     figures: list[Figure] = []
     done = 0
@@ -137,7 +137,7 @@ def _named(setting: SmallSetting) -> str:
 
 
 def optimum_table(figures: Sequence[Figure], broker_count: int) -> Table:
-    """Return the table of one number of brokers: a row for each planner, a column for each setting."""
+    """Return the table for one number of brokers: a row for each planner, a column for each setting."""
     cells: dict[tuple[SmallSetting, str], dict[str, float]] = {}
     for figure in figures:
         where = figure.where

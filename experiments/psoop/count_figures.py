@@ -1,10 +1,10 @@
-"""From the curves of all tasks to figures: means over networks with their 95 % intervals.
+"""Turn the curves of all tasks into figures: means over networks with their 95 % intervals.
 
 In: tasks with their results. Out: a flat list of figures, and mean curves for drawing. Verdicts on the paper's claims
 do not belong here.
 
-Every cost is relative to the random tree's over the same notifications and costs; "with messages" adds what adapting
-itself costs. The interval is Student's over networks, so one network has none.
+Every cost is relative to the random tree's for the same notifications and costs; "with messages" adds the cost of
+adapting. The interval is Student's over networks, so a single network has none.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Floats = NDArray[np.float64]
 Where = dict[str, str | int | float]
 
 SETTLED_SHARE = 0.4  # The last part of a regime counts as settled: 10,000 of 25,000 ticks.
-RECOVERED_SHARE = 0.1  # Recovered: at most this much of the first sample's excess over the settled cost is left.
-JUMP_MIN = 0.05  # An excess below this share of the random tree's cost is not a jump to recover from.
+RECOVERED_SHARE = 0.1  # Recovered: at most this share of the first sample's excess over the settled cost remains.
+JUMP_MIN = 0.05  # A smaller excess, as a share of the random tree's cost, is no jump to recover from.
 STEP_NAMES = {"fig5": "eta", "fig6": "alpha", "figh": "lifetimes"}
 
 
@@ -43,7 +43,7 @@ class Group:
         return self.curves.get(("random_tree", step)) or self.curves["random_tree", self.tasks[0].steps[0]]
 
     def settled(self) -> NDArray[np.bool_]:
-        """Return which samples lie in the last part of a regime; shape (samples,)."""
+        """Return a mask of the samples in the last part of a regime, shape (samples,)."""
         task = self.tasks[0]
         regime = task.regime_ticks // SAMPLE_TICKS
         place = np.arange(task.ticks // SAMPLE_TICKS) % regime
@@ -51,13 +51,13 @@ class Group:
 
 
 def with_messages(curve: Curve) -> Floats:
-    """Return what notifications and messages cost together in each sample."""
+    """Return the total cost of notifications and messages in each sample."""
     parts = np.array([curve.forwarding, curve.broadcast, curve.request, curve.exchange])
     return np.asarray(parts.sum(axis=0))
 
 
 def group_results(results: Sequence[tuple[Task, TaskResult]]) -> dict[tuple[str, str, str], Group]:
-    """Return the results by experiment, kind of network and memory, topologies in order."""
+    """Return the results by experiment, kind of network and memory, with topologies in order."""
     groups: dict[tuple[str, str, str], Group] = defaultdict(Group)
     for task, result in sorted(results, key=lambda each: each[0].topology):
         if not result.curves:
@@ -128,7 +128,7 @@ def _overlay_figures(group: Group, variant: str, step: float, where: Where) -> l
         if where["figure"] == "fig5" and other and step != ETA:
             at_default = np.array([with_messages(curve)[chosen].sum() for curve in other])
             figures += with_interval("cost_above_default_eta", here, (total - at_default) / random_tree, "1")
-    if variant not in ("minimum_spanning_tree", "maximum_interest_tree"):  # Global knowledge is free of charge.
+    if variant not in ("minimum_spanning_tree", "maximum_interest_tree"):  # Global knowledge costs no messages.
         figures += _message_figures(curves, base, where)
     links = max(int(np.array(curve.degree_max)[group.settled()].max()) for curve in curves)
     return [*figures, Figure("links_at_one_broker_max", {**where, "period": "settled"}, float(links), "links")]
@@ -152,7 +152,7 @@ def _message_figures(curves: Sequence[Curve], base: Sequence[Curve], where: Wher
 
 
 def _interval_figures(group: Group, network: str) -> list[Figure]:
-    """Return how wide the intervals of the plotted costs are: mean over the samples of half width over mean."""
+    """Return the relative width of the intervals of plotted costs: mean over samples of half width / mean."""
     if len(group.tasks) < 2:
         return []
     figures = []
@@ -166,7 +166,7 @@ def _interval_figures(group: Group, network: str) -> list[Figure]:
 
 
 def _change_figures(group: Group, network: str) -> list[Figure]:
-    """Return, for each time at which all costs change, how the mean curve jumps and when it has recovered."""
+    """Return the jump of the mean curve and its recovery time for each change of all costs."""
     regime = group.tasks[0].regime_ticks // SAMPLE_TICKS
     settled = group.settled()
     figures = []

@@ -1,7 +1,7 @@
-"""How far the distributed protocol decides as Cost and Interest would with exact knowledge of the same caches.
+"""Measure how far the distributed protocol decides like Cost and Interest with exact knowledge of the same caches.
 
-In: a running distributed overlay. Out: counts. Both directions: of the exchanges that its brokers agree on, those that
-the central rule takes, too; of those that the central planner takes, those that the brokers would agree on.
+In: a running distributed overlay. Out: counts in both directions: how many exchanges that its brokers agree on the
+central rule also makes, and how many that the central planner makes the brokers would agree on.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from regraft.schemas.plan import Proposal
 
 @dataclass(slots=True)
 class Agreement:
-    """What was compared and how it came out.
+    """The results of the comparison.
 
-    ``agreed``: exchanges agreed by brokers; of these ``agreed_wanted`` add a link that the exact rule wants too, and
-    ``agreed_taken`` also remove the same link for it. ``proposed``: exchanges of the central planner; of these
-    ``proposed_known`` lie among brokers that have heard each other, and ``proposed_taken`` they would agree on.
+    ``agreed``: exchanges agreed by brokers; ``agreed_wanted``: those that add a link that the exact rule also wants;
+    ``agreed_taken``: those that in addition remove the same link. ``proposed``: exchanges of the central planner;
+    ``proposed_known``: those among brokers that have heard each other; ``proposed_taken``: those that these would agree
+    on.
     """
 
     agreed: int = 0
@@ -50,19 +51,19 @@ class Agreement:
 
     @property
     def agreed_taken_share(self) -> float:
-        """Of the brokers' exchanges, the share that the exact rule takes; 0 without any."""
+        """The share of the brokers' exchanges that the exact rule makes; 0 without any."""
         return self.agreed_taken / max(self.agreed, 1)
 
     @property
     def proposed_taken_share(self) -> float:
-        """Of the central exchanges, the share that the brokers take; 0 without any."""
+        """The share of the central exchanges that the brokers would agree on; 0 without any."""
         return self.proposed_taken / max(self.proposed, 1)
 
 
 class AgreementMeter:
-    """Compares while an overlay runs: every agreed exchange at once, the planner's proposals once a broadcast period.
+    """Compares while an overlay runs: every agreed exchange at once, the planner's proposals once per broadcast period.
 
-    It only observes: the caches are copied, and nothing is sent or counted.
+    It only observes: caches are copied, and no message is sent or counted.
     """
 
     def __init__(self, overlay: DistributedOverlay) -> None:
@@ -81,7 +82,7 @@ class AgreementMeter:
         overlay.every(settings.broadcast_ms, settings.broadcast_ms, self._on_period)
 
     def stop(self) -> None:
-        """Compare no more proposals."""
+        """Stop comparing proposals."""
         self._is_running = False
 
     def _compare_agreed(self, exchange: Exchange) -> None:
@@ -118,9 +119,9 @@ class AgreementMeter:
 def exact_decision(
     state: TreeState, settings: InterestSettings, path: tuple[str, ...]
 ) -> tuple[bool, tuple[Link, ...]]:
-    """Return whether an end of the path wants the direct link by exact interests, and what its cycle would remove.
+    """Return True if an end of the path wants the direct link by exact interests, and the links its cycle may remove.
 
-    Links that the cycle could remove equally well are all returned; none when it would keep the tree.
+    All links that tie for removal are returned; none if the cycle would keep the tree.
     """
     index = state.inventory.index
     known = local_knowledge(state, settings, paths_within(state.configuration, settings.horizon_hops))
@@ -131,12 +132,12 @@ def exact_decision(
 
 
 def brokers_decision(overlay: DistributedOverlay, path: tuple[str, ...]) -> tuple[Link, ...] | None:
-    """Return what the brokers of a path would remove for a link between its ends, if the first asked for it now.
+    """Return the links that the brokers of a path may remove for a link between its ends that the first one asks for.
 
-    None when they have not all heard each other; nothing when the first does not want the link or the cycle refuses.
+    Empty if the first one does not want the link or the cycle refuses it; None if they have not all heard each other.
     """
     cycle = cycle_of(overlay.inventory, path)
-    # What the first broker would have got with a broadcast of the last one.
+    # The path that the first broker would have received in a broadcast of the last one.
     link_costs = (0.0, *reversed(cycle.link_costs[:-1]))
     steps = zip(reversed(path), reversed(cycle.processing_costs), link_costs, strict=True)
     indirect_cost = overlay.brokers[path[0]].indirect_cost(tuple(Step(*step) for step in steps))

@@ -1,12 +1,12 @@
 """One broker that decides by itself: broadcasts, evaluation and consensus of Jaeger07, section 4.
 
-In: messages of neighbours, one at a time, what the broker can see of its tree, and the time. Out: messages and agreed
-exchanges. A pure state machine without clock or links; who carries exchanges out is decided elsewhere
-(:mod:`experiments.psoop.distributed_exchanges`).
+In: messages of neighbours, one at a time, the broker's view of its tree, and the time. Out: messages and agreed
+exchanges. A pure state machine without clock or links; :mod:`experiments.psoop.distributed_exchanges` executes
+exchanges.
 
-Where the paper is silent: a broker takes part in one cycle at a time. It refuses any other request, which frees the
-brokers that the request has passed; it is free again when notified, when the exchange is in its tree, or at the latest
-after a bounded time. So the cycles agreed at one time have no broker in common, and their exchanges are independent.
+Our reading where the paper is silent: a broker takes part in one cycle at a time. It refuses any other request, which
+frees the brokers that the request has passed; it is free again when notified, once the exchange is in its tree, or
+after a bounded time. So cycles agreed at the same time have no broker in common, and their exchanges are independent.
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ from regraft.experiments.psoop.distributed_settings import CommonInterest, Distr
 from regraft.overlay.bloom_filters import BloomFilter, filter_shape
 from regraft.overlay.configuration import Configuration
 
-# Why brokers of a cycle are freed.
+# Reasons to free the brokers of a cycle.
 BUSY = "busy"  # A broker takes part in another cycle.
-UNSETTLED = "unsettled"  # A transition is under way, or another tree has come.
+UNSETTLED = "unsettled"  # During a transition, or in another tree.
 UNKNOWN = "unknown"  # A broker has not heard every other broker of the cycle.
 LATE = "late"  # The request took too long.
 NO_GAIN = "no_gain"  # Eq. 10 keeps the tree.
-NOT_CARRIED_OUT = "not_carried_out"  # The exchange no longer fitted, or its transition was aborted.
+NOT_CARRIED_OUT = "not_carried_out"  # The exchange no longer fits, or its transition was aborted.
 
 
 @dataclass(frozen=True, slots=True)
 class LocalView:
-    """What a broker sees of the overlay: the trees it has tables for, the one it publishes in, whether it is between
-    two.
+    """A broker's view of the overlay: the trees it has tables for, and the epoch it publishes in.
+
+    ``is_steady``: the broker is not in a transition.
     """
 
     trees: Mapping[int, Configuration]
@@ -60,7 +61,8 @@ class LocalView:
 class Heard:
     """The last broadcast of another broker: which cached ids are in its filter.
 
-    ``members`` covers the ids numbered up to ``noted_count``. ``is_fresh``: heard since the last but one sweep.
+    ``members``: a flag for each cached id with a number below ``noted_count``. ``is_fresh``: heard since the last
+    sweep.
     """
 
     members: NDArray[np.bool_]
@@ -69,7 +71,7 @@ class Heard:
     is_fresh: bool = True
 
     def between(self, since: int, until: int) -> NDArray[np.bool_]:
-        """Return which of the ids with these numbers are in the filter; none when there are no such ids."""
+        """Return which of the ids with these numbers are in the filter; empty if there are no such ids."""
         first = self.noted_count - len(self.members)
         return self.members[since - first : max(since, until) - first]
 
@@ -83,7 +85,7 @@ class _Engagement:
 
 
 class DistributedBroker:
-    """The protocol state of one broker. ``link_cost`` measures the cost of a link to any other broker."""
+    """The protocol state of one broker. ``link_cost`` returns the measured cost of a link to any other broker."""
 
     def __init__(
         self,
@@ -106,13 +108,13 @@ class DistributedBroker:
 
     @property
     def cycle(self) -> Cycle | None:
-        """The cycle that the broker takes part in, as far as it knows."""
+        """The cycle that the broker takes part in, as far as it knows; None if it takes part in none."""
         return None if self._engagement is None else self._engagement.cycle
 
     # --- broadcasts (4.3.1) ----------------------------------------------------------------------------------------
 
     def broadcast(self, view: LocalView) -> list[Effect]:
-        """Send the filter of the own ids to all neighbours, and forget whom nothing was heard of for two intervals."""
+        """Send the filter of the broker's own ids to all neighbours, and forget brokers not heard for two intervals."""
         self._sweep()
         ids = self.cache.ids
         if self._settings.filter_content is FilterContent.INTERVAL:
@@ -148,7 +150,7 @@ class DistributedBroker:
         members = message.filter_.contains(self.cache.ids)
         self.heard[message.origin] = Heard(members, self.cache.noted_count, int(np.count_nonzero(members)))
         tree = view.trees.get(message.epoch)
-        if tree is None:  # The tree it travelled over is gone.
+        if tree is None:  # Its tree no longer exists here.
             return []
         here = Step(self.name, self.processing_cost, self._cost_of_link(source))
         path = (*message.path, here)
@@ -161,7 +163,7 @@ class DistributedBroker:
         return effects
 
     def _sweep(self) -> None:
-        """Give everyone a second chance, then forget him."""
+        """Forget brokers not heard since the last sweep, and mark the others as not fresh."""
         for broker in [broker for broker, heard in self.heard.items() if not heard.is_fresh]:
             del self.heard[broker]
             self._link_costs.pop(broker, None)
@@ -171,7 +173,7 @@ class DistributedBroker:
     # --- evaluation (4.1) ------------------------------------------------------------------------------------------
 
     def common_with(self, broker: str) -> int:
-        """Return I_ij; raise KeyError when the broker was not heard."""
+        """Return I_ij; raise KeyError if the broker has not been heard."""
         return self.heard[broker].common
 
     @property
@@ -180,20 +182,20 @@ class DistributedBroker:
         return sum(heard.common for heard in self.heard.values()) / max(len(self.heard), 1)
 
     def shared_with(self, broker: str, other: str) -> float:
-        """Return I_ikj for two other brokers; raise KeyError when one was not heard."""
+        """Return I_ikj for two other brokers; raise KeyError if one has not been heard."""
         one, two = self.heard[broker], self.heard[other]
         if self._settings.common_interest is CommonInterest.MEAN:
             return min(self.mean_common, one.common, two.common)
-        # Ids cached after the older of the two broadcasts cannot be in its filter, ids forgotten before the newer one
-        # were not looked for.
+        # Ids cached after the older of the two broadcasts cannot be in its filter; ids dropped before the newer one
+        # were not looked up.
         until = min(one.noted_count, two.noted_count)
         since = max(one.noted_count - len(one.members), two.noted_count - len(two.members))
         return float(np.count_nonzero(one.between(since, until) & two.between(since, until)))
 
     def indirect_cost(self, path: tuple[Step, ...]) -> float | None:
-        """Return C_ij to the origin of a path that ends here, 0 without common interest, which no link undercuts.
+        """Return C_ij to the origin of a path that ends here; 0 without common interest, so that no link is cheaper.
 
-        None when a broker of the path has not been heard, which leaves the question open.
+        None if a broker of the path has not been heard, so that the cost is unknown.
         """
         if any(step.broker not in self.heard for step in path[:-1]):
             return None
@@ -236,7 +238,7 @@ class DistributedBroker:
     # --- consensus (4.2, 4.3.2) ------------------------------------------------------------------------------------
 
     def share_of(self, cycle: Cycle) -> list[float] | None:
-        """Return this broker's part of the cost vector, None when it has not heard every other broker of the cycle."""
+        """Return this broker's part of the cost vector; None if it has not heard every other broker of the cycle."""
         if any(broker not in self.heard for broker in cycle.brokers if broker != self.name):
             return None
         return cycle_share(cycle, cycle.brokers.index(self.name), self.common_with, self.shared_with)
@@ -267,7 +269,7 @@ class DistributedBroker:
         return "" if self._is_free(view, now_ms) else BUSY
 
     def give_up(self, cycle: Cycle, reason: str) -> list[Effect]:
-        """Free the cycle, as its last broker, when the exchange will not be executed."""
+        """Free the cycle, as its last broker, because the exchange will not be executed."""
         if self._is_engaged_in(cycle):
             self._engagement = None
         return self._pass_back(cycle, Release(cycle, reason))
@@ -283,7 +285,7 @@ class DistributedBroker:
         return self._engagement is not None and self._engagement.cycle.name == cycle.name
 
     def _is_free(self, view: LocalView, now_ms: float) -> bool:
-        """Return True if the broker may take part in a cycle; forget the last one when it is over."""
+        """Return True if the broker may take part in a cycle; forget its last cycle if that is over."""
         if self._engagement is None:
             return True
         is_done = self._engagement.cycle.link_added in view.trees[view.epoch].links

@@ -1,7 +1,7 @@
-"""Caches of notification ids: what each broker published or delivered lately, and delivery sets made from ids.
+"""Caches of the notification ids that each broker recently published or delivered, and delivery sets made from ids.
 
-In: the emulated brokers' telemetry cells, which hear of everything a broker publishes or delivers. Out: arrays of ids.
-An id is 64 bits: the publisher's number and the sequence number, so that sets can be made of it again.
+In: the emulated brokers' telemetry cells, which are notified of everything a broker publishes or delivers. Out: arrays
+of ids. An id has 64 bits: the publisher's number and the sequence number, so that sets can be rebuilt from it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCK_BITS = BLOCK_SIZE.bit_length() - 1
 
 
 class NotificationIds:
-    """Numbers publishers in the order in which they are first heard of."""
+    """Makes ids of notifications; publishers are numbered in the order in which they first appear."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -35,7 +35,7 @@ class NotificationIds:
         return number << SEQUENCE_BITS | notification.sequence
 
     def sets_of(self, brokers: tuple[str, ...], ids_of_broker: Sequence[Ids], span_s: float) -> DeliverySets:
-        """Return the delivery sets that the brokers' ids say, in the order of ``brokers``."""
+        """Return the delivery sets of the brokers' ids, with rows in the order of ``brokers``."""
         publishers = list(self._numbers)
         keys = np.unique(np.concatenate([np.unique(ids >> np.uint64(BLOCK_BITS)) for ids in ids_of_broker]))
         shift, mask = SEQUENCE_BITS - BLOCK_BITS, (1 << (SEQUENCE_BITS - BLOCK_BITS)) - 1
@@ -49,10 +49,10 @@ class NotificationIds:
 
 
 class NotificationCache:
-    """The newest ``count_max`` ids that one broker published or delivered, each once.
+    """The newest ``count_max`` distinct ids that one broker published or delivered.
 
-    Ids are numbered from 0 in the order they came; ``noted_count`` is the number of the next, so that two looks at the
-    cache can be laid over each other.
+    Ids are numbered from 0 in order of arrival; ``noted_count`` is the number of the next one, so that views of the
+    cache at different times can be aligned.
     """
 
     def __init__(self, count_max: int) -> None:
@@ -68,12 +68,12 @@ class NotificationCache:
         return self._ids[max(0, self._end - self._count_max) : self._end]
 
     def newest(self, count: int) -> Ids:
-        """Return the last ``count`` ids at most."""
+        """Return at most the last ``count`` ids."""
         ids = self.ids
         return ids[max(0, len(ids) - count) :]
 
     def note(self, notification_id: int) -> None:
-        """Add an id, in place of the oldest when the cache is full; one that is already there changes nothing."""
+        """Add an id unless it is cached; a full cache drops its oldest id."""
         if notification_id in self._cached:
             return
         if self._end == len(self._ids):
@@ -89,9 +89,9 @@ class NotificationCache:
 
 @dataclass
 class TrafficRecord:
-    """The true delivery sets of a span: who published or delivered what was published from ``since_ms`` on.
+    """The true delivery sets of a span: which brokers published or delivered what was published from ``since_ms`` on.
 
-    ``until_ms`` ends the span; the last of it must have been delivered before the sets are asked for.
+    ``until_ms`` ends the span; call :meth:`sets` only after everything published in it has been delivered.
     """
 
     brokers: tuple[str, ...]
@@ -100,12 +100,12 @@ class TrafficRecord:
     ids_of_broker: dict[str, list[int]] = field(default_factory=dict)
 
     def note(self, broker: str, notification_id: int, publish_ms: float) -> None:
-        """Remember the notification when it is of the span."""
+        """Record the notification if it was published in the span."""
         if self.since_ms <= publish_ms < self.until_ms:
             self.ids_of_broker.setdefault(broker, []).append(notification_id)
 
     def sets(self, ids: NotificationIds) -> DeliverySets:
-        """Return the delivery sets of the span; raise ValueError when it was never begun or ended."""
+        """Return the delivery sets of the span; raise ValueError unless both ends are set, in order."""
         span_s = (self.until_ms - self.since_ms) / SECOND_MS
         if not 0 < span_s < float("inf"):
             raise ValueError(f"the span runs from {self.since_ms:g} to {self.until_ms:g} ms: set both ends, in order")
@@ -114,7 +114,7 @@ class TrafficRecord:
 
 
 class CachingCells(DeliveryCells):
-    """Stands in for a broker's telemetry cells, and keeps ids instead of cells: the experiment sends no telemetry."""
+    """Replaces a broker's telemetry cells and keeps ids instead, because the experiment sends no telemetry."""
 
     def __init__(self, broker: str, ids: NotificationIds, cache: NotificationCache, traffic: TrafficRecord) -> None:
         super().__init__(keep_s=0)
@@ -128,7 +128,7 @@ class CachingCells(DeliveryCells):
         self.note_published(notification)
 
     def note_published(self, notification: Notification) -> None:
-        """Cache the notification's id: a cache does not distinguish published from delivered."""
+        """Cache the notification's id; a cache does not distinguish published from delivered."""
         notification_id = self._ids.id_of(notification)
         self._cache.note(notification_id)
         self._traffic.note(self._broker, notification_id, notification.publish_ms)

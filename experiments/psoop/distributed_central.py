@@ -1,7 +1,7 @@
-"""The same emulated overlay and caches under a central planner: what the distributed protocol is compared with.
+"""The same emulated overlay and caches with a central planner, for comparison with the distributed protocol.
 
-In: a planner by its name. Out: the resulting tree, and the messages to get there. The planner knows all caches
-exactly and at once; its proposals of one call become one transition.
+In: a planner. Out: the resulting tree, and the messages to get there. The planner knows all caches exactly and
+immediately; its proposals of one call become one transition.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CELL_BYTES = 20  # Publisher, block and mask of 64 notifications.
 
 
 def cached_state(cached: CachedOverlay) -> TreeState:
-    """Return the state in which the caches of all brokers are the one window of the horizon."""
+    """Return the state whose horizon is a single window made of all brokers' caches."""
     brokers, virtual = cached.inventory.brokers, cached.virtual
     start_ms = virtual.settings.start_ms
     span_s = max(virtual.now_ms - start_ms, SECOND_MS) / SECOND_MS
@@ -38,16 +38,16 @@ def cached_state(cached: CachedOverlay) -> TreeState:
 
 
 def with_proposals(present: Configuration, proposals: list[Proposal]) -> Configuration:
-    """Return the tree after all proposals of one call, in their order."""
+    """Return the tree after all proposals of one call, applied in order."""
     for proposal in proposals:
         present = present.replaced(present.epoch + 1, proposal.links_removed, proposal.links_added)
     return present
 
 
 class CentralOverlay(CachedOverlay):
-    """An overlay whose links one planner chooses, each ``period_ms`` unless a transition is under way.
+    """An overlay whose links a planner chooses every ``period_ms``, except during a transition.
 
-    What brokers would report for that is counted: one message a broker and period, with the cells that are new.
+    The reports that brokers would send for this are counted: one message per broker and period, with the new cells.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class CentralOverlay(CachedOverlay):
         self._is_running = True
 
     def start(self) -> None:
-        """Begin to plan, after one period."""
+        """Begin to plan after one period."""
         self.every(self._period_ms, self._period_ms, self._on_period)
 
     def finish(self) -> LedgerSnapshot:
-        """Plan no more, end the transition under way with traffic still flowing, and return the account.
+        """Stop planning, finish the current transition while traffic still flows, and return the account.
 
-        Raises RuntimeError when that takes more than ``FINISH_MS_MAX``.
+        Raises RuntimeError if that takes longer than ``FINISH_MS_MAX``.
         """
         self._is_running = False
         end_ms = self.virtual.now_ms + FINISH_MS_MAX

@@ -1,8 +1,8 @@
-"""What one broker of the distributed protocol works out: Eq. 6-10 of Jaeger07, from its own point of view.
+"""Estimates of one broker of the distributed protocol: Eq. 6-10 of Jaeger07, from its own point of view.
 
-In: costs along a cycle and the broker's own estimates of common interest. Out: costs and decisions. Pure; how a broker
-comes to know all this belongs to :mod:`experiments.psoop.distributed_broker`. The central planner
-(:mod:`controller.planners.swap_links_ci`) computes the same for all brokers at once; neither knows the other.
+In: costs along a cycle and the broker's own estimates of common interest. Out: costs and decisions. Pure; gathering the
+inputs belongs to :mod:`experiments.psoop.distributed_broker`. The central planner
+(:mod:`controller.planners.swap_links_ci`) computes the same for all brokers at once; neither depends on the other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from regraft.experiments.psoop.distributed_messages import Cycle
 
-TIE_SHARE = 1e-9  # Cycle costs closer than this are equal: sums of floats differ in their last digits by order alone.
+TIE_SHARE = 1e-9  # Cycle costs closer than this count as equal: sums of floats depend on their order.
 
 SharedWith = Callable[[str, str], float]  # (B_k, B_j) -> I_ikj, as this broker estimates it.
 CommonWith = Callable[[str], int]  # B_j -> I_ij, as this broker estimates it.
@@ -24,10 +24,10 @@ def indirect_costs(
     common_with: CommonWith,
     shared_with: SharedWith,
 ) -> list[float]:
-    """Return C from the line's first broker, who estimates, to every broker on it (Eq. 7).
+    """Return C from the line's first broker, which estimates, to every broker on it (Eq. 7).
 
-    ``link_costs[m]`` is the link between brokers m and m + 1. Where the first broker shares nothing with a broker, the
-    whole way to it is paid.
+    ``link_costs[m]`` is the link between brokers m and m + 1. If the first broker has no common interest with a broker,
+    the full cost of the path to it counts.
     """
     costs = [0.0]
     for place in range(1, len(line)):
@@ -43,16 +43,16 @@ def indirect_costs(
 
 
 def cycle_share(cycle: Cycle, position: int, common_with: CommonWith, shared_with: SharedWith) -> list[float]:
-    """Return cost_R(e, B_i) for every link e of the cycle, B_i being the broker at ``position`` (Eq. 8).
+    """Return cost_R(e, B_i) for every link e of the cycle, where B_i is the broker at ``position`` (Eq. 8).
 
     Without link t the cycle is a line that ends at t in both directions, and the costs up to there do not depend on
-    where it ends, so that one walk each way gives all entries. Cost O(cycle).
+    where it ends, so one walk in each direction gives all entries. Cost O(cycle).
     """
     size = len(cycle.brokers)
     ahead = [(position + step) % size for step in range(size)]
     behind = [(position - step) % size for step in range(size)]
     onward = _running_sums(cycle, ahead, [cycle.link_costs[place] for place in ahead], common_with, shared_with)
-    # The link behind a broker is the one that its predecessor has in front.
+    # The link behind a broker is the link ahead of its predecessor.
     back = _running_sums(cycle, behind, [cycle.link_costs[place - 1] for place in behind], common_with, shared_with)
     shares = []
     for removed in range(size):
@@ -75,10 +75,10 @@ def _running_sums(
 
 
 def removals(costs: Sequence[float]) -> tuple[int, ...]:
-    """Return which of the cycle's links may be taken away, none to leave all as they are (Eq. 10).
+    """Return the places of the cycle's links that may be removed, empty to keep the tree (Eq. 10).
 
-    The last entry is the new link's: when it is the least, or ties with the least, nothing is exchanged. Links that
-    tie are all returned, in the cycle's order; brokers take the first.
+    The last entry is the new link's: if it is the least, or ties with the least, nothing is exchanged. All links that
+    tie are returned, in the cycle's order; brokers take the first.
     """
     least = min(costs[:-1])
     if least >= costs[-1] * (1 - TIE_SHARE):

@@ -1,8 +1,8 @@
-"""Carry agreed exchanges out on a running emulated overlay, by the transition protocol and one at a time.
+"""Execute agreed exchanges on a running emulated overlay, with the transition protocol and one transition at a time.
 
 In: exchanges that brokers hand over, or whole target trees of a central planner. Out: transitions. Jaeger07 leaves the
 reconfiguration to another paper; here one broker, the executor, runs the controller's side of the transition
-(:mod:`controller.execute.transition`), so that no notification is lost, repeated or disordered. It decides nothing: it
+(:mod:`controller.execute.transition`), so that no notification is lost, repeated or reordered. It decides nothing: it
 only checks that an exchange still fits the tree.
 """
 
@@ -28,15 +28,15 @@ from regraft.schemas.client import Role
 from regraft.schemas.command import Command, CommandResult
 from regraft.schemas.plan import ClientMove, Plan, PlanPhase
 
-STEP_MS = 20.0  # How often the executor looks whether answers are due or too late while a transition is under way.
+STEP_MS = 20.0  # How often the executor checks for answers and time-outs during a transition.
 LINK_BYTES = 8  # Two broker ids.
-MOVE_BYTES = 12  # A client's id and two brokers'.
+MOVE_BYTES = 12  # The ids of a client and two brokers.
 
 
 class TransitionDriver:
-    """The executor's half of a transition: commands to all brokers and their answers, each with its delay and count.
+    """The executor's side of a transition: commands to all brokers and their answers, each delayed and counted.
 
-    ``on_done(target, succeeded)`` is called when a transition is over.
+    ``on_done(target, succeeded)`` is called at the end of a transition.
     """
 
     def __init__(
@@ -64,16 +64,19 @@ class TransitionDriver:
     def present(self) -> Configuration:
         """The tree of the last transition that was executed."""
         present = self._log.present
-        assert isinstance(present, Configuration)  # Jaeger07 knows trees only.
+        assert isinstance(present, Configuration)  # Jaeger07's overlays are trees.
         return present
 
     @property
     def is_busy(self) -> bool:
-        """Return True if a transition is under way."""
+        """True during a transition."""
         return self._target is not None
 
     def begin(self, links: Iterable[Link], moves: Iterable[ClientMove] = ()) -> None:
-        """Bring all brokers to the tree of these links, and move clients; raise NotATreeError if they form none."""
+        """Begin a transition of all brokers to the tree of these links, with moves of clients.
+
+        Raises NotATreeError if the links do not form a tree.
+        """
         target = Configuration.of(self._log.epoch_next, self._inventory.brokers, links)
         present = self.present
         now_ms = int(self._virtual.now_ms)
@@ -86,7 +89,7 @@ class TransitionDriver:
             links_removed=tuple(sorted(set(present.links) - set(target.links))),
             links_added=tuple(sorted(set(target.links) - set(present.links))),
             links_target=target.links,
-            cost_before_per_s=0.0,  # No broker knows the cost of the whole tree.
+            cost_before_per_s=0.0,  # No broker knows the tree's cost.
             cost_predicted_per_s=0.0,
             phase=PlanPhase.PREPARING,
             history=(),
@@ -99,13 +102,13 @@ class TransitionDriver:
     # --- what the overlay reports ----------------------------------------------------------------------------------
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Nothing: clients do not matter here."""
+        """Do nothing: clients do not matter here."""
 
     def on_may_publish(self, publisher: str) -> None:
-        """Nothing: the same."""
+        """Do nothing: clients do not matter here."""
 
     def on_result(self, result: CommandResult) -> None:
-        """Take a broker's answer after its way to the executor."""
+        """Count a broker's answer, and deliver it to the executor after the link's delay."""
         delay_ms = self._virtual.overlay.timing.link_delay_ms(result.broker, self.executor)
         self._count(MessageKind.RESULT, result.broker, self.executor, HEADER_BYTES)
         self._virtual.env.timeout(delay_ms, result).callbacks.append(
@@ -132,7 +135,7 @@ class TransitionDriver:
         succeeded = self.present.epoch == target.epoch
         plan = next(plan for plan in self._log.plans if plan.epoch_to == target.epoch)
         markers = 2 * (len(target.brokers) - 1) if succeeded else 0
-        # Brokers report how many messages they sent, not over which links: they are taken at the tree's mean cost.
+        # Brokers report how many messages they sent, but not over which links: assume the tree's mean cost.
         mean_cost = _mean_message_cost(target, self._inventory)
         self._tally.note(MessageKind.MARKER, HEADER_BYTES, mean_cost, markers)
         self._tally.note(MessageKind.SUBSCRIPTION, HEADER_BYTES, mean_cost, plan.control_messages - markers)
@@ -146,10 +149,10 @@ class TransitionDriver:
 
 
 class ExchangeQueue:
-    """Exchanges handed over by the brokers that decided on them, until a transition takes them along.
+    """A queue of exchanges that the deciding brokers hand over, until a transition executes them.
 
-    All that wait and still fit go into one transition: those whose path is in the tree, and of which no broker belongs
-    to another one's cycle. ``on_rejected(exchange)`` is called for each that will not be executed.
+    A transition takes all waiting exchanges that still fit: their path is in the tree, and they share no broker with
+    another chosen cycle. ``on_rejected(exchange)`` is called for each exchange that will not be executed.
     """
 
     def __init__(
@@ -173,11 +176,11 @@ class ExchangeQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Return True if no exchange waits or is under way."""
+        """True if no exchange is waiting or in progress."""
         return not self._waiting and not self.driver.is_busy
 
     def hand_over(self, exchange: Exchange) -> None:
-        """Take an exchange, or refuse it when too many wait."""
+        """Queue an exchange, or reject it if too many are waiting."""
         if len(self._waiting) >= self._settings.exchanges_waiting_max:
             self._reject(exchange)
             return
@@ -216,10 +219,10 @@ class ExchangeQueue:
 def independent_exchanges(
     present: Configuration, waiting: Iterable[Exchange]
 ) -> tuple[list[Exchange], list[Exchange], list[Exchange]]:
-    """Return which exchanges go into one transition, which stay for the next, and which do not fit the tree.
+    """Return the exchanges for one transition, those left for the next one, and those that do not fit the tree.
 
-    An exchange fits while its path is in the tree. Those chosen have no broker in common, so that none touches the
-    path of another: together, and any part of them in any order, they leave a tree.
+    An exchange fits if its path is in the tree and its new link is not. The chosen ones have no broker in common, so
+    none changes the path of another: executing all of them, or any subset in any order, results in a tree.
     """
     links = set(present.links)
     chosen: list[Exchange] = []
@@ -248,12 +251,12 @@ def exchanged_links(present: Configuration, exchanges: Iterable[Exchange]) -> se
 
 
 def message_cost(inventory: Inventory, source: str, target: str) -> float:
-    """Return what one message costs in the unit of the overlay's cost: c of its link and p of its receiver."""
+    """Return the cost of one message in units of the overlay's cost: c of its link plus p of its receiver."""
     return inventory.cost_of_link(source, target) + float(inventory.processing_cost[inventory.index[target]])
 
 
 def command_delay(link_delay_ms: Callable[[str, str], float], executor: str) -> Callable[[Command], float]:
-    """Return how long commands take from the executor to their brokers."""
+    """Return a function that gives the delay of a command from the executor to its broker."""
     return lambda command: link_delay_ms(executor, command.broker)
 
 

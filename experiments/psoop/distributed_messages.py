@@ -1,6 +1,6 @@
-"""Messages between brokers of the distributed protocol, their sizes and counts.
+"""Messages between brokers of the distributed protocol, with their sizes.
 
-Plain frozen values: Jaeger07, section 4.3. What a broker does with them belongs to
+Plain frozen values: Jaeger07, section 4.3. How brokers handle them belongs to
 :mod:`experiments.psoop.distributed_broker`.
 """
 
@@ -15,19 +15,19 @@ from regraft.overlay.configuration import link
 from regraft.overlay.overlay_configuration import Link
 from regraft.producers.emulator.emulate_overlay import CONTROL_BYTES
 
-HEADER_BYTES = CONTROL_BYTES  # What the emulator takes any control message to weigh.
-NUMBER_BYTES = 4  # A broker's id or one cost.
+HEADER_BYTES = CONTROL_BYTES  # The emulator's size of a control message.
+NUMBER_BYTES = 4  # A broker's id or a cost.
 
 
 class MessageKind(StrEnum):
-    """What a message is for, as it is counted."""
+    """The purpose of a message, by which it is counted."""
 
     BROADCAST = "broadcast"
-    PROBE = "probe"  # There and back, to learn the cost of a link that is not in the tree.
+    PROBE = "probe"  # A round trip to learn the cost of a link that is not in the tree.
     REQUEST = "request"
     AGREED = "agreed"
     RELEASE = "release"
-    REPORT = "report"  # Central planners only: what a broker delivered, as exact masks.
+    REPORT = "report"  # Central planners only: a broker's deliveries as exact masks.
     HAND_OVER = "hand_over"
     COMMAND = "command"
     RESULT = "result"
@@ -37,7 +37,7 @@ class MessageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One broker on a broadcast's way: its processing cost, and the cost of the link it was reached over (origin 0)."""
+    """One broker on a broadcast's path: its processing cost, and the cost of the link to it (0 for the origin)."""
 
     broker: str
     processing_cost: float
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """The filter of ``origin`` on its way over the tree of ``epoch``; ``hops_left`` is the paper's TTL.
+    """The filter of ``origin``, travelling over the tree of ``epoch``; ``hops_left`` is the paper's TTL.
 
     ``path`` runs from the origin to the sender; the receiver appends itself.
     """
@@ -59,13 +59,13 @@ class Broadcast:
 
     @property
     def size_bytes(self) -> int:
-        """The filter, and broker and two costs for each step."""
+        """Bytes of the filter, and of broker and two costs for each step."""
         return HEADER_BYTES + self.filter_.size_bytes + 3 * NUMBER_BYTES * len(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """A reconfiguration cycle R: the path from the broker that asks to the one it wants to join, and the new link.
+    """A reconfiguration cycle R: the path from the asking broker to the one it wants to link to, and the new link.
 
     ``link_costs[t]`` is the link behind ``brokers[t]``; the last one is the new link, which closes the cycle.
     """
@@ -89,7 +89,7 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Asks every broker of the cycle for its estimate; ``costs[t]`` is the sum so far of cost_R without link t."""
+    """Asks every broker of the cycle for its estimate; ``costs[t]`` is the partial sum of cost_R without link t."""
 
     cycle: Cycle
     costs: tuple[float, ...]
@@ -97,13 +97,13 @@ class Request:
 
     @property
     def size_bytes(self) -> int:
-        """Broker, two costs and one entry of the cost vector for each place of the cycle."""
+        """Bytes of broker, two costs and one entry of the cost vector for each place of the cycle."""
         return HEADER_BYTES + 4 * NUMBER_BYTES * len(self.cycle.brokers)
 
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """The cycle's last broker has decided for the exchange; goes back along the path."""
+    """The cycle's last broker has decided for the exchange; travels back along the path."""
 
     cycle: Cycle
 
@@ -115,7 +115,7 @@ class Agreed:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The cycle's brokers are free again, for this reason; goes back along the path."""
+    """The cycle's brokers are free again, for this reason; travels back along the path."""
 
     cycle: Cycle
     reason: str
@@ -137,7 +137,7 @@ KIND_OF_MESSAGE: dict[type[ProtocolMessage], MessageKind] = {
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a cycle has agreed on: its new link for one of its others."""
+    """The exchange that a cycle has agreed on: its new link for one of the others."""
 
     cycle: Cycle
     link_removed: Link
@@ -145,7 +145,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Put the message on the link to ``peer``."""
+    """Effect: send the message over the link to ``peer``."""
 
     peer: str
     message: ProtocolMessage
@@ -153,7 +153,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Have the exchange executed."""
+    """Effect: hand the exchange over for execution."""
 
     exchange: Exchange
 

@@ -2,7 +2,7 @@
 
 In: an inventory, a workload and settings. Out: the resulting tree, messages by kind, the ledger. It runs on the
 virtual clock of :mod:`producers.virtual_overlay`; the protocol's messages take the delay of their links and no service
-time. The same overlay under a central planner is :mod:`experiments.psoop.distributed_central`.
+time. The same overlay with a central planner is :mod:`experiments.psoop.distributed_central`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FINISH_MS_MAX = 300_000.0
 
 
 class CachedOverlay:
-    """An emulated overlay whose brokers cache the ids of what they publish or deliver."""
+    """An emulated overlay whose brokers cache the ids of notifications that they publish or deliver."""
 
     def __init__(
         self,
@@ -77,13 +77,13 @@ class CachedOverlay:
 
     @property
     def present(self) -> Configuration:
-        """The tree that notifications published at the executor take now."""
+        """The tree that notifications published at the executor currently take."""
         core = self.virtual.cores[self.executor]
         return core.tables[core.epoch].configuration
 
     @property
     def notification_cost(self) -> float:
-        """What links and brokers have been crossed by so far, as Eq. 1-2 count it, once a hop."""
+        """The cost of all notifications so far by Eq. 1-2: c and p of each link and broker crossed."""
         overlay, inventory = self.virtual.overlay, self.inventory
         links = sum(
             end.counters.notifications_out * inventory.cost_of_link(*pair) for pair, end in overlay.link_ends.items()
@@ -95,14 +95,14 @@ class CachedOverlay:
         return links + brokers
 
     def start(self) -> None:
-        """Begin to adapt: this overlay does not."""
+        """Begin to adapt; this base class does nothing."""
 
     def finish(self) -> LedgerSnapshot:
-        """Stop the clients, wait until all is quiet, and return the account."""
+        """Stop the clients, wait until the overlay is quiet, and return the account."""
         return self.virtual.finish()
 
     def every(self, period_ms: float, first_ms: float, act: Callable[[], bool]) -> None:
-        """Call ``act`` after ``first_ms`` and then each ``period_ms``, until it returns False."""
+        """Call ``act`` after ``first_ms`` and then every ``period_ms``, until it returns False."""
 
         def on_time(_: object) -> None:
             if act():
@@ -114,8 +114,8 @@ class CachedOverlay:
 class DistributedOverlay(CachedOverlay):
     """An overlay whose brokers decide by themselves.
 
-    ``on_agreed(exchange)`` is called with every exchange when its cycle has agreed; ``message_delay_ms`` replaces the
-    delay of the protocol's messages, in tests for example.
+    ``on_agreed(exchange)`` is called for every exchange once its cycle has agreed; ``message_delay_ms`` overrides the
+    delay of the protocol's messages, for example in tests.
     """
 
     def __init__(
@@ -133,12 +133,12 @@ class DistributedOverlay(CachedOverlay):
         if faults:
             raise ValueError("; ".join(faults))
         super().__init__(inventory, workload, seed, self.settings.cache_count_max, timing)
-        self.outcomes: Counter[str] = Counter()  # Why cycles were freed, and how many agreed.
+        self.outcomes: Counter[str] = Counter()  # How often cycles were freed, by reason.
         self.agreed_count = 0
         self.on_agreed = on_agreed
         self._message_delay_ms = message_delay_ms or self.virtual.overlay.timing.link_delay_ms
         self._is_running = True
-        self._under_way = 0  # Messages of the protocol that have not arrived.
+        self._under_way = 0  # Protocol messages in transit.
         self.queue = ExchangeQueue(
             self.virtual, self.executor, inventory, self.settings, self.tally, self._report_rejected
         )
@@ -148,7 +148,7 @@ class DistributedOverlay(CachedOverlay):
         }
 
     def start(self) -> None:
-        """Begin to broadcast, each broker at a random time of the first interval."""
+        """Begin to broadcast, each broker at a random time in the first interval."""
         rng = random.Random(self.virtual.settings.seed)
         for name in self.inventory.brokers:
             self.every(
@@ -162,9 +162,9 @@ class DistributedOverlay(CachedOverlay):
         self._carry_out(name, self.brokers[name].broadcast(self.view(name)))
 
     def finish(self) -> LedgerSnapshot:
-        """Broadcast no more, execute what has been agreed with traffic still flowing, and return the account.
+        """Stop broadcasting, execute agreed exchanges while traffic still flows, and return the account.
 
-        Raises RuntimeError when that takes more than ``FINISH_MS_MAX``.
+        Raises RuntimeError if that takes longer than ``FINISH_MS_MAX``.
         """
         self._is_running = False
         end_ms = self.virtual.now_ms + FINISH_MS_MAX
@@ -175,7 +175,7 @@ class DistributedOverlay(CachedOverlay):
         return self.virtual.finish()
 
     def view(self, name: str) -> LocalView:
-        """Return what a broker sees of the overlay now."""
+        """Return a broker's current view of the overlay."""
         core = self.virtual.cores[name]
         trees = {epoch: tables.configuration for epoch, tables in core.tables.items()}
         return LocalView(trees, core.epoch, core.phase is BrokerPhase.STEADY)
@@ -220,7 +220,7 @@ class DistributedOverlay(CachedOverlay):
         self._after(self._message_delay_ms(name, self.executor), lambda: self.queue.hand_over(exchange))
 
     def _report_rejected(self, exchange: Exchange) -> None:
-        """Notify the broker that decided; it frees the cycle."""
+        """Notify the deciding broker, which frees the cycle."""
         decider = exchange.cycle.brokers[-1]
         self._count_direct(MessageKind.RELEASE, self.executor, decider)
 
@@ -234,7 +234,7 @@ class DistributedOverlay(CachedOverlay):
             self.tally.note(kind, HEADER_BYTES, message_cost(self.inventory, source, target))
 
     def _meter(self, name: str) -> Callable[[str], float]:
-        """Return how a broker measures links: those of its trees by their traffic, any other by a probe."""
+        """Return a broker's measure of link costs: links of its trees by their traffic, other links by a probe."""
 
         def measure(peer: str) -> float:
             core = self.virtual.cores[name]

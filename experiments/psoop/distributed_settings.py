@@ -1,7 +1,6 @@
 """Settings of Jaeger07's distributed protocol: one frozen value, checked as a whole before a run.
 
-Neither reads files nor the environment. Each setting gives the paper's value; where the paper has none, the value is
-ours.
+This module reads neither files nor the environment. Defaults are the paper's values, or ours if the paper gives none.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ from enum import StrEnum
 
 
 class CommonInterest(StrEnum):
-    """How a broker estimates I_ikj, the notifications that it shares with two others (Jaeger07, section 4.1 and 6)."""
+    """How a broker estimates I_ikj, the notifications that it shares with two others (Jaeger07, sections 4.1 and 6)."""
 
     MEAN = "mean"  # min(phi, I_ij, I_ik), with phi of Eq. 6.
-    CONJUNCTION = "conjunction"  # Its own cached ids that are in both filters: the paper's open question.
+    CONJUNCTION = "conjunction"  # Counts its own cached ids in both filters: the paper's open question.
 
 
 class FilterContent(StrEnum):
-    """Which ids a broadcast's filter holds: the paper says both, in section 4 and in 4.3.1."""
+    """Which ids a broadcast's filter contains: sections 4 and 4.3.1 of the paper disagree."""
 
     CACHE = "cache"  # All cached ids.
     INTERVAL = "interval"  # Those cached since the broker's last broadcast.
@@ -28,14 +27,14 @@ class FilterContent(StrEnum):
 class DistributedSettings:
     """Settings of the brokers of the distributed protocol.
 
-    ``horizon_hops``: eta. ``broadcast_ms``: pause between two broadcasts of a broker; the paper's 250 ticks are a tenth
-    of a subscription's mean life. ``cache_count_max``: newest ids that a broker keeps. ``filter_bits`` and
-    ``filter_hashes``: shape of every filter, unless ``false_positive_share`` is set: then each filter gets the shape
+    ``horizon_hops``: eta. ``broadcast_ms``: time between two broadcasts of a broker; the paper's 250 ticks are a tenth
+    of a subscription's mean lifetime. ``cache_count_max``: newest ids that a broker keeps. ``filter_bits`` and
+    ``filter_hashes``: shape of every filter, unless ``false_positive_share`` is set: then each filter has the shape
     that holds its ids with this share of false positives. ``common_interest`` and ``filter_content``: the paper's open
-    questions as switches. ``request_ms_max``: how long a request may be under way, and how long a broker waits for its
+    questions as switches. ``request_ms_max``: how long a request may travel, and how long a broker waits for its
     outcome before it is free again. ``agreed_ms_max``: how long a broker waits for an agreed exchange to be executed.
-    ``gather_ms``: how long the first exchange handed over waits for others, so that they share a transition.
-    ``exchanges_waiting_max``: exchanges that may wait for a transition; more are refused.
+    ``gather_ms``: how long the first exchange handed over waits for others to share its transition.
+    ``exchanges_waiting_max``: exchanges that may wait for a transition; more are rejected.
     """
 
     horizon_hops: int = 4
@@ -52,7 +51,7 @@ class DistributedSettings:
     exchanges_waiting_max: int = 32
 
     def faults(self) -> list[str]:
-        """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
+        """Return every fault as one sentence with the value, the limit and what to do; empty if there is none."""
         found = [
             f"{name} is {value:g}, at least {least:g} is needed: {reason}"
             for name, value, least, reason in (

@@ -1,10 +1,10 @@
-"""One run of one way to decide, on the network and the traffic of Jaeger07 put on the emulator.
+"""Run one variant of deciding, on the network and traffic of Jaeger07 in the emulator.
 
 In: brokers, seed, span, variant. Out: a DistributedRun. All variants of a seed get the same network, first tree and
 requests of clients. Tables and figures belong to :mod:`experiments.psoop.compare_distributed`.
 
-The paper's times are ticks; a tick is 10 ms here: publishers send 20 notifications a second, subscriptions live for
-25 s, brokers broadcast each 2.5 s. There is one publisher for two brokers, as in the paper.
+The paper's times are in ticks; a tick is 10 ms here: publishers send 20 notifications a second, subscriptions last
+25 s, brokers broadcast every 2.5 s. There is one publisher for two brokers, as in the paper.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ PROCESSING_COST_MAX = 10.0  # p_max of the paper, section 5.
 LINK_MS_PER_COST = 5.0  # So the most expensive link takes 50 ms.
 SERVICE_MS = 0.3  # Short enough that a broker on every path is not overloaded.
 CONTROL_SERVICE_MS = 0.05
-INTERESTED_BROKERS = 5  # Between the paper's 9 and what is the same share of 30 brokers as 9 of its 100.
-MEASURED_S = 20.0  # The last traffic, on which the first and the last tree are compared.
-FITTED_SHARE = 0.0043  # What the paper's filters have when its caches are full.
-CENTRAL_DEGREE_MAX = 8  # About where the brokers' own rule ends.
+INTERESTED_BROKERS = 5  # Between the paper's 9 and the same share of 30 brokers as 9 of its 100.
+MEASURED_S = 20.0  # The last part of the traffic, on which the first and the last tree are compared.
+FITTED_SHARE = 0.0043  # False positives of the paper's filters with full caches.
+CENTRAL_DEGREE_MAX = 8  # About the maximum degree that the brokers' own rule reaches.
 CENTRAL_PROPOSALS_MAX = 16
 SEARCH_WORDS_MAX = 400_000_000  # A tenth of the default keeps a call below a second.
 
@@ -76,10 +76,10 @@ VARIANTS = (STATIC, *DISTRIBUTED, *CENTRAL)
 class DistributedRun:
     """The outcome of one variant.
 
-    ``cost_share``: the last tree's cost over the first one's, on the last traffic. ``cost_share_mean``: what that
-    traffic did cost, on the trees of the time, over what it would have cost on the first one. ``notification_*`` count
-    every notification on every link of the whole run, ``notification_cost`` is their cost. ``exchanged``: links
-    exchanged. ``outcomes``: why cycles were freed without an exchange.
+    ``cost_share``: the last tree's cost over the first one's, on the last part of the traffic. ``cost_share_mean``: the
+    actual cost of that traffic, on the trees of the time, over its cost on the first tree. ``notification_*`` count
+    every notification on every link over the whole run, ``notification_cost`` is their cost. ``exchanged``: links
+    exchanged. ``outcomes``: how often cycles were freed without an exchange, by reason.
     """
 
     variant: str
@@ -102,7 +102,7 @@ class DistributedRun:
 
 @dataclass(frozen=True)
 class Scene:
-    """Network, first tree, timing and workload that all variants of a seed share."""
+    """Network, first tree, timing and workload, the same for all variants of a seed."""
 
     inventory: Inventory
     timing: OverlayTiming
@@ -119,7 +119,7 @@ class Scene:
             brokers=names,
             link_cost=transit_stub_costs(broker_count, rng),
             processing_cost=rng.uniform(0.0, PROCESSING_COST_MAX, broker_count),
-            degree_max=broker_count,  # The paper bounds no degree.
+            degree_max=broker_count,  # The paper has no degree bound.
             bootstrap=random_tree(names, broker_count, random.Random(seed)),
         )
         workload = WorkloadSettings(
@@ -133,7 +133,7 @@ class Scene:
         return cls(inventory, _timing(inventory), workload, seed)
 
     def overlay(self, variant: str) -> CachedOverlay:
-        """Return the variant's overlay, not yet started; raise ValueError for an unknown one."""
+        """Return the variant's overlay, not yet started; raise ValueError for an unknown variant."""
         inventory, workload, seed, timing = self.inventory, self.workload, self.seed, self.timing
         if variant == STATIC:
             return CachedOverlay(inventory, workload, seed, PAPER.cache_count_max, timing)
@@ -148,9 +148,9 @@ class Scene:
 
 
 def run_variant(scene: Scene, variant: str, simulated_s: float) -> DistributedRun:
-    """Run a variant for ``simulated_s`` of virtual time and then to its quiet end.
+    """Run a variant for ``simulated_s`` of virtual time, then until the overlay is quiet.
 
-    Raises ValueError when that is not longer than the measured last part.
+    Raises ValueError if that is not longer than the measured last part.
     """
     if simulated_s <= MEASURED_S:
         raise ValueError(f"simulated_s is {simulated_s:g}: more than the last {MEASURED_S:g} s, which are measured")

@@ -1,4 +1,4 @@
-"""Draw the figures of the evaluation as SVG: Jaeger07's Figs. 4 to 6 with ours, and one of memory.
+"""Draw the figures of the evaluation as SVG: Jaeger07's Figs. 4 to 6 with ours added, and one of memory.
 
 In: results of all tasks, or the figures counted from them. Out: SVG text by file name, the same bytes for the same
 results. Verdicts and tables do not belong here.
@@ -18,7 +18,7 @@ from regraft.experiments.psoop.evaluation_tasks import Task
 from regraft.experiments.psoop.run_task import SAMPLE_TICKS, TaskResult
 from regraft.infra.measured_figures import Figure
 
-# Okabe-Ito: distinct with any colour vision, and by line style besides.
+# Okabe-Ito colours: distinct for any colour vision; line styles differ as well.
 LOOKS = {
     "minimum_spanning_tree": Look("MST, global", "#56b4e9", ":"),
     "maximum_interest_tree": Look("MIT, global", "#e69f00", ":"),
@@ -32,7 +32,7 @@ RELATIVE_LABEL = "cost relative to the random tree"
 
 
 def draw_evaluation(results: Sequence[tuple[Task, TaskResult]], figures: Sequence[Figure]) -> dict[str, str]:
-    """Return the drawings by file name; an experiment that was not run has none."""
+    """Return the drawings by file name, without experiments that were not run."""
     drawn: dict[str, str] = {}
     groups = group_results(results)
     with mpl.rc_context(STYLE):
@@ -107,7 +107,7 @@ def _draw_by_step(figures: Sequence[Figure], step: str, label: str) -> str:
             axes.xaxis.set_major_formatter(mpl.ticker.FormatStrFormatter("%g"))
         axes.set_title(NETWORK_LABELS[network])
         axes.set_xlabel(label)
-    panels[0].set_ylim(bottom=0)  # Shared, and only now: a limit ends the scaling to what is plotted.
+    panels[0].set_ylim(bottom=0)  # The axis is shared. Only now, because a limit turns off autoscaling.
     panels[0].set_ylabel(f"{RELATIVE_LABEL},\nnotifications only, settled")
     add_legend(panels[0])
     return svg_text(canvas)

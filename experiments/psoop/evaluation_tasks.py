@@ -1,7 +1,7 @@
-"""What is run for the evaluation of Jaeger07: tasks that do not depend on each other, in two sizes.
+"""The tasks of the evaluation of Jaeger07, which are independent of each other, in two sizes.
 
-In: a size and a seed. Out: tasks, each one network with one workload and all the overlays that share them. Running them
-and using the results do not belong here.
+In: a size and a seed. Out: tasks, each with one network, one workload and all the overlays that share them. Running
+them and using the results do not belong here.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ Network = Literal["transit_stub", "uniform", "planetlab", "zoo", "small"]
 
 ETA = 4  # The paper's default.
 ROUND_TICKS = 250  # The paper's broadcast interval.
-LIFETIME_TICKS = 2_500  # The mean life of a subscription.
-INSTANCE_ROUNDS = 10  # A small overlay with its optimum takes as long as this many overlay rounds.
+LIFETIME_TICKS = 2_500  # The mean lifetime of a subscription.
+INSTANCE_ROUNDS = 10  # Work of a small overlay with its optimum, in overlay rounds.
 ALPHA = 0.5  # c_max = p_max = 10, the paper's default.
 
 
 class Task(msgspec.Struct, frozen=True):
     """One network with one workload.
 
-    ``variants`` are names of :mod:`experiments.psoop.adapt_overlay`; ``steps`` is what the experiment varies: eta
-    (fig5), alpha (fig6), subscription lifetimes that are remembered (figh), or brokers of ``instances`` small overlays
-    (optimum). ``memory`` is what brokers compare: their caches (section 4), or what was added in the last interval
-    (section 4.3.1, which says that a broadcast holds only this). A run lasts ``warmup_ticks``, in which
-    only traffic is remembered, and ``regimes`` times ``regime_ticks``, each with its own costs and loads.
+    ``variants``: names of :mod:`experiments.psoop.adapt_overlay`. ``steps``: values of the varied parameter: eta
+    (fig5), alpha (fig6), remembered subscription lifetimes (figh), or brokers of ``instances`` small overlays
+    (optimum). ``memory``: what brokers compare: their caches (section 4), or the ids added in the last interval
+    (section 4.3.1, by which a broadcast contains only these). A run lasts ``warmup_ticks``, in which traffic is only
+    recorded, and ``regimes`` times ``regime_ticks``, each with its own costs and loads.
     """
 
     experiment: Experiment
@@ -50,7 +50,7 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def overlays(self) -> list[tuple[str, float]]:
-        """Each overlay's variant and step; a random tree is the same for every eta, so it is there once."""
+        """Each overlay's variant and step; a random tree is the same for every eta, so it occurs only once."""
         steps = self.steps or (0.0,)
         return [
             (variant, step)
@@ -61,26 +61,26 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def ticks(self) -> int:
-        """How long the overlays run."""
+        """The length of the run without its warm-up."""
         return self.regimes * self.regime_ticks
 
     @property
     def label(self) -> str:
-        """How the task is called among files."""
+        """The name of the task in file names."""
         return f"{self.experiment}-{self.network}-{self.topology}"
 
     @property
     def work_count(self) -> int:
-        """How much work the task is: rounds, each overlay's counted."""
+        """The work of the task: rounds, summed over overlays."""
         if self.experiment == "optimum":
             return len(SMALL_SETTINGS) * len(self.steps) * self.instances * INSTANCE_ROUNDS
         return len(self.overlays) * (self.ticks // ROUND_TICKS)
 
 
 class Size(msgspec.Struct, frozen=True):
-    """How much is run. ``topologies`` by experiment; other networks than the paper's get ``other_topologies``.
+    """The extent of a run. ``topologies``: by experiment; ``other_topologies``: for networks other than the paper's.
 
-    ``decision_brokers`` are the sizes of overlay for which ``decisions`` decisions are timed.
+    ``decision_brokers``: the sizes of overlay for which ``decisions`` decisions are timed.
     """
 
     name: str
@@ -141,10 +141,10 @@ COMPARED_VARIANTS = ("random_tree", "swap_links_lmst", "swap_links_lmit", "swap_
 
 
 def all_tasks(size: Size, seed: int, data: str = "") -> list[Task]:
-    """Return the tasks of one run, the longest first, so that the last ones to end are short.
+    """Return the tasks of one run, longest first, so that the last ones to finish are short.
 
-    ``data`` is the folder of recorded networks, empty without one: then the Topology Zoo is left out and PlanetLab is
-    the shipped cut.
+    ``data`` is the folder of recorded networks; if it is empty, the Topology Zoo is left out and PlanetLab is the
+    shipped cut.
     """
 
     def task(experiment: Experiment, network: Network, topology: int, variants: tuple[str, ...], ticks: int) -> Task:

@@ -1,6 +1,6 @@
-"""The least-cost tree of a small overlay, found by pricing every tree there is: the yardstick of Jaeger07.
+"""The least-cost tree of a small overlay, found by pricing every possible tree: the yardstick of Jaeger07.
 
-In: an inventory and delivery sets over at most ``BROKERS_MAX`` brokers. Out: the tree of least cost, or the cost of
+In: an inventory and delivery sets over at most ``BROKERS_MAX`` brokers. Out: the tree of least cost, or the costs of
 all trees. Overlays too large to try every tree do not belong here.
 """
 
@@ -17,19 +17,19 @@ from regraft.overlay.configuration import Configuration, DegreeError
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
 
-BROKERS_MAX = 8  # 262,144 trees: milliseconds and 6 MB. Nine brokers have 4.8 million, which would take 150 MB.
+BROKERS_MAX = 8  # 262,144 trees take milliseconds and 6 MB; the 4.8 million of nine brokers would take 150 MB.
 
 
 class TooManyTreesError(ValueError):
-    """There are more trees over the brokers than can all be priced."""
+    """The brokers have more trees than can be priced."""
 
 
 @dataclass(frozen=True, eq=False)
 class AllTrees:
     """Every tree over brokers 0 .. n-1, in the order of their Pruefer sequences.
 
-    ``lesser`` and ``greater`` (trees, n - 1) are the two ends of each link, ``side`` the brokers on the lesser end's
-    side of it, as bits: bit v is broker v. ``degree_max`` (trees,) is the most links at one broker.
+    ``lesser`` and ``greater`` (trees, n - 1): the two ends of each link. ``side``: the brokers on the lesser end's side
+    of it, with bit v for broker v. ``degree_max`` (trees,): the largest degree in each tree.
     """
 
     lesser: NDArray[np.uint8]
@@ -40,9 +40,9 @@ class AllTrees:
 
 @lru_cache(maxsize=BROKERS_MAX)
 def all_trees(broker_count: int) -> AllTrees:
-    """Return all n^(n-2) trees over ``broker_count`` brokers, made once for each count.
+    """Return all n^(n-2) trees over ``broker_count`` brokers, cached by count.
 
-    Source: Pruefer 1918; the proof of Cayley's formula decodes each of the n^(n-2) sequences to another tree. Cost
+    Source: Pruefer 1918; the proof of Cayley's formula decodes each of the n^(n-2) sequences to a different tree. Cost
     O(n^(n-1)) in array operations. Raises TooManyTreesError above ``BROKERS_MAX``, ValueError below 2.
     """
     if broker_count < 2:
@@ -54,7 +54,7 @@ def all_trees(broker_count: int) -> AllTrees:
         )
     sequences = np.array(list(product(range(broker_count), repeat=broker_count - 2)), dtype=np.intp)
     tree = np.arange(len(sequences))
-    # A broker occurs in the sequence once less than it has links; one that has all but its last is the next leaf.
+    # A broker occurs in the sequence once less often than it has links; the next leaf has one link left.
     left = 1 + (sequences[:, :, None] == np.arange(broker_count)).sum(axis=1)
     degree_max = left.max(axis=1)
     below = np.tile(1 << np.arange(broker_count), (len(sequences), 1))
@@ -78,18 +78,18 @@ def all_trees(broker_count: int) -> AllTrees:
 def tree_costs_per_s(inventory: Inventory, sets: DeliverySets) -> NDArray[np.float64]:
     """Return the cost per second of every tree over the inventory's brokers, in the order of :func:`all_trees`.
 
-    The costs are those of ``overlay.cost`` (Jaeger07, Eq. 1-2), counted by cuts: a notification misses a link when
-    all of V(n) lies on one side of it, and it misses a broker when all of V(n) lies behind one of the broker's links.
-    What a link adds to the cost, these savings taken off, depends on its ends and its side alone, so it is counted
-    once for all trees. Cost O(n^2 * 2^n) for that and one look-up a link and tree. Raises TooManyTreesError above
-    ``BROKERS_MAX`` brokers, ValueError when inventory and sets are over different ones.
+    The costs are those of ``overlay.cost`` (Jaeger07, Eq. 1-2), counted by cuts: a notification avoids a link if all of
+    V(n) is on one side of it, and it avoids a broker if all of V(n) is behind one of the broker's links. The cost of a
+    link minus these savings depends only on its ends and its side, so it is computed once for all trees. Cost
+    O(n^2 * 2^n) for that, and one look-up per link and tree. Raises TooManyTreesError above ``BROKERS_MAX`` brokers,
+    ValueError if inventory and sets have different brokers.
     """
     if sets.brokers != inventory.brokers:
         raise ValueError("inventory and delivery sets must be over the same brokers")
     trees = all_trees(len(inventory.brokers))
     within = _notifications_within(sets)
     total = within[-1]
-    near, far = within, within[::-1]  # Wanted on the lesser end's side alone, and on the other side alone.
+    near, far = within, within[::-1]  # Wanted only on the lesser end's side, only on the other.
     c = inventory.link_cost[:, :, None]
     p = inventory.processing_cost
     added = c * (total - near - far) - p[:, None, None] * far - p[None, :, None] * near
@@ -100,10 +100,9 @@ def tree_costs_per_s(inventory: Inventory, sets: DeliverySets) -> NDArray[np.flo
 def exact_optimum(inventory: Inventory, sets: DeliverySets, degree_max: int | None = None) -> Configuration:
     """Return the tree of least cost over the inventory's brokers, as epoch 0.
 
-    With ``degree_max``, the least among trees without a broker of more links; without, the inventory's own cap is not
-    regarded either. Source: Jaeger07, section 3.1, Definition 1, which knows no cap. Cost: that of
-    :func:`tree_costs_per_s`. Guarantee: optimal. Raises TooManyTreesError above ``BROKERS_MAX`` brokers, DegreeError
-    when no tree meets the cap.
+    ``degree_max`` caps the links of a broker; by default there is no cap, not even the inventory's. Source: Jaeger07,
+    section 3.1, Definition 1, which has no cap. Cost: that of :func:`tree_costs_per_s`. Guarantee: optimal. Raises
+    TooManyTreesError above ``BROKERS_MAX`` brokers, DegreeError if no tree meets the cap.
     """
     count = len(inventory.brokers)
     trees = all_trees(count)
@@ -125,11 +124,11 @@ def tree_at(brokers: tuple[str, ...], position: int) -> Configuration:
 
 
 def _notifications_within(sets: DeliverySets) -> NDArray[np.int64]:
-    """Return, for each set of brokers as bits, how many notifications no other broker published or delivered."""
+    """Return for each set of brokers (as bits) how many notifications were published and delivered only within it."""
     distinct, counts = sets.distinct
     within = np.zeros(1 << len(sets.brokers), dtype=np.int64)
     within[distinct[:, 0].astype(np.int64)] = counts
     for broker in range(len(sets.brokers)):
-        halves = within.reshape(-1, 2, 1 << broker)  # Without the broker, and with it.
+        halves = within.reshape(-1, 2, 1 << broker)  # Without the broker, with it.
         halves[:, 1] += halves[:, 0]
     return within

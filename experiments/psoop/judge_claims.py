@@ -1,8 +1,7 @@
-"""What the figures say of each claim of Jaeger07's evaluation: reproduced, refuted or not decidable.
+"""Judge each claim of Jaeger07's evaluation: reproduced, refuted or not decidable.
 
-In: figures. Out: a verdict with its evidence for each claim. The verdicts follow from the figures alone. Where the
-paper gives no number ("fast", "reasonably well"), the claim says what was taken for it. Claims of ours do not belong
-here.
+In: figures. Out: a verdict with its evidence for each claim. Verdicts depend only on the figures. If the paper gives no
+number ("fast", "reasonably well"), the claim states the number used. Our own claims do not belong here.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ FIG4: dict[str, Value] = {
     "memory": "cache",
 }  # The paper's networks and caches.
 HEURISTICS = ("swap_links_lmst", "swap_links_lmit", "swap_links_ci")
-RECOVERY_TICKS_MAX = 5_000  # Two mean lives of a subscription, a fifth of the time between two changes.
+RECOVERY_TICKS_MAX = 5_000  # Two mean lifetimes of a subscription, a fifth of the time between two changes.
 EXECUTION_SHARE_MAX = 0.03
 INTERVAL_SHARE_MAX = 0.06
 NEGLIGIBLE_SHARE_MAX = 0.05
-TOPOLOGIES_MIN = 20  # The paper has 25; the width of an interval says nothing with far fewer.
+TOPOLOGIES_MIN = 20  # The paper has 25; with far fewer, the width of an interval is meaningless.
 NOTIFICATIONS_PER_SUBSCRIPTION = (40, 60)
 FLAT_SPREAD_MAX = 0.1
-EQUAL_WITHIN = 0.02  # Equal: not more expensive than the other by more of the random tree's cost.
+EQUAL_WITHIN = 0.02  # Equal: more expensive than the other by at most this share of the random tree's cost.
 
 
 def judge_workload(measured: Measured) -> Judgement:
-    """Approximately 50 notifications for each issued subscription."""
+    """Judge: there are approximately 50 notifications for each issued subscription."""
     found = measured.interval("notifications_per_subscription", figure="fig4")
     if found is None:
         return undecided()
@@ -39,7 +38,7 @@ def judge_workload(measured: Measured) -> Judgement:
 
 
 def judge_all_reduce(measured: Measured) -> Judgement:
-    """All three heuristics reduce the costs."""
+    """Judge: all three heuristics reduce the costs."""
     found = {name: measured.interval("cost_vs_random", **FIG4, planner=name, period="settled") for name in HEURISTICS}
     known = {name: interval for name, interval in found.items() if interval is not None}
     if len(known) < len(HEURISTICS):
@@ -53,7 +52,7 @@ def judge_all_reduce(measured: Measured) -> Judgement:
 
 
 def judge_jumps(measured: Measured) -> Judgement:
-    """Costs rise when everything changes, for the heuristics that had adapted."""
+    """Judge: when everything changes, costs rise for the heuristics that had adapted."""
     changes = [
         change for change in measured.steps("cost_jump", "change_ticks", **FIG4, planner="swap_links_ci") if change > 0
     ]
@@ -70,7 +69,7 @@ def judge_jumps(measured: Measured) -> Judgement:
 
 
 def judge_recovery(measured: Measured) -> Judgement:
-    """All heuristics recover fast."""
+    """Judge: all heuristics recover fast."""
     ticks: dict[tuple[str, float], float] = {}
     for name in HEURISTICS:
         where: dict[str, Value] = {**FIG4, "planner": name}
@@ -90,7 +89,7 @@ def _above_ci(measured: Measured, name: str, **where: Value) -> dict[str, Interv
 
 
 def judge_ci_best(measured: Measured) -> Judgement:
-    """CI performs better than the other two."""
+    """Judge: CI performs better than the other two."""
     above = _above_ci(measured, "cost_above_ci", **FIG4, period="all")
     if above is None:
         return undecided()
@@ -101,7 +100,7 @@ def judge_ci_best(measured: Measured) -> Judgement:
 
 
 def judge_intervals(measured: Measured) -> Judgement:
-    """The 95 % intervals are below 6 % on average."""
+    """Judge: the 95 % intervals are below 6 % on average."""
     widths = {
         name: measured.value("cost_interval_share", **FIG4, planner=name) for name in ("random_tree", *HEURISTICS)
     }
@@ -122,7 +121,7 @@ def _by_eta(measured: Measured, name: str, etas: Sequence[float], **where: Value
 
 
 def judge_eta_four(measured: Measured) -> Judgement:
-    """The largest saving is at eta = 4."""
+    """Judge: the largest saving is at eta = 4."""
     others = measured.steps("cost_above_default_eta", "eta", figure="fig5", planner="swap_links_ci", period="all")
     above = _by_eta(measured, "cost_above_default_eta", others, period="all")
     if not above:
@@ -134,7 +133,7 @@ def judge_eta_four(measured: Measured) -> Judgement:
 
 
 def judge_bigger_eta(measured: Measured) -> Judgement:
-    """Above eta = 4 the gain decreases, though brokers know more."""
+    """Judge: above eta = 4 the gain decreases although brokers know more."""
     others = measured.steps("cost_above_default_eta", "eta", figure="fig5", planner="swap_links_ci", period="all")
     above = _by_eta(measured, "cost_above_default_eta", [eta for eta in others if eta > 4], period="all")
     if not above:
@@ -146,7 +145,7 @@ def judge_bigger_eta(measured: Measured) -> Judgement:
 
 
 def judge_broadcasts(measured: Measured) -> Judgement:
-    """Broadcasts cost more the larger the neighbourhood."""
+    """Judge: broadcasts cost more with a larger neighbourhood."""
     etas = measured.steps("broadcast_vs_random", "eta", figure="fig5", planner="swap_links_ci")
     costs = _by_eta(measured, "broadcast_vs_random", etas)
     if len(costs) < 2:
@@ -157,7 +156,7 @@ def judge_broadcasts(measured: Measured) -> Judgement:
 
 
 def judge_execution(measured: Measured) -> Judgement:
-    """Executing reconfigurations costs less than 3 % of the adapted network, for every eta."""
+    """Judge: executing reconfigurations costs less than 3 % of the adapted network, for every eta."""
     etas = measured.steps("execution_cost_share", "eta", figure="fig5", planner="swap_links_ci")
     shares = _by_eta(measured, "execution_cost_share", etas)
     if not shares:
@@ -171,7 +170,7 @@ def judge_execution(measured: Measured) -> Judgement:
 
 
 def judge_overhead(measured: Measured) -> Judgement:
-    """All messages together are negligible at eta = 4."""
+    """Judge: at eta = 4 the cost of all messages together is negligible."""
     where: dict[str, Value] = {**FIG4, "planner": "swap_links_ci"}
     parts = {part: measured.interval(f"{part}_cost_share", **where) for part in ("broadcast", "request", "execution")}
     known = {part: each for part, each in parts.items() if each is not None}
@@ -189,7 +188,7 @@ def _by_alpha(measured: Measured, name: str, planner: str) -> dict[float, Interv
 
 
 def judge_lmst_by_alpha(measured: Measured) -> Judgement:
-    """LMST worsens as processing weighs more."""
+    """Judge: lMST worsens as processing weighs more."""
     costs = _by_alpha(measured, "cost_vs_random", "swap_links_lmst")
     if len(costs) < 2:
         return undecided()
@@ -202,7 +201,7 @@ def judge_lmst_by_alpha(measured: Measured) -> Judgement:
 
 
 def judge_lmit_good(measured: Measured) -> Judgement:
-    """LMIT does reasonably well where communication costs outweigh processing."""
+    """Judge: lMIT does reasonably well if communication costs outweigh processing."""
     costs = {
         alpha: each for alpha, each in _by_alpha(measured, "cost_vs_random", "swap_links_lmit").items() if alpha < 0.5
     }
@@ -215,7 +214,7 @@ def judge_lmit_good(measured: Measured) -> Judgement:
 
 
 def judge_lmit_flat(measured: Measured) -> Judgement:
-    """LMIT does not change when processing weighs more."""
+    """Judge: lMIT does not change as processing weighs more."""
     costs = _by_alpha(measured, "cost_vs_random", "swap_links_lmit")
     if len(costs) < 2:
         return undecided()
@@ -226,7 +225,7 @@ def judge_lmit_flat(measured: Measured) -> Judgement:
 
 
 def judge_ci_every_alpha(measured: Measured) -> Judgement:
-    """CI is equal to or better than both others for every alpha."""
+    """Judge: CI is equal to or better than both others for every alpha."""
     above = {
         (name, alpha): each
         for name in ("swap_links_lmst", "swap_links_lmit")

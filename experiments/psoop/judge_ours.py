@@ -1,6 +1,6 @@
-"""Verdicts on our own claims: our planner against the paper's, and how long brokers should remember.
+"""Judge our own claims: our planner against the paper's, and how long brokers should remember.
 
-In: figures. Out: a verdict with its evidence for each claim. Claims of the paper do not belong here.
+In: figures. Out: a verdict with its evidence for each claim. The paper's claims do not belong here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LINKS_MAX = 8
 
 
 def judge_ours_beats_ci(measured: Measured) -> Judgement:
-    """Our planner's overlay is cheaper than CI's on every kind of network."""
+    """Judge: our planner's overlay is cheaper than CI's on every kind of network."""
     above = {
         network: measured.interval(
             "cost_above_ci", figure="fig4", memory="cache", costs=network, planner="swap_links_cost", period="settled"
@@ -39,7 +39,7 @@ def judge_ours_beats_ci(measured: Measured) -> Judgement:
 
 
 def judge_ours_bounded(measured: Measured) -> Judgement:
-    """Our planner keeps its cap on links, where CI needs none to end near it."""
+    """Judge: our planner keeps its cap on links; CI without a cap ends near it."""
     links = {
         name: measured.value(
             "links_at_one_broker_max", figure="fig4", memory="cache", costs="transit_stub", planner=name
@@ -53,7 +53,7 @@ def judge_ours_bounded(measured: Measured) -> Judgement:
 
 
 def judge_lmit_by_memory(measured: Measured) -> Judgement:
-    """LMIT is cheaper when brokers compare one interval than when they compare caches of equal size."""
+    """Judge: lMIT is cheaper if brokers compare one interval than if they compare caches of equal size."""
     where: dict[str, Value] = {
         "figure": "fig4",
         "costs": "transit_stub",
@@ -70,12 +70,12 @@ def judge_lmit_by_memory(measured: Measured) -> Judgement:
 
 
 def judge_short_memory(measured: Measured) -> Judgement:
-    """CI is the worst of the three when brokers remember one lifetime."""
+    """Judge: CI is the worst of the three if brokers remember one lifetime."""
     return _judge_memory(measured, LIFETIMES_SHORT, ci_best=False)
 
 
 def judge_long_memory(measured: Measured) -> Judgement:
-    """CI is the best of the three when brokers remember four lifetimes or more."""
+    """Judge: CI is the best of the three if brokers remember four lifetimes or more."""
     return _judge_memory(measured, LIFETIMES_LONG, ci_best=True)
 
 

@@ -1,9 +1,9 @@
-"""What the messages of adapting cost: broadcasts, requests, reports, exchanges of links.
+"""The cost of messages for adapting: broadcasts, requests, reports, exchanges of links.
 
-In: the tree and the inventory. Out: costs in the unit of ``overlay.cost``. Reading taken throughout: the paper counts
-costs "per message as we assume that messages do not vary too much in size" (section 3), so a message costs what a
-notification on the same way costs by Eq. 1: c of every link it crosses and p of every broker that handles it, the
-sender's included. Notifications do not belong here.
+In: the tree and the inventory. Out: costs in the unit of ``overlay.cost``. Reading: the paper counts costs "per message
+as we assume that messages do not vary too much in size" (section 3), so a message costs as much as a notification on
+the same path by Eq. 1: c of every link it crosses and p of every broker that handles it, including the sender.
+Notifications do not belong here.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link
 from regraft.schemas.plan import Proposal
 
-# An exchange is announced around its cycle and confirmed; the paper leaves it to its [9].
+# An exchange is announced around its cycle and confirmed; the paper refers to its [9].
 CONTROL_MESSAGES_PER_LINK = 2
 COMMANDS_PER_BROKER = 4  # Ours: prepare and its result, activate and its result.
 
 
 def broadcast_cost(paths: Mapping[int, Paths], inventory: Inventory) -> float:
-    """Return what it costs that every broker sends its cache to all within the horizon, once.
+    """Return the cost of one broadcast by every broker: it sends its cache to all brokers within the horizon.
 
-    Source: Jaeger07, section 4.3.1: a broadcast floods the tree up to eta hops. ``paths`` as from
-    ``overlay.horizon_paths`` for eta: each adds its last link and its last broker to the delivery tree of its first.
+    Source: Jaeger07, section 4.3.1: a broadcast floods the tree up to eta hops. ``paths``: those of
+    ``overlay.horizon_paths`` for eta; each adds its last link and its last broker to the delivery tree of its first
+    one.
     """
     cost = float(inventory.processing_cost.sum())
     for found in paths.values():
@@ -38,19 +39,19 @@ def broadcast_cost(paths: Mapping[int, Paths], inventory: Inventory) -> float:
 
 
 def request_cost(paths: Paths, inventory: Inventory) -> float:
-    """Return what requests along these paths cost, one each (section 4.3.2)."""
+    """Return the cost of one request along each of these paths (section 4.3.2)."""
     return float(inventory.link_cost[paths[:, :-1], paths[:, 1:]].sum() + inventory.processing_cost[paths].sum())
 
 
 def exchange_cost(
     configuration: Configuration, inventory: Inventory, proposal: Proposal, members: NDArray[np.int64]
 ) -> float:
-    """Return what exchanging links costs: control messages and moved subscriptions, around the cycle of each new link.
+    """Return the cost of exchanging links: control messages and moved subscriptions, around the cycle of each new link.
 
-    ``members`` (types, brokers of V) are the brokers that want each type now. The paper leaves the exchange to its
-    reference [9]. Taken: two control messages over every link of the cycle (announced and confirmed), and one
-    subscription message over every link for each type whose notifications crossed a removed link: only their routes
-    change.
+    ``members`` (types, brokers of V): the brokers that currently want each type. The paper leaves the exchange to its
+    reference [9]. We assume two control messages over every link of the cycle (announcement and confirmation), and one
+    subscription message over every link for each type whose notifications crossed a removed link, because only their
+    routes change.
     """
     moved = np.zeros(len(members), dtype=np.bool_)
     for ends in proposal.links_removed:
@@ -66,7 +67,7 @@ def exchange_cost(
 
 
 def behind_link(configuration: Configuration, inventory: Inventory, ends: Link) -> NDArray[np.bool_]:
-    """Return which brokers are on the side of a link's second end, shape (brokers,)."""
+    """Return a mask of the brokers on the side of a link's second end, shape (brokers,)."""
     beyond = np.zeros(len(inventory.brokers), dtype=np.bool_)
     frontier = [ends[1]]
     came_from = {ends[1]: ends[0]}
@@ -80,7 +81,7 @@ def behind_link(configuration: Configuration, inventory: Inventory, ends: Link) 
 
 
 def path_costs(configuration: Configuration, inventory: Inventory) -> NDArray[np.float64]:
-    """Return what one message from broker i to broker j along the tree costs, shape (n, n); p_i for i = j."""
+    """Return the cost of one message from broker i to broker j along the tree, shape (n, n); p_i for i = j."""
     root = configuration.brokers[0]
     index = inventory.index
     costs = np.zeros_like(inventory.link_cost)
@@ -95,17 +96,17 @@ def path_costs(configuration: Configuration, inventory: Inventory) -> NDArray[np
 
 
 def report_cost(configuration: Configuration, inventory: Inventory) -> float:
-    """Return what it costs that every broker reports once to a controller at the best placed broker.
+    """Return the cost of one report by every broker to a controller at the best placed broker.
 
-    A central controller has no broadcasts. That its messages cross the overlay's links is a reading against it: it can
-    have its own links.
+    A central controller needs no broadcasts. Sending its messages over the overlay's links is an assumption against it:
+    it can have its own links.
     """
     return float(path_costs(configuration, inventory).sum(axis=0).min())
 
 
 def transition_cost(configuration: Configuration, inventory: Inventory) -> float:
-    """Return what a plan costs on the tree it starts from, without subscriptions: commands, results, END markers."""
+    """Return the cost of a plan on the tree it starts from, without subscriptions: commands, results, END markers."""
     ends = np.array([[inventory.index[a], inventory.index[b]] for a, b in configuration.links])
-    # END goes over every link in both directions and is handled at both ends each time.
+    # END crosses every link in both directions and is handled at both ends each time.
     markers = 2 * (inventory.link_cost[ends[:, 0], ends[:, 1]].sum() + inventory.processing_cost[ends].sum())
     return COMMANDS_PER_BROKER * report_cost(configuration, inventory) + float(markers)

@@ -1,8 +1,7 @@
-"""The traffic of Jaeger07's evaluation: who publishes what when, and which brokers want it.
+"""The traffic of Jaeger07's evaluation: publications over time, and the brokers that want them.
 
-In: rates and a seeded generator. Out: all notifications of a run in order of time, each with its V(n), and the brokers'
-caches at any moment. It depends neither on costs nor on the tree, so one workload serves every planner. Links and
-costs do not belong here.
+In: rates and a seeded generator. Out: all notifications of a run in order of time, each with its V(n). It depends
+neither on costs nor on the tree, so the workload is the same for every planner. Links and costs do not belong here.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Ids = NDArray[np.int64]
 class WorkloadSettings:
     """The numbers of Jaeger07, sections 5 and 5.1.
 
-    ``load_change_ticks`` are the times from which new subscribers choose brokers by freshly drawn load values.
+    ``load_change_ticks``: the times from which new subscribers choose brokers by newly drawn load values.
     """
 
     broker_count: int = 100
@@ -35,16 +34,16 @@ class WorkloadSettings:
 
     @property
     def lifetime_ticks(self) -> float:
-        """The mean life of a subscription."""
+        """The mean lifetime of a subscription."""
         return 1 / self.subscriptions_ended_per_tick
 
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """All notifications of a run; a notification's id is its place in the order of time.
+    """All notifications of a run; a notification's id is its index in order of time.
 
-    ``members`` (flows, 1 + subscribers) holds the brokers of V(n), publisher first: a flow is one type between two
-    changes of its subscribers. ``type_of_flow`` and ``began_at`` are by flow, ``flow_of`` and ``time_of`` by id.
+    ``members`` (flows, 1 + subscribers): the brokers of V(n), publisher first; a flow is one type between two changes
+    of its subscribers. ``type_of_flow`` and ``began_at`` are by flow, ``flow_of`` and ``time_of`` by id.
     """
 
     settings: WorkloadSettings
@@ -56,29 +55,29 @@ class Workload:
 
     @property
     def notification_count(self) -> int:
-        """How many notifications were published."""
+        """The number of notifications published."""
         return len(self.flow_of)
 
     @property
     def subscriptions_issued(self) -> int:
-        """How many subscriptions were issued: those at the start and every replacement."""
+        """The number of subscriptions issued: those at the start and every replacement."""
         first = self.settings.type_count * self.settings.subscribers_per_type
         return first + len(self.members) - self.settings.type_count
 
     def members_at(self, tick: float) -> NDArray[np.int64]:
         """Return the brokers that want each type at a time, publisher first, shape (types, 1 + subscribers)."""
         begun = np.flatnonzero(self.began_at <= tick)
-        # Flows of a type are in order of time, and of equal indices the last one is assigned.
+        # Flows of a type are in order of time; for repeated indices the last assignment wins.
         newest = np.zeros(self.settings.type_count, dtype=np.int64)
         newest[self.type_of_flow[begun]] = begun
         return self.members[newest]
 
     def first_id_at(self, tick: float) -> int:
-        """Return the id of the first notification at or after a time; the number of notifications when none is."""
+        """Return the id of the first notification at or after a time; the number of notifications if there is none."""
         return int(np.searchsorted(self.time_of, tick))
 
     def delivery_sets(self, brokers: Sequence[str], first_id: int, end_id: int, span_s: float) -> DeliverySets:
-        """Return V(n) of the ids from ``first_id`` up to but not ``end_id``, in order of time."""
+        """Return V(n) of the ids in [first_id, end_id), in order of time."""
         count = end_id - first_id
         dense = np.zeros((len(brokers), -(-count // 64) * 64), dtype=np.uint8)
         dense[self.members[self.flow_of[first_id:end_id]], np.arange(count)[:, None]] = 1
@@ -86,7 +85,7 @@ class Workload:
         return DeliverySets(tuple(brokers), tuple(("all", column) for column in range(words.shape[1])), words, span_s)
 
     def published_sets(self, brokers: Sequence[str], first_id: int, end_id: int, span_s: float) -> DeliverySets:
-        """Return the same with a publisher for each type, delivered kept apart from published."""
+        """Return the same with a publisher for each type, and with delivered separate from published."""
         flows = self.flow_of[first_id:end_id]
         types = self.type_of_flow[flows]
         order = np.argsort(types, kind="stable")
@@ -102,7 +101,7 @@ class Workload:
         return DeliverySets(tuple(brokers), names, words, span_s, delivered)
 
     def homes(self, brokers: Sequence[str]) -> dict[str, str]:
-        """Return the broker of the publisher of each type: publishers stay."""
+        """Return the home of each type's publisher; publishers do not move."""
         firsts = {int(type_): int(flow[0]) for type_, flow in zip(self.type_of_flow, self.members, strict=True)}
         return {f"p{number}": brokers[home] for number, home in sorted(firsts.items())}
 
@@ -110,8 +109,8 @@ class Workload:
 def draw_workload(settings: WorkloadSettings, rng: np.random.Generator) -> Workload:
     """Return the notifications of one run.
 
-    Source: Jaeger07, sections 5 and 5.1. Readings: the 9 subscribers of a type sit at 9 different brokers, none of
-    them the publisher's, so V(n) has 10 brokers; a replacement keeps this; publishers stay. Cost O(notifications log).
+    Source: Jaeger07, sections 5 and 5.1. Readings: the 9 subscribers of a type are at 9 different brokers other than
+    the publisher's, so V(n) has 10 brokers, also after replacements; publishers do not move. Cost O(notifications log).
     """
     subscribers = draw_subscribers(settings, rng)
     times, flows = [], []
@@ -138,9 +137,9 @@ def draw_workload(settings: WorkloadSettings, rng: np.random.Generator) -> Workl
 def draw_subscribers(
     settings: WorkloadSettings, rng: np.random.Generator
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-    """Return, for each type, V(n) of each of its flows and the times at which one flow follows another."""
+    """Return for each type V(n) of its flows and the times at which one flow follows another."""
     starts = (0, *settings.load_change_ticks)
-    # A broker is drawn by where a uniform number falls among the running sums of the load values.
+    # A broker is drawn by the place of a uniform number among the cumulative load values.
     sums = np.cumsum(rng.uniform(size=(len(starts), settings.broker_count)), axis=1)
     shares = sums / sums[:, -1:]
     found = []
@@ -163,7 +162,7 @@ def draw_subscribers(
 
 
 def _other_broker(taken: Sequence[int], shares: NDArray[np.float64], rng: np.random.Generator) -> int:
-    """Draw a broker by its share of the load until it is none of those taken."""
+    """Draw brokers by their shares of the load until one is not taken."""
     while True:
         broker = int(np.searchsorted(shares, rng.random(), side="right"))
         if broker not in taken:

@@ -1,7 +1,7 @@
-"""Let traffic run over several overlays at once and adapt each in its own way, round by round.
+"""Run traffic over several overlays at once and adapt each in its own way, round by round.
 
-In: a workload, the costs that hold in each round, the ways to adapt. Out: what each overlay cost in each round. All
-overlays see the same traffic and start from the same tree. Averages over networks do not belong here.
+In: a workload, the costs in each round, the ways to adapt. Out: the cost of each overlay in each round. All overlays
+see the same traffic and start from the same tree. Averages over networks do not belong here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CachesAt = Callable[[CacheReader, Workload, float], Caches]
 
 @dataclass
 class OverlayRun:
-    """One overlay: how it adapts, what costs hold for it, and per round what it cost."""
+    """One overlay: how it adapts, its costs of links and brokers, and its cost in each round."""
 
     variant: Variant
     costs_at: CostsAt
@@ -47,13 +47,13 @@ class OverlayRun:
     degree_max: list[int] = field(default_factory=list)
 
     def forward(self, sets: DeliverySets, tick: float) -> None:
-        """Count what the notifications of a round cost on the tree as it is."""
+        """Add the cost of a round's notifications on the current tree."""
         cost = overlay_cost(self.configuration, self.costs_at(tick), sets)
         self.forwarding.append(cost.total_per_s * sets.span_s)
         self.degree_max.append(self.configuration.degree_max)
 
     def adapt(self, knowledge: CacheKnowledge, tick: float, members: NDArray[np.int64], payback_ticks: float) -> None:
-        """Change the tree for the next round, and count what the messages cost."""
+        """Change the tree for the next round, and add the cost of the messages."""
         if len(self.forwarding) % self.variant.every_rounds:
             self._note(Round(self.configuration))
             return
@@ -69,7 +69,7 @@ class OverlayRun:
 
 
 class CacheKnowledge:
-    """The caches at the end of a round as every planner gets them; counted once for all overlays."""
+    """The caches at the end of a round in the planners' form, computed once for all overlays."""
 
     def __init__(self, caches: Caches, brokers: Sequence[str], span_ticks: float) -> None:
         sets = caches.delivery_sets(brokers, span_ticks)
@@ -77,14 +77,14 @@ class CacheKnowledge:
         self._known = {"sets": sets, "weighted": WeightedSets.over_all([sets]), "interest": caches.interest}
 
     def state(self, configuration: Configuration, inventory: Inventory) -> TreeState:
-        """Return what is known, seen on one tree with the costs of the moment."""
+        """Return the state of this knowledge on one tree with the current costs."""
         state = TreeState(configuration, inventory, (self._window,))
         state.__dict__.update(self._known)
         return state
 
 
 def paper_caches(reader: CacheReader, workload: Workload, tick: float) -> Caches:
-    """Return the caches as the paper's brokers keep them."""
+    """Return the caches of the paper's size."""
     return reader.newest(workload.first_id_at(tick), CACHE_IDS_MAX)
 
 
@@ -97,8 +97,8 @@ def run_rounds(
 ) -> None:
     """Run every overlay from one time to another in rounds of 250 ticks.
 
-    A tree that is decided on at the end of a round carries the notifications of the next: every cost is that of
-    traffic after the decision. When costs change at the end of a round, that round is still decided by the old ones.
+    A tree decided on at the end of a round carries the notifications of the next one, so every cost is that of traffic
+    after the decision. If costs change at the end of a round, its decisions still use the old costs.
     """
     settings = workload.settings
     reader = CacheReader(workload)
@@ -110,10 +110,10 @@ def run_rounds(
         for overlay in overlays:
             overlay.forward(sets, start)
         caches = caches_at(reader, workload, end)
-        # Caches reach back for different times; their mean makes what they hold come at the true rate.
+        # Caches cover different spans; with their mean span, the rate of the cached ids is right.
         span_ticks = max(float(caches.counts @ caches.holds.sum(axis=1)) / per_tick, 1.0)
         knowledge = CacheKnowledge(caches, brokers, span_ticks)
-        decided_at = np.nextafter(end, start)  # Costs that change with the end of the round are not known yet.
+        decided_at = np.nextafter(end, start)  # Before costs that change now.
         members = workload.members_at(end)
         for overlay in overlays:
             overlay.adapt(knowledge, decided_at, members, settings.lifetime_ticks)

@@ -1,7 +1,7 @@
-"""Run one task of the evaluation: draw its network and traffic, let its overlays adapt, add up what they cost.
+"""Run one task of the evaluation: draw its network and traffic, let its overlays adapt, sum up their costs.
 
-In: a task. Out: one curve for each overlay; the same task gives the same curves. Processes, files and averages over
-networks do not belong here.
+In: a task. Out: one curve for each overlay, which depends only on the task. Processes, files and averages over networks
+do not belong here.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ TellRounds = Callable[[int], None]
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """What one overlay cost in each 1,000 ticks: by its notifications, and by each kind of message.
+    """The cost of one overlay in each 1,000 ticks: of its notifications, and of each kind of message.
 
-    ``exchanges`` counts those of each 1,000 ticks, ``degree_max`` is the largest of them.
+    ``exchanges``: their number in each 1,000 ticks. ``degree_max``: the largest degree in each 1,000 ticks.
     """
 
     variant: str
@@ -51,9 +51,9 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class TaskResult(msgspec.Struct, frozen=True):
-    """The curves of a task, and how many notifications there were for each subscription that was issued.
+    """The curves of a task, and its number of notifications per issued subscription.
 
-    The comparison with the optimum has no curves but ``figures``.
+    The comparison with the optimum has ``figures`` instead of curves.
     """
 
     curves: list[Curve]
@@ -62,11 +62,11 @@ class TaskResult(msgspec.Struct, frozen=True):
 
 
 def run_task(task: Task, tell_rounds: TellRounds = lambda count: None) -> TaskResult:
-    """Return the curves of all overlays of a task; ``tell_rounds`` gets the overlays that finished a round."""
+    """Return the curves of all overlays of a task; ``tell_rounds`` is called with the number of rounds finished."""
     if task.experiment == "optimum":
         return _compare_optimum(task, tell_rounds)
     workload = draw_workload(_workload_settings(task), _generator(task, "workload"))
-    # The first tree depends on the topology alone, so that all experiments start alike.
+    # The first tree depends only on the topology, so all experiments start from the same one.
     names = [f"b{number:03d}" for number in range(task.broker_count)]
     tree = random_tree(names, task.broker_count, random.Random(f"tree {task.seed} {task.topology}"))
     regimes = [_inventory(task, tree, regime) for regime in range(task.regimes)]
@@ -106,12 +106,12 @@ def _workload_settings(task: Task) -> WorkloadSettings:
 
 
 def _generator(task: Task, purpose: str) -> np.random.Generator:
-    """Return a separate generator for each purpose, so that one more draw for one changes no other."""
+    """Return a separate generator for each purpose, so that drawing more for one does not affect others."""
     return np.random.default_rng([task.seed, task.topology, *purpose.encode()])
 
 
 def _inventory(task: Task, tree: Configuration, regime: int) -> Inventory:
-    """Draw the costs of one regime: brokers are placed again, and their processing costs redrawn."""
+    """Draw the costs of one regime: new places of brokers, and new processing costs."""
     rng = _generator(task, f"{task.network} {regime}")
     link_cost = _link_costs(task, rng)
     processing_cost = rng.uniform(0.0, PROCESSING_COST_MAX, task.broker_count)
@@ -155,7 +155,7 @@ def _weighted(inventory: Inventory, alpha: float) -> Inventory:
 
 
 def _caches_of(kept_ticks: float) -> CachesAt:
-    """Return how to read caches that keep everything for a time."""
+    """Return a reader of caches that keep everything for a given time."""
 
     def caches_at(reader: CacheReader, workload: Workload, tick: float) -> Caches:
         oldest = workload.first_id_at(tick - kept_ticks)

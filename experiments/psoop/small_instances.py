@@ -1,4 +1,4 @@
-"""Small random overlays on which every tree can be priced: what planners are measured against the optimum on.
+"""Small random overlays on which every tree can be priced, to compare planners with the optimum.
 
 In: a setting, a number of brokers and a seed. Out: the state of an overlay, as planners get it. Planners and the
 optimum do not belong here.
@@ -18,7 +18,7 @@ from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
 
 COST_MAX = 10.0  # c and p are uniform in [0, 10] (Jaeger07, section 5).
-NOTIFICATIONS_PER_FLOW = 50  # Mean of a window: 250 ticks between two broadcasts at 0.2 notifications a tick.
+NOTIFICATIONS_PER_FLOW = 50  # Mean in a window: 250 ticks between two broadcasts at 0.2 notifications a tick.
 WINDOW_MS = 1000  # A tick is 4 ms. Ratios of costs do not depend on it.
 
 
@@ -26,8 +26,8 @@ WINDOW_MS = 1000  # A tick is 4 ms. Ratios of costs do not depend on it.
 class SmallSetting:
     """One kind of small overlay: how its link costs are drawn, how many flows it has and how many brokers want each.
 
-    ``costs``: ``uniform`` draws each link cost in [0, 10]; ``euclidean`` draws brokers in a square of side 10 and takes
-    distances, whose mean is 5.2 against 5.
+    ``costs``: ``uniform`` draws each link cost in [0, 10], with a mean of 5; ``euclidean`` uses the distances of random
+    points in a square of side 10, with a mean of 5.2.
     """
 
     costs: str
@@ -45,10 +45,10 @@ SMALL_SETTINGS = tuple(
 def small_instance(setting: SmallSetting, broker_count: int, seed: int) -> TreeState:
     """Return one random overlay of a setting; the same arguments give the same overlay.
 
-    Each flow has one publisher and ``subscriber_count`` different brokers with subscribers, the publisher's own
-    possibly among them. Brokers are chosen with probability by a random load value, and a flow's notifications are
-    Poisson with the same mean for all (Jaeger07, section 5). The bootstrap tree is uniform among all trees. Raises
-    ValueError when there are fewer brokers than subscribers.
+    Each flow has one publisher and ``subscriber_count`` different brokers with subscribers, possibly including the
+    publisher's. Brokers are chosen with probabilities proportional to random load values, and the notifications of each
+    flow are Poisson with the same mean (Jaeger07, section 5). The bootstrap tree is uniform among all trees. Raises
+    ValueError if there are fewer brokers than subscribers.
     """
     if setting.subscriber_count > broker_count:
         raise ValueError(
@@ -60,7 +60,7 @@ def small_instance(setting: SmallSetting, broker_count: int, seed: int) -> TreeS
     link_cost = _distances(broker_count, rng) if setting.costs == "euclidean" else _uniform_costs(broker_count, rng)
     bootstrap = tree_at(brokers, int(rng.integers(len(all_trees(broker_count).side))))
     processing_cost = rng.uniform(0, COST_MAX, broker_count)
-    # The cap is out of reach: Jaeger07 has none.
+    # A cap that no tree exceeds: Jaeger07 has none.
     inventory = Inventory(brokers, processing_cost, link_cost, broker_count - 1, bootstrap)
     return TreeState(bootstrap, inventory, (ClosedWindow(0, WINDOW_MS, _flows(setting, brokers, rng)),))
 

@@ -1,11 +1,11 @@
-"""How long a decision of the controller takes: newest window in, plan or refusals out, by size of overlay.
+"""Time a decision of the controller, from the newest window to a plan or refusals, by size of overlay.
 
-In: sizes and a seed. Out: ``decision_ms_p50``, ``decision_ms_max`` and ``memory_mb`` (the most that the process has
-held until then, its windows included) by planner, brokers and start. Traffic is that of
-Jaeger07, 4 subscription lifetimes in 40 windows; types grow with the brokers, so each wants as much. A decision is
-everything the controller does with a window: merge its delivery sets, plan, judge and choose. ``random`` decides on
-random trees; ``settled`` follows the traffic window by window, carrying out each plan, from a tree that no swap makes
-cheaper, where the overlay is small enough to settle.
+In: sizes and a seed. Out: ``decision_ms_p50``, ``decision_ms_max`` and ``memory_mb`` (the process's peak so far,
+including windows) by planner, brokers and start. Traffic is that of Jaeger07, 4 subscription lifetimes in 40 windows;
+the number of types is proportional to the brokers, so the interest of a broker does not change with the size. A
+decision is everything the controller does with a window: merge its delivery sets, plan, judge and choose. ``random``
+decides on random trees; ``settled`` starts from a tree that no swap makes cheaper and follows the traffic window by
+window, executing each plan, if the overlay is small enough to settle.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WINDOW_TICKS = 250
 HORIZON_WINDOWS = 40
 DEGREE_MAX = 8
 BROKERS_PER_TYPE = 2
-SETTLED_BROKERS_MAX = 400  # Settling 1,000 brokers takes 2,000 swaps, some minutes; a plan makes a few.
+SETTLED_BROKERS_MAX = 400  # Settling 1,000 brokers takes 2,000 swaps or some minutes; a plan makes a few.
 LARGE_DECISIONS_MAX = 3
 PLANNERS_TIMED = ("swap_links_cost", "swap_links_ci")
 STARTS = ("random", "settled")
@@ -50,10 +50,10 @@ STARTS = ("random", "settled")
 def decision_figures(
     sizes: Sequence[int], decisions: int, seed: int, on_progress: Callable[[str, int], None] | None = None
 ) -> list[Figure]:
-    """Return the times of ``decisions`` decisions of each planner for each size; a few only for large overlays.
+    """Return the times of ``decisions`` decisions of each planner for each size; only a few for large overlays.
 
-    ``on_progress`` is called with what comes next and how many parts are done, of one for each size, planner and start.
-    Raises AssertionError when a plan does not cost what was promised.
+    ``on_progress`` gets the next part and the number of parts done; there is a part for each size, planner and start.
+    Raises AssertionError if a plan does not have the predicted cost.
     """
     figures: list[Figure] = []
     done = 0
@@ -82,7 +82,7 @@ def _measure(planner: str, brokers: int, start: str, decisions: int, seed: int) 
 
 
 class _Overlay:
-    """One overlay of the paper's kind with traffic for a horizon and some windows more."""
+    """One overlay of the paper's kind with traffic for a horizon and some more windows."""
 
     def __init__(self, brokers: int, decisions: int, seed: int) -> None:
         self.decisions = decisions
@@ -102,13 +102,13 @@ class _Overlay:
         self.windows = [_window(self.workload, names, place) for place in range(HORIZON_WINDOWS + decisions)]
 
     def decide_on_random_trees(self, planner: str) -> Iterator[float]:
-        """Yield what each decision took, in ms, each on another random tree."""
+        """Yield the time of each decision in ms, each on a new random tree."""
         for place in range(self.decisions):
             tree = random_tree(self.inventory.brokers, DEGREE_MAX, self.rng)
             yield self._decide(planner, tree, place)[0]
 
     def follow(self, planner: str) -> Iterator[float]:
-        """Yield what each decision took, in ms, on a tree that follows the traffic."""
+        """Yield the time of each decision in ms, on a tree that follows the traffic."""
         state = TreeState(self.inventory.bootstrap_tree, self.inventory, tuple(self.windows[:HORIZON_WINDOWS]))
         costs = state.tree_costs.copy()
         for _ in descend(costs, Search(sys.maxsize, DEGREE_MAX, None)):
@@ -123,7 +123,7 @@ class _Overlay:
         fresh = horizon[-1].sets
         newest = replace(horizon[-1], sets=DeliverySets(fresh.brokers, fresh.columns, fresh.words, fresh.span_s))
         for window in horizon[:-1]:
-            _ = window.sets.planes  # Earlier decisions have merged these.
+            _ = window.sets.planes  # In a live controller earlier decisions have merged these already.
         before = Configuration(0, tree.brokers, tree.links)
         begin = time.perf_counter()
         state = TreeState(before, self.inventory, (*horizon[:-1], newest))
@@ -143,5 +143,5 @@ def _window(workload: Workload, brokers: tuple[str, ...], place: int) -> ClosedW
     begin, end = place * WINDOW_TICKS, (place + 1) * WINDOW_TICKS
     first, last = workload.first_id_at(begin), workload.first_id_at(end)
     sets = workload.delivery_sets(brokers, first, last, WINDOW_TICKS)
-    columns = tuple((f"window {place}", column) for _, column in sets.columns)  # Of other windows are other ones.
+    columns = tuple((f"window {place}", column) for _, column in sets.columns)  # Windows share none.
     return ClosedWindow(begin, end, replace(sets, columns=columns), epoch_min=0, epoch_max=0)

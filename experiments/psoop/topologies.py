@@ -1,11 +1,11 @@
-"""Link costs between brokers for Jaeger07's evaluation: made-up, recorded and measured networks.
+"""Link costs between brokers for Jaeger07's evaluation: generated, recorded and measured networks.
 
-In: how many brokers and a generator; for recorded networks the folder of the data. Out: (n, n) float64, symmetric,
+In: the number of brokers and a generator; for recorded networks the folder of the data. Out: (n, n) float64, symmetric,
 diagonal 0, at most 10. Processing costs, trees and workloads do not belong here.
 
 Section 5 normalises the costs "to values between c_min (= 0.0) and c_max (= 10.0) according to the underlying physical
-topology". Reading taken: the cost of a potential link is the delay of the shortest path between the hosts of its two
-brokers, scaled so that the greatest among the placed brokers is 10.
+topology". Reading: the cost of a potential link is the delay of the shortest path between the hosts of its two brokers,
+scaled so that the largest cost is 10.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from regraft.producers.emulator.place_overlay import measured_rtt_ms
 Costs = NDArray[np.float64]
 
 COST_MAX = 10.0  # c_max of the paper's section 5.
-TRANSIT_DOMAINS = 4  # As in the textbook example of GT-ITM; the paper says only how many domains there are.
-STUB_DOMAINS = 96  # With the transit domains the paper's 100.
+TRANSIT_DOMAINS = 4  # As in the textbook example of GT-ITM; the paper gives only the total number of domains.
+STUB_DOMAINS = 96  # With the transit domains, the paper's 100.
 DOMAIN_ROUTERS = 104  # 100 domains of 104 routers: "over 10,000 nodes".
 LINKS_PER_ROUTER = 2  # m, the usual value of BRITE.
-WAXMAN_BETA = 0.2  # BRITE's usual value. Its alpha only says how often a draw is repeated, so it is not needed here.
-# Sides of the planes. They keep GT-ITM's order of lengths: inside a stub < stub to transit < inside a transit domain
-# < between transit domains.
+WAXMAN_BETA = 0.2  # BRITE's usual value. Its alpha only controls how often a draw is repeated, so it is not needed.
+# Sides of the planes, which preserve GT-ITM's order of lengths: inside a stub < stub to transit < inside a transit
+# domain < between transit domains.
 WORLD_KM = 5000.0
 TRANSIT_KM = 1000.0
 STUB_KM = 100.0
 EARTH_RADIUS_KM = 6371.0
-ZOO_NODES_MIN = 20  # A drawn network has at least as many, or most of 100 brokers would sit together.
-SAME_SITE_COST = 0.1  # 1 % of the greatest cost: brokers that share a site are close, but not for free.
+ZOO_NODES_MIN = 20  # Minimum for drawn networks, or most of 100 brokers would share sites.
+SAME_SITE_COST = 0.1  # 1 % of the largest cost: brokers at the same site are close, but not free.
 
 
 class DataFileError(FileNotFoundError):
-    """A recorded network is not where the option says."""
+    """The folder given for recorded networks lacks a file."""
 
 
 def uniform_costs(broker_count: int, rng: np.random.Generator) -> Costs:
-    """Return independent costs U[0, 10], as papers do that know nothing of the network."""
+    """Return independent costs U[0, 10], as in papers without a network model."""
     drawn = np.triu(rng.uniform(0.0, COST_MAX, (broker_count, broker_count)), 1)
     return drawn + drawn.T
 
@@ -54,10 +54,10 @@ def uniform_costs(broker_count: int, rng: np.random.Generator) -> Costs:
 def transit_stub_costs(broker_count: int, rng: np.random.Generator) -> Costs:
     """Return shortest-path delays between random routers of a transit-stub network of 10,400 routers in 100 domains.
 
-    Transit domains join each other by Waxman links, every stub domain hangs on one random transit router, and inside a
-    domain routers join by Waxman links (BRITE models 1 and 5, GT-ITM's classes of length). Delay is length. Departures
-    from GT-ITM: no extra stub-to-stub links, so that delays add up along the hierarchy. Brokers get different routers;
-    raises ValueError when there are more brokers than routers. Cost O(domains * routers^3) in array operations.
+    Waxman links join transit domains with each other and routers inside a domain (BRITE models 1 and 5, GT-ITM's
+    classes of length); every stub domain is attached to one random transit router. Delay is length. Departure from
+    GT-ITM: no extra stub-to-stub links, so delays add up along the hierarchy. Brokers get different routers; raises
+    ValueError if there are more brokers than routers. Cost O(domains * routers^3) in array operations.
     """
     domains = TRANSIT_DOMAINS + STUB_DOMAINS
     if not 2 <= broker_count <= domains * DOMAIN_ROUTERS:
@@ -70,9 +70,9 @@ def transit_stub_costs(broker_count: int, rng: np.random.Generator) -> Costs:
     world_km = points_km[:TRANSIT_DOMAINS] + rng.random((TRANSIT_DOMAINS, 1, 2)) * WORLD_KM
     core_km = _core_lengths(world_km, inside_km[:TRANSIT_DOMAINS], rng)
 
-    uplinks = rng.integers(len(core_km), size=STUB_DOMAINS)  # The transit router that a stub domain hangs on.
+    uplinks = rng.integers(len(core_km), size=STUB_DOMAINS)  # The transit router of each stub domain.
     gateways = rng.integers(DOMAIN_ROUTERS, size=STUB_DOMAINS)
-    # The uplink runs across the stub's plane and as far again: longer than links inside, shorter than transit ones.
+    # The uplink crosses the stub's plane plus its side: longer than links inside, shorter than transit links.
     uplink_km = np.hypot(*points_km[np.arange(TRANSIT_DOMAINS, domains), gateways].T) + STUB_KM
 
     domain, router = np.divmod(rng.choice(domains * DOMAIN_ROUTERS, broker_count, replace=False), DOMAIN_ROUTERS)
@@ -86,12 +86,12 @@ def transit_stub_costs(broker_count: int, rng: np.random.Generator) -> Costs:
 
 
 def zoo_costs(data_dir: Path, broker_count: int, rng: np.random.Generator, network: str | None = None) -> Costs:
-    """Return shortest-path lengths in a network of the Internet Topology Zoo, great circles for its links.
+    """Return shortest-path lengths in a network of the Internet Topology Zoo, with great-circle lengths of links.
 
-    ``network`` names one; None draws one of those with at least 20 nodes. The archive is the part of the Zoo for
-    building (the other part is kept back), so what is measured on it must not be called a test. Where there are fewer
-    nodes than brokers, nodes are used equally often; brokers at one site cost 0.1. Raises DataFileError without the
-    archive and ValueError for a network that is unknown, not connected or not located throughout.
+    ``network``: its name; None draws one with at least 20 nodes. The archive is the development part of the Zoo (the
+    rest is held out), so results on it must not be called a test. If there are fewer nodes than brokers, nodes are used
+    equally often; links within a site cost 0.1. Raises DataFileError if the archive is missing, ValueError for a
+    network that is unknown, not connected, or has nodes without a location.
     """
     usable = _usable_networks(_data_file(data_dir, "topologies/zoo_index.csv.gz"))
     if network is None:
@@ -111,9 +111,9 @@ def zoo_costs(data_dir: Path, broker_count: int, rng: np.random.Generator, netwo
 def planetlab_costs(broker_count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Costs:
     """Return measured round-trip times between different PlanetLab hosts.
 
-    With ``data_dir`` each pair's median over the 18 time slices, without it the slice that is shipped. Measured times
-    break the triangle inequality, unlike the other networks'. Raises DataFileError when ``data_dir`` lacks the file,
-    ValueError for more brokers than hosts.
+    With ``data_dir`` each pair's median over the 18 time slices, otherwise the shipped slice. Measured times violate
+    the triangle inequality, unlike those of the other networks. Raises DataFileError if ``data_dir`` lacks the file,
+    ValueError if there are more brokers than hosts.
     """
     rtt_ms = (
         measured_rtt_ms() if data_dir is None else _median_rtt_ms(_data_file(data_dir, "latency/planetlab_rtt.npz"))
@@ -125,10 +125,10 @@ def planetlab_costs(broker_count: int, rng: np.random.Generator, data_dir: Path 
 
 
 def _waxman_lengths(points: Costs, sides: Costs, rng: np.random.Generator) -> Costs:
-    """Return link lengths of connected random graphs, infinite where there is no link, shape (graphs, nodes, nodes).
+    """Return link lengths of connected random graphs, infinite without a link, shape (graphs, nodes, nodes).
 
-    Node i joins m earlier nodes, nearer ones more likely by exp(-d / (beta * L)). Adding Gumbel noise to the exponent
-    and taking the m greatest draws exactly so, for all nodes at once.
+    Node i joins m earlier nodes with weights exp(-d / (beta * L)). Adding Gumbel noise to the exponents and taking the
+    m largest is equivalent to such draws, for all nodes at once.
     """
     distances = np.hypot(*np.moveaxis(points[:, :, None] - points[:, None, :], -1, 0))
     count = distances.shape[1]
@@ -151,7 +151,7 @@ def _shortest(lengths: Costs) -> Costs:
 
 
 def _core_lengths(world_km: Costs, inside_km: Costs, rng: np.random.Generator) -> Costs:
-    """Return shortest paths between all transit routers, domain after domain; a domain link joins random routers."""
+    """Return shortest paths between all transit routers, by domain; a link of two domains joins random routers."""
     count, routers = inside_km.shape[:2]
     lengths = np.full((count * routers, count * routers), np.inf)
     for domain in range(count):
@@ -171,7 +171,7 @@ def _scaled(delay: Costs) -> Costs:
     greatest = float(delay.max())
     if greatest <= 0:
         raise ValueError("all delays are 0: at least two brokers at different places are needed")
-    symmetric = (delay + delay.T) / 2  # Sums along a path differ in their last digits with the direction.
+    symmetric = (delay + delay.T) / 2  # Sums along a path depend on the direction in their last digits.
     scaled: Costs = symmetric * (COST_MAX / symmetric.max())
     np.fill_diagonal(scaled, 0.0)
     return scaled
@@ -191,7 +191,7 @@ def _data_file(data_dir: Path, name: str) -> Path:
 
 
 def _usable_networks(index: Path) -> dict[str, int]:
-    """Return the node counts of the networks that are connected and located throughout, by name."""
+    """Return the node counts by name of connected networks whose nodes all have locations."""
     with gzip.open(index, "rt", encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     return {
@@ -204,7 +204,7 @@ def _usable_networks(index: Path) -> dict[str, int]:
 def _zoo_lengths(archive: Path, network: str) -> Costs:
     with zipfile.ZipFile(archive) as files:
         text = files.read(f"{network}.gml").decode("utf-8")
-    # Some of the files have parallel links without saying that they are multigraphs.
+    # Some files have parallel links but do not declare a multigraph.
     lines = io.StringIO(text.replace("graph [", "graph [\n  multigraph 1", 1)).readlines()
     graph = nx.parse_gml(lines, label="id")
     nodes = sorted(graph.nodes)
