@@ -1,4 +1,4 @@
-"""Measure how far the link search stays from the best known tree, next to simulated annealing; asserts the limit.
+"""Measure the gap between the link search and the best known tree, next to simulated annealing; asserts the limit.
 
 ``python -m benchmarks.bench_escape [--sizes 40,100,400] [--budgets 3e6,...] [--anneal-s S] [--seed N] [--json FILE]``.
 Links cost their PlanetLab round trips, brokers nothing; traffic is that of Jaeger07 over 4 subscription lifetimes; a

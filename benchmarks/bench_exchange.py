@@ -1,4 +1,4 @@
-"""Count the messages that an exchange of links loses: native links of brokers against nodes, 3 brokers, 1 publisher.
+"""Count the messages that an exchange of links loses or repeats: native links of three brokers against nodes.
 
 ``python -m benchmarks.bench_exchange [--brokers mqtt|amqp] [--json FILE]``. b01, b02 and b03 start as a line; links
 b01-b02, b02-b03 and b01-b03 delay by 20, 80 and 5 ms. b01 sends 400 numbered messages a second to b03 for 8 s, while

@@ -32,7 +32,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean with half the width of its 95 % interval; None leaves the mean unbounded."""
+    """A mean with half the width of its 95 % interval; None if unknown, which makes the interval infinite."""
 
     mean: float
     half: float | None

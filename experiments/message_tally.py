@@ -40,7 +40,7 @@ class MessageTally(Generic[Kind]):
 
 
 def notifications_on_links(overlay: EmulatedOverlay) -> tuple[int, int]:
-    """Return how often notifications have crossed a link so far, and the bytes of these crossings."""
+    """Return how many times notifications have crossed links so far, and the bytes of these crossings."""
     counters = [end.counters for end in overlay.link_ends.values()]
     messages = sum(counter.notifications_out for counter in counters)
     control = sum(counter.messages_out for counter in counters) - messages

@@ -48,7 +48,7 @@ def greedy_links(
 
 
 class _Merging:
-    """The parts into which each topic's subscribers still fall, and how many of them each link would join."""
+    """The parts into which each topic's subscribers fall, and in how many topics each link would join two parts."""
 
     def __init__(self, wanted: Flags) -> None:
         count = len(wanted)

@@ -9,7 +9,7 @@ location", and a packet takes both kinds. The rest is our reading, because the t
 
 - a cell without a broker belongs to the broker whose cell is nearest, so every cell has an owner;
 - brokers are neighbours if cells that they own share a side;
-- a node forwards over the neighbour link or its long link whose end is the fewest neighbour links away from the target
+- a node forwards to the neighbour, or the end of its long link, that is the fewest neighbour links away from the target
   (on a full grid this is the Manhattan distance); ties go to the lowest number;
 - a long link leads to the owner of a uniformly random cell, and is used in this direction only;
 - a subscription is geocast to its cell, which has one owner, and notifications take the same path back.

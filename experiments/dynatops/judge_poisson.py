@@ -27,7 +27,7 @@ from regraft.experiments.dynatops.judge_readings import (
 from regraft.experiments.dynatops.poisson_workload import PATTERNS
 
 SIGNIFICANT = 0.1  # "significantly less": by at least this share.
-DRAMATIC = 0.5  # "increases dramatically": if the rate is n times as high, at least this times n.
+DRAMATIC = 0.5  # "increases dramatically": by at least this factor times that of the rate.
 LOW_SHARE = 0.75  # "a low delay under zipf": at most this share of that under other patterns.
 
 

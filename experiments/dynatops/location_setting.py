@@ -122,7 +122,7 @@ class LocationSetting:
 
 
 def recorded_movements(data_dir: Path | None) -> Checkins:
-    """Return the shipped check-ins, or those of a folder, limited to the three months with the most check-ins.
+    """Return the shipped check-ins, or those of a folder, limited to the busiest three months.
 
     Raises CheckinFileError if the folder has none.
     """

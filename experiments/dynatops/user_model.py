@@ -9,8 +9,8 @@ Source: Zhao13, sections 4 and 6.2. Readings:
 - at the start users join one after the other, and brokers know each other's states; afterwards they exchange states
   every T_update, and requests in between are answered from the last exchange;
 - a broker reports the topics of all its users, including the one that is changing: without that user, leaving would
-  look as good as staying whenever no other user wants its topics, and it would take all five topics away for one that
-  it changed;
+  look as good as staying whenever no other user wants its topics, and the user would move with all five topics because
+  of one change;
 - a broker informs each other broker of its cluster by a separate message: c (c - 1) messages for c brokers;
 - a broker that joins or leaves the tree of a topic sends a request to the root: one message per hop of the route.
 """

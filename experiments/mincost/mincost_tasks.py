@@ -1,7 +1,7 @@
 """The runs of Zhao11's evaluation, and their samples.
 
-In: a size and a seed. Out: samples of each run, which depend only on the task, except for times. Verdicts do not belong
-here.
+In: a size and a seed. Out: samples of each run, which depend only on the task, except for times; means over runs.
+Verdicts do not belong here.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ VARIANTS: Mapping[str, Settings] = {
 }
 # The trigger experiment of section 5.2: "half of P_threshold" may be traced in a window.
 GRAPE_THRESHOLDS = (10, 25, 50, 100, 200)
-DELAY_THRESHOLDS = (10, 100)  # With delay first publishers never settle, so runs take long.
+DELAY_THRESHOLDS = (10, 100)  # With delay first, publishers never settle, so runs take long.
 POP_THRESHOLDS = (10, 25, 50, 100, 200)
 TRIGGERS: Mapping[str, Settings] = {
     **{f"load100 G={count}": GrapeSettings(threshold=count) for count in GRAPE_THRESHOLDS},

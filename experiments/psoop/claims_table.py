@@ -74,7 +74,7 @@ def _cost(measured: Measured, planner: str, network: str, memory: str) -> str:
 
 
 def _optimum(measured: Measured) -> list[str]:
-    """Return how far planners stay from the least-cost tree of the largest small overlays; empty if not run."""
+    """Return how close planners come to the least-cost tree of the largest small overlays; empty if not run."""
     brokers = max(measured.steps("optimum_ratio_mean", "brokers"), default=0)
     if not brokers:
         return []

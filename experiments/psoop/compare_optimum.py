@@ -1,4 +1,4 @@
-"""Measure how far planners stay from the least-cost tree of small overlays, next to Jaeger07's yardstick trees.
+"""Measure how close planners come to the least-cost tree of small overlays, next to Jaeger07's yardstick trees.
 
 ``python -m regraft.experiments.psoop.compare_optimum [--instances N] [--json FILE]``. In: the small instances of
 :mod:`experiments.psoop.small_instances`. Out: figures and a table of them. Large or changing overlays do not belong

@@ -77,7 +77,7 @@ class DistributedRun:
     """The outcome of one variant.
 
     ``cost_share``: the last tree's cost over the first one's, on the last part of the traffic. ``cost_share_mean``: the
-    actual cost of that traffic, on the trees of the time, over its cost on the first tree. ``notification_*`` count
+    actual cost of that traffic, on the trees in use, over its cost on the first tree. ``notification_*`` count
     every notification on every link over the whole run, ``notification_cost`` is their cost. ``exchanged``: links
     exchanged. ``outcomes``: how often cycles were freed without an exchange, by reason.
     """
