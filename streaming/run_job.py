@@ -26,13 +26,13 @@ from regraft.streaming.close_shard import KafkaRows
 from regraft.streaming.closing_rule import ClosingRule, has_uncommitted_batch, starting_rule
 from regraft.streaming.find_losses import TopicAnewError, check_same_topics, find_losses, loss_event
 from regraft.streaming.find_memory_faults import heap_of, heaps_of, memory_fault
-from regraft.streaming.hear_progress import ProgressReports, batch_began_ms, counts_of
 from regraft.streaming.job_errors import EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError, explained, unwritable
 from regraft.streaming.job_metrics import JobHealth, JobMetrics
 from regraft.streaming.keep_dead_letters import DeadLetterKeeper, offsets_of, read_position
 from regraft.streaming.measure_backlog import batch_records_max, records_behind, topics_anew
 from regraft.streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint, set_aside
 from regraft.streaming.pace_batches import BatchHold
+from regraft.streaming.progress_listener import ProgressListener, batch_began_ms, observed_counts
 from regraft.streaming.size_job import log_size
 from regraft.streaming.source_topics import Offsets, known_brokers, source_topics, topics_of
 from regraft.streaming.streaming_settings import StreamingSettings
@@ -109,8 +109,8 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         _check_topics(settings)
         writer = held.enter_context(closing(StateWriter(settings.kafka, settings.namespace, settings.write_timeout_ms)))
         job = _Job(spark, settings, members, writer, metrics, health)
-        spark.streams.addListener(job.reports)
-        held.callback(_forget, spark, job.reports)
+        spark.streams.addListener(job.listener)
+        held.callback(_remove_listener, spark, job.listener)
         try:
             while not stop.is_set():
                 job.run_query(stop)
@@ -124,9 +124,9 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         return job.status
 
 
-def _forget(spark: SparkSession, reports: StreamingQueryListener) -> None:
+def _remove_listener(spark: SparkSession, listener: StreamingQueryListener) -> None:
     with suppress(Py4JError, OSError):  # Once Java has ended, there is no listener to remove.
-        spark.streams.removeListener(reports)
+        spark.streams.removeListener(listener)
 
 
 class _Job:
@@ -150,7 +150,7 @@ class _Job:
         self._stopping = self._is_repeating = False
         self._closed: tuple[int, int, ClosedBatch] | None = None
         self._hold = BatchHold(settings.window_ms, settings.pause_ms_max)
-        self.reports = ProgressReports(health)
+        self.listener = ProgressListener(health)
         behind = records_behind(settings.kafka, source_topics(settings), self._letters.next_offsets)
         # A backlog that fits into one micro-batch is read at once, so no partition can run ahead of another.
         self._batch_records_max = batch_records_max(settings)
@@ -160,7 +160,7 @@ class _Job:
         """Run the query until asked to stop, until the other grace is due, or until the known brokers change."""
         settings = self._settings
         self._batch_records_max = batch_records_max(settings)
-        self._stopping, self.reports.run_id = False, ""
+        self._stopping, self.listener.run_id = False, ""
         self._hold = BatchHold(settings.window_ms, settings.pause_ms_max)
         catching_up = self.status.catching_up
         grace_ms = settings.catch_up_grace_ms if catching_up else settings.grace_ms
@@ -176,7 +176,7 @@ class _Job:
             raise explained(str(error), settings) from error
         except OSError as error:
             raise unwritable(error, settings) from error
-        self.reports.run_id = str(query.runId)
+        self.listener.run_id = str(query.runId)
         self._metrics.query_starts.labels("catch_up" if catching_up else "live").inc()
         log.info("streaming_query_started", grace_ms=rule.grace_ms, catching_up=catching_up, repeats_a_batch=runs_once)
         self.status.grace_ms = rule.grace_ms
@@ -254,7 +254,7 @@ class _Job:
         self._take_reports(0)
         deadline_s = time.monotonic() + self._settings.write_timeout_ms / 1_000
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline_s:
-            if not self.reports.waiting.empty():  # It has ended, and the next one has done nothing yet.
+            if not self.listener.reports.empty():  # It has ended, and the next one has done nothing yet.
                 break
             time.sleep(IDLE_POLL_S)
         failure = query.exception()
@@ -268,9 +268,9 @@ class _Job:
         """Process all queued reports, waiting at most ``wait_s`` for the first."""
         self._health.turns.beat()
         try:
-            self._take(self.reports.waiting.get(timeout=wait_s) if wait_s else self.reports.waiting.get_nowait())
+            self._take(self.listener.reports.get(timeout=wait_s) if wait_s else self.listener.reports.get_nowait())
             while True:
-                self._take(self.reports.waiting.get_nowait())
+                self._take(self.listener.reports.get_nowait())
         except queue.Empty:
             return
 
@@ -278,7 +278,7 @@ class _Job:
         status, self._is_repeating = self.status, False
         status.batch_id, status.batch_time_ms = progress.batchId, batch_began_ms(progress)
         self._log_closed(status.batch_time_ms)
-        observed = counts_of(progress)
+        observed = observed_counts(progress)
         status.records += observed.get("records", 0)
         status.cells += observed.get("cells", 0)
         status.clocks_off += observed.get("clocks_off", 0)

@@ -73,7 +73,7 @@ def _ignore_message(_message: LocalMessage) -> None:
 
 @dataclass(eq=False)
 class MemoryDoor:
-    """A broker in memory that keeps what it was handed. ``want``, ``leave`` and ``say`` act as its clients."""
+    """A broker in memory that keeps what it was handed; ``want``, ``leave`` and ``publish_locally`` act as clients."""
 
     counts: Counter[str] = field(default_factory=Counter)
     handed: list[LocalMessage] = field(default_factory=list)
@@ -115,6 +115,6 @@ class MemoryDoor:
             del self.wanted[subject]
             self._on_interest(subject, False)
 
-    def say(self, message: LocalMessage) -> None:
+    def publish_locally(self, message: LocalMessage) -> None:
         """Publish a message as a client."""
         self._on_message(message)

@@ -33,10 +33,10 @@ class Receipts:
     ) -> None:
         self._owed, self._over, self._release = owed, over, release
         self._under_way: deque[_UnderWay] = deque()
-        self._unsaid: deque[LocalMessage] = deque()
+        self._unpublished: deque[LocalMessage] = deque()
 
     def __len__(self) -> int:
-        return len(self._under_way) + len(self._unsaid)
+        return len(self._under_way) + len(self._unpublished)
 
     def note_published(self, message: LocalMessage) -> None:
         """Note that the core has sent a message to every peer that should get it."""
@@ -44,11 +44,11 @@ class Receipts:
 
     def note_failed(self, message: LocalMessage) -> None:
         """Note that the core could not send a message: it must be published again."""
-        self._unsaid.append(message)
+        self._unpublished.append(message)
 
     def begin_life(self) -> None:
         """Note that messages under way in the former life may be lost: all must be published again."""
-        self._unsaid.extend(each.message for each in self._under_way)
+        self._unpublished.extend(each.message for each in self._under_way)
         self._under_way.clear()
 
     def settle(self) -> list[LocalMessage]:
@@ -59,5 +59,5 @@ class Receipts:
                 break
             self._under_way.popleft()
             self._release(first.message.receipt)
-        unsaid, self._unsaid = list(self._unsaid), deque()
-        return unsaid
+        unpublished, self._unpublished = list(self._unpublished), deque()
+        return unpublished

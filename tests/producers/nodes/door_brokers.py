@@ -69,7 +69,7 @@ class MemoryBroker:
         return leave
 
     async def publish(self, message: LocalMessage) -> None:
-        self.door.say(message)
+        self.door.publish_locally(message)
 
     def got(self, subject: str) -> list[LocalMessage]:
         return [message for message in self.door.handed if message.subject == subject]

@@ -31,7 +31,7 @@ class MemorySite:
     def publish(self, broker: str) -> None:
         number = self.published[broker]
         self.published[broker] += 1
-        self.doors[broker].say(LocalMessage(f"data.{broker}", str(number).encode()))
+        self.doors[broker].publish_locally(LocalMessage(f"data.{broker}", str(number).encode()))
 
     def ledger(self) -> NodeLedger:
         ledger = NodeLedger()
@@ -267,7 +267,7 @@ def test_the_header_names_the_publisher() -> None:
         await site.fleet.all_confirmed()
         headers = b"NATS/1.0\r\nRegraft-Publisher: sensor 7\r\n\r\n"
         for number in range(3):
-            site.doors["b01"].say(LocalMessage("data.x", str(number).encode(), headers=headers))
+            site.doors["b01"].publish_locally(LocalMessage("data.x", str(number).encode(), headers=headers))
         site.publish("b01")
         while len(site.doors["b04"].handed) < 4:
             await asyncio.sleep(0.01)

@@ -59,14 +59,14 @@ def test_a_receipt_waits_for_the_neighbour() -> None:
         while not fleet.nodes["b01"].clients.are_publishers_known or not fleet.nodes["b03"].clients.interest_count:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
-        doors["b01"].say(LocalMessage("other", b"", receipt=1))
+        doors["b01"].publish_locally(LocalMessage("other", b"", receipt=1))
         while doors["b01"].released != [1]:
             await asyncio.sleep(0.01)
         fleet.proxies["b02"].is_shut = True
         fleet.proxies["b02"].cut()
         while any(peer == "b02" for peer, _ in fleet.nodes["b01"].links.round_trips()):
             await asyncio.sleep(0.01)
-        doors["b01"].say(LocalMessage("data", b"1", receipt=2))
+        doors["b01"].publish_locally(LocalMessage("data", b"1", receipt=2))
         await asyncio.sleep(0.1)
         assert doors["b01"].released == [1]
         fleet.proxies["b02"].is_shut = False
@@ -86,10 +86,10 @@ def test_a_receipt_survives_a_time_outside_the_overlay() -> None:
         await fleet.kill("b01")
         await repair_without_b01(fleet)
         await fleet.begin_node("b01", doors["b01"], is_outside=True)
-        doors["b01"].say(LocalMessage("data", b"1", receipt=1))
-        doors["b01"].say(LocalMessage("data", b"lost"))
+        doors["b01"].publish_locally(LocalMessage("data", b"1", receipt=1))
+        doors["b01"].publish_locally(LocalMessage("data", b"lost"))
         await fleet.install("b01")
-        doors["b01"].say(LocalMessage("data", b"2", receipt=2))
+        doors["b01"].publish_locally(LocalMessage("data", b"2", receipt=2))
         await asyncio.sleep(0.05)
         assert doors["b01"].released == []
         links = [("b01", "b02"), ("b02", "b03")]

@@ -23,13 +23,13 @@ from regraft.streaming.window_job import OBSERVATION
 REPORTS_WAITING_MAX = 1_000
 
 
-class ProgressReports(StreamingQueryListener):
+class ProgressListener(StreamingQueryListener):
     """Queues the progress reports of one query for the thread that runs the job."""
 
     def __init__(self, health: JobHealth) -> None:
         self._health = health
         self.run_id = ""
-        self.waiting: queue.Queue[StreamingQueryProgress] = queue.Queue(REPORTS_WAITING_MAX)
+        self.reports: queue.Queue[StreamingQueryProgress] = queue.Queue(REPORTS_WAITING_MAX)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
         """Do nothing: the job itself starts its queries."""
@@ -39,9 +39,9 @@ class ProgressReports(StreamingQueryListener):
         self._health.batches.beat()
         if str(event.progress.runId) != self.run_id and self.run_id:
             return
-        if self.waiting.full():  # DeadLetterKeeper sees the gap in the offsets and reads again.
-            self.waiting.get_nowait()
-        self.waiting.put_nowait(event.progress)
+        if self.reports.full():  # DeadLetterKeeper sees the gap in the offsets and reads again.
+            self.reports.get_nowait()
+        self.reports.put_nowait(event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Note that the query is alive although there was no data."""
@@ -51,7 +51,7 @@ class ProgressReports(StreamingQueryListener):
         """Do nothing: the job sees its query end."""
 
 
-def counts_of(progress: StreamingQueryProgress) -> dict[str, int]:
+def observed_counts(progress: StreamingQueryProgress) -> dict[str, int]:
     """Return the observed counts of a micro-batch's records; empty if it had none."""
     row: Any = progress.observedMetrics.get(OBSERVATION)
     return {} if row is None else {name: int(value or 0) for name, value in row.asDict().items()}
