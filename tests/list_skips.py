@@ -93,8 +93,8 @@ class SkipList:
             terminalreporter.write_line(f"Not to be skipped: {fault}", red=True)
 
     def _keep(self, report: pytest.TestReport | pytest.CollectReport) -> None:
-        told = report.longrepr
-        self.reasons[report.nodeid] = told[2] if isinstance(told, tuple) else str(told)
+        reason = report.longrepr
+        self.reasons[report.nodeid] = reason[2] if isinstance(reason, tuple) else str(reason)
 
 
 def list_skips(config: pytest.Config) -> None:

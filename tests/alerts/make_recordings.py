@@ -51,10 +51,10 @@ def telemetry() -> Iterator[TelemetryBatch]:
 def make_recording(out: Path, *, with_state: bool, in_maintenance: str = "") -> None:
     """Write the recording, as telemetry or as the state that Spark would compute from it."""
     topics = (*((STATE, WINDOWS) if with_state else (TELEMETRY,)), EVENTS, ORDERS)
-    told = {"streaming": {"window_ms": WINDOW_MS, "grace_ms": GRACE_MS}}
+    settings = {"streaming": {"window_ms": WINDOW_MS, "grace_ms": GRACE_MS}}
     inventory: Inventory = inventory_of(line_of(6), {})
     run = RecordedRun(
-        "regraft", tuple(topic.suffix for topic in topics), told, inventory.to_json(), "0.1.0", "none"
+        "regraft", tuple(topic.suffix for topic in topics), settings, inventory.to_json(), "0.1.0", "none"
     )  # fmt: skip
     types = {topic.suffix: RECORD_TYPES[topic] for topic in topics}
     writer = RecordingWriter(out, run, types, RecordingLimits(), BEGIN_MS)

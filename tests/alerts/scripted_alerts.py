@@ -24,7 +24,7 @@ SEVERITY = {
 
 
 @dataclass(frozen=True)
-class Told:
+class StampedRecord:
     """A record with the time at which it was written and read."""
 
     record: msgspec.Struct
@@ -51,7 +51,7 @@ def window(
     written_after_ms: int = 100,
     rows_missing: int = 0,
     clocks: Sequence[BrokerClock] = (),
-) -> list[Told]:
+) -> list[StampedRecord]:
     """Return the rows and the marker of a window; ``lost`` gives the number of missing batches by broker."""
     start_ms = BEGIN_MS + number * WINDOW_MS
     end_ms = start_ms + WINDOW_MS
@@ -73,7 +73,9 @@ def window(
     )
     counts = {"queue": len(rows) + rows_missing}
     marker = WindowClosed(start_ms, end_ms, 1, counts, completeness, late_rows, tuple(clocks))
-    return [Told(row, end_ms + written_after_ms) for row in rows] + [Told(marker, end_ms + written_after_ms)]
+    return [StampedRecord(row, end_ms + written_after_ms) for row in rows] + [
+        StampedRecord(marker, end_ms + written_after_ms)
+    ]
 
 
 def at(number: float) -> int:
@@ -81,11 +83,11 @@ def at(number: float) -> int:
     return BEGIN_MS + int((number + 1) * WINDOW_MS)
 
 
-def event(kind: EventKind, second: float, subject: str = "plan-1", text: str = "why", **details: str) -> Told:
+def event(kind: EventKind, second: float, subject: str = "plan-1", text: str = "why", **details: str) -> StampedRecord:
     """Return an event of the controller, this many seconds after the beginning."""
     time_ms = BEGIN_MS + int(second * 1000)
     severity = SEVERITY.get(kind, Severity.INFO)
-    return Told(AdaptationEvent(subject, kind, severity, time_ms, text, subject, details), time_ms)
+    return StampedRecord(AdaptationEvent(subject, kind, severity, time_ms, text, subject, details), time_ms)
 
 
 def plan(
@@ -97,7 +99,7 @@ def plan(
     links_added: tuple[tuple[str, str], ...] = (),
     moves: tuple[ClientMove, ...] = (),
     undoes: str = "",
-) -> Told:
+) -> StampedRecord:
     """Return a version of a plan that enters this phase; its time is when the phase began."""
     time_ms = BEGIN_MS + int(second * 1000)
     phases = (PlanPhase.ACTIVATING, phase) if phase not in (PlanPhase.PREPARING, PlanPhase.ABORTED) else (phase,)
@@ -106,35 +108,35 @@ def plan(
         f"plan-{number}", number - 1, number, time_ms, (), links_removed, links_added, (), 10.0, 5.0, phase, history,
         undoes=undoes, moves=moves,
     )  # fmt: skip
-    return Told(found, time_ms)
+    return StampedRecord(found, time_ms)
 
 
 class Scene:
-    """An engine that is fed records one by one; ``said`` holds the changes so far."""
+    """An engine that is fed records one by one; ``changes`` holds the changes so far."""
 
     def __init__(self, rules: RuleBook, known: Iterable[Alert] = (), calm_windows: int = 0) -> None:
         self.engine = AlertEngine(rules, BEGIN_MS, known, calm_windows)
-        self.said: list[Alert] = []
+        self.changes: list[Alert] = []
 
-    def tell(self, *told: Told, is_known: bool = False) -> list[Alert]:
+    def feed(self, *stamped: StampedRecord, is_known: bool = False) -> list[Alert]:
         """Feed records; return the changes that they cause."""
         found: list[Alert] = []
-        for each in told:
+        for each in stamped:
             found += self.engine.take(each.record, each.time_ms, each.time_ms, is_known=is_known)
-        self.said += found
+        self.changes += found
         return found
 
     def windows(self, queues: Sequence[Iterable[QueueState]], first: int = 0) -> list[str]:
         """Feed windows with these queues; return the changes in words."""
         found: list[Alert] = []
         for number, each in enumerate(queues, first):
-            found += self.tell(*window(number, each))
+            found += self.feed(*window(number, each))
         return words(found)
 
     def tick(self, second: float) -> list[Alert]:
         """Advance the clock to this many seconds after the beginning."""
         found = self.engine.tick(BEGIN_MS + int(second * 1000))
-        self.said += found
+        self.changes += found
         return found
 
 

@@ -13,7 +13,19 @@ from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.plan import ClientMove, Plan, PlanPhase, Proposal, Verdict
 from regraft.schemas.state import BrokerClock
 from regraft.schemas.write_times import window_name
-from tests.alerts.scripted_alerts import BEGIN_MS, BROKERS, Scene, Told, at, book, event, plan, queue_of, window, words
+from tests.alerts.scripted_alerts import (
+    BEGIN_MS,
+    BROKERS,
+    Scene,
+    StampedRecord,
+    at,
+    book,
+    event,
+    plan,
+    queue_of,
+    window,
+    words,
+)
 
 CONGESTION = """
 [[rule]]
@@ -37,7 +49,7 @@ def test_congestion_must_last_and_end_for_a_number_of_windows() -> None:
         "6 congestion b01 raised",
         "11 congestion b01 cleared",
     ]
-    raised, cleared = scene.said
+    raised, cleared = scene.changes
     assert (raised.value, raised.raised_ms, cleared.raised_ms) == (13, at(5), at(5))
 
 
@@ -53,13 +65,13 @@ def test_each_queue_has_its_own_alert_and_scope_selects_them() -> None:
     queues = [queue_of("b01", congestion=20), queue_of("b01", "b02", congestion=20), queue_of("b02", "b01")]
     scene = Scene(book(CONGESTION))
     assert scene.windows([queues] * 3) == ["3 congestion b01 raised", "3 congestion b01>b02 raised"]
-    assert {alert.brokers for alert in scene.said} == {("b01",), ("b01", "b02")}
+    assert {alert.brokers for alert in scene.changes} == {("b01",), ("b01", "b02")}
     for of, subject in (("brokers", "b01"), ("links", "b01>b02")):
-        assert [alert.subject for alert in Scene(book(f'{CONGESTION}of = "{of}"')).tell(*three(queues))] == [subject]
+        assert [alert.subject for alert in Scene(book(f'{CONGESTION}of = "{of}"')).feed(*three(queues))] == [subject]
 
 
-def three(queues: list) -> list[Told]:  # type: ignore[type-arg]
-    return [told for number in range(3) for told in window(number, queues)]
+def three(queues: list) -> list[StampedRecord]:  # type: ignore[type-arg]
+    return [stamped for number in range(3) for stamped in window(number, queues)]
 
 
 def test_the_alert_of_a_queue_that_is_no_longer_reported_ends() -> None:
@@ -67,7 +79,7 @@ def test_the_alert_of_a_queue_that_is_no_longer_reported_ends() -> None:
     scene = Scene(book(CONGESTION))
     scene.windows(congested(20, 20, 20))
     assert scene.windows([[], []], first=3) == ["5 congestion b01 cleared"]
-    assert "no longer reported" in scene.said[-1].text
+    assert "no longer reported" in scene.changes[-1].text
 
 
 def test_missing_rows_leave_the_state_of_their_queues_unknown() -> None:
@@ -75,7 +87,7 @@ def test_missing_rows_leave_the_state_of_their_queues_unknown() -> None:
     scene = Scene(book(CONGESTION))
     scene.windows(congested(20, 20, 20))
     for number in (3, 4, 5):
-        scene.tell(*window(number, [], rows_missing=1))
+        scene.feed(*window(number, [], rows_missing=1))
         assert scene.engine.judge_windows(at(number) + 100 + ROWS_WAIT_MS) == []
     assert scene.engine.windows_judged == 6
 
@@ -86,9 +98,9 @@ def test_rows_may_come_after_their_marker() -> None:
     """
     scene = Scene(book(CONGESTION.replace("for_windows = 3", "for_windows = 1")))
     row, marker = window(0, [queue_of("b01", congestion=20)])
-    assert scene.tell(marker) == []
-    assert words(scene.tell(row)) == ["1 congestion b01 raised"]
-    assert scene.tell(row, marker) == [], "a window that is written again changes nothing"
+    assert scene.feed(marker) == []
+    assert words(scene.feed(row)) == ["1 congestion b01 raised"]
+    assert scene.feed(row, marker) == [], "a window that is written again changes nothing"
 
 
 def test_growth_needs_a_factor_a_length_and_every_window() -> None:
@@ -109,7 +121,7 @@ def test_a_broker_that_falls_silent_is_reported_and_so_is_its_return() -> None:
     """Two windows without a batch raise, two with one clear; a broker that was never seen is not missed."""
     scene = Scene(book('[[rule]]\nname = "silent"\non = "broker.silent"\nfor_windows = 2\nclear_for_windows = 2\n'))
     rest = BROKERS[:-1]
-    found = [scene.tell(*window(number, brokers=rest if 1 <= number <= 4 else BROKERS)) for number in range(7)]
+    found = [scene.feed(*window(number, brokers=rest if 1 <= number <= 4 else BROKERS)) for number in range(7)]
     assert [words(each) for each in found] == [
         [], [], ["3 silent b04 raised"], [], [], [], ["7 silent b04 cleared"],
     ]  # fmt: skip
@@ -119,8 +131,8 @@ def test_a_broker_that_falls_silent_is_reported_and_so_is_its_return() -> None:
 def test_a_broker_that_stays_silent_is_eventually_forgotten() -> None:
     """After forget_after_s a silent broker is considered gone; if it came back, it would be watched again."""
     scene = Scene(book('[[rule]]\nname = "silent"\non = "broker.silent"\nfor_windows = 1\nforget_after_s = 3\n'))
-    scene.tell(*window(0))
-    found = [alert for number in range(1, 9) for alert in scene.tell(*window(number, brokers=BROKERS[:-1]))]
+    scene.feed(*window(0))
+    found = [alert for number in range(1, 9) for alert in scene.feed(*window(number, brokers=BROKERS[:-1]))]
     assert words(found) == ["2 silent b04 raised", "6 silent b04 cleared"]
     assert "gone for good" in found[-1].text
 
@@ -129,10 +141,10 @@ def test_incomplete_windows_name_the_brokers() -> None:
     """The figure is the largest share of batches that a broker lacks; every broker that lacks any is named."""
     rules = book('[[rule]]\nname = "incomplete"\non = "window.incomplete"\nabove = 0.3\nclear_below = 0.0\n')
     scene = Scene(rules)
-    assert scene.tell(*window(0, lost={"b01": 1})) == []
-    (raised,) = scene.tell(*window(1, lost={"b01": 1, "b03": 2}))
+    assert scene.feed(*window(0, lost={"b01": 1})) == []
+    (raised,) = scene.feed(*window(1, lost={"b01": 1, "b03": 2}))
     assert (raised.value, raised.brokers, raised.subject) == (0.5, ("b01", "b03"), "windows")
-    assert words(scene.tell(*window(2))) == ["3 incomplete windows cleared"]
+    assert words(scene.feed(*window(2))) == ["3 incomplete windows cleared"]
 
 
 def test_late_windows_and_late_rows() -> None:
@@ -142,22 +154,22 @@ def test_late_windows_and_late_rows() -> None:
         '[[rule]]\nname = "rows"\non = "window.late_rows"\nabove = 0\nclear_below = 0\n'
     )
     scene = Scene(rules)
-    found = scene.tell(*window(0, written_after_ms=30_000, late_rows=7))
+    found = scene.feed(*window(0, written_after_ms=30_000, late_rows=7))
     assert [(alert.rule, alert.value) for alert in found] == [("late", 30.0), ("rows", 7.0)]
-    assert len(scene.tell(*window(1))) == 2
+    assert len(scene.feed(*window(1))) == 2
 
 
 def test_missing_windows_are_found_by_the_clock() -> None:
     """A minute without windows raises; new windows clear it, reading old ones does not."""
     rules = book('[[rule]]\nname = "missing"\non = "window.missing"\nfor_s = 60\nclear_for_windows = 2\n')
     scene = Scene(rules)
-    scene.tell(*window(0))
+    scene.feed(*window(0))
     assert scene.tick(60) == []
     assert words(scene.tick(61.5)) == ["61.5 missing windows raised"]
     assert scene.tick(62) == []
-    scene.tell(*window(61))
+    scene.feed(*window(61))
     assert scene.tick(62.5) == []
-    scene.tell(*window(62))
+    scene.feed(*window(62))
     assert words(scene.tick(63.5)) == ["63.5 missing windows cleared"]
 
 
@@ -171,10 +183,10 @@ def test_events_count_within_a_span(on: str, kind: EventKind) -> None:
         f'[[rule]]\nname = "r"\non = "{on}"\ncount = 2\nspan_s = 10\nclear_after_s = 20\ntext = "{{detail}}"\n'
     )
     scene = Scene(rules)
-    assert scene.tell(event(kind, 0), event(kind, 11)) == []
-    (raised,) = scene.tell(event(kind, 15, text="broker b03 refused"))
+    assert scene.feed(event(kind, 0), event(kind, 11)) == []
+    (raised,) = scene.feed(event(kind, 15, text="broker b03 refused"))
     assert (raised.subject, raised.value, raised.text) == ("plans", 2.0, "broker b03 refused")
-    scene.tell(event(kind, 20))
+    scene.feed(event(kind, 20))
     assert scene.tick(39) == []
     assert words(scene.tick(40)) == ["40 r plans cleared"]
 
@@ -182,10 +194,10 @@ def test_events_count_within_a_span(on: str, kind: EventKind) -> None:
 def test_an_epoch_mismatch_is_active_while_it_is_reported() -> None:
     """The default rule names the brokers, and clears ten minutes after the last event."""
     scene = Scene(load_rules(None))
-    (raised,) = scene.tell(event(EventKind.EPOCH_MISMATCH, 0, "epochs", text="b03 at epoch 0"))
+    (raised,) = scene.feed(event(EventKind.EPOCH_MISMATCH, 0, "epochs", text="b03 at epoch 0"))
     assert (raised.rule, raised.subject, raised.severity) == ("epoch_mismatch", "epochs", Severity.CRITICAL)
     assert "b03 at epoch 0" in raised.text
-    scene.tell(event(EventKind.EPOCH_MISMATCH, 300, "epochs"))
+    scene.feed(event(EventKind.EPOCH_MISMATCH, 300, "epochs"))
     assert "epoch_mismatch" not in " ".join(words(scene.tick(899)))
     assert words(scene.tick(900)) == ["900 epoch_mismatch epochs cleared"]
 
@@ -195,8 +207,8 @@ def test_faults_of_the_cost_model_are_one_alert_for_each_subject() -> None:
     event.
     """
     scene = Scene(load_rules(None))
-    (links,) = scene.tell(event(EventKind.MODEL_DRIFT, 0, "links", text="b0-b1 4 -> 40"))
-    (counted,) = scene.tell(event(EventKind.MODEL_DRIFT, 900, "messages", text="what brokers counted costs +30%"))
+    (links,) = scene.feed(event(EventKind.MODEL_DRIFT, 0, "links", text="b0-b1 4 -> 40"))
+    (counted,) = scene.feed(event(EventKind.MODEL_DRIFT, 900, "messages", text="what brokers counted costs +30%"))
     assert [(one.rule, one.subject, one.severity) for one in (links, counted)] == [
         ("model_drift", "links", Severity.WARNING),
         ("model_drift", "messages", Severity.WARNING),
@@ -209,10 +221,10 @@ def test_faults_of_the_cost_model_are_one_alert_for_each_subject() -> None:
 def test_each_restarted_service_is_one_alert() -> None:
     """A restart raises even if the service is back within seconds; ten minutes without another one clear it."""
     scene = Scene(load_rules(None))
-    (raised,) = scene.tell(event(EventKind.SERVICE_RESTARTED, 0, "streaming", text="streaming: signal 9 ended it"))
+    (raised,) = scene.feed(event(EventKind.SERVICE_RESTARTED, 0, "streaming", text="streaming: signal 9 ended it"))
     assert (raised.rule, raised.subject, raised.severity) == ("service_restarted", "streaming", Severity.WARNING)
     assert "signal 9 ended it" in raised.text
-    assert scene.tell(event(EventKind.SERVICE_RESTARTED, 300, "streaming")) == []
+    assert scene.feed(event(EventKind.SERVICE_RESTARTED, 300, "streaming")) == []
     assert "service_restarted" not in " ".join(words(scene.tick(899)))
     assert words(scene.tick(900)) == ["900 service_restarted streaming cleared"]
 
@@ -220,21 +232,21 @@ def test_each_restarted_service_is_one_alert() -> None:
 def test_a_broker_that_asks_to_join_is_an_alert_until_it_is_a_member_or_stops_asking() -> None:
     """Older records of a broker, such as those of its earlier membership, do not clear the alert."""
     scene = Scene(load_rules(None))
-    (x1,) = scene.tell(event(EventKind.JOIN_ASKED, 10, "x1", text="x1 asks to join: `regraft members add x1`"))
-    scene.tell(event(EventKind.JOIN_ASKED, 11, "x2"))
+    (x1,) = scene.feed(event(EventKind.JOIN_ASKED, 10, "x1", text="x1 asks to join: `regraft members add x1`"))
+    scene.feed(event(EventKind.JOIN_ASKED, 11, "x2"))
     assert (x1.rule, x1.subject, x1.severity) == ("join_asked", "x1", Severity.INFO)
     assert "`regraft members add x1`" in x1.text
-    assert scene.tell(joining("x1", 5)) == []
-    assert scene.tell(event(EventKind.JOIN_ASKED, 20, "x1")) == []
-    assert words(scene.tell(joining("x1", 30))) == ["30 join_asked x1 cleared"]
-    assert words(scene.tell(event(EventKind.JOIN_ASKED, 700, "x2", over="1"))) == ["700 join_asked x2 cleared"]
-    assert words(scene.tell(event(EventKind.JOIN_ASKED, 800, "x2"))) == ["800 join_asked x2 raised"]
+    assert scene.feed(joining("x1", 5)) == []
+    assert scene.feed(event(EventKind.JOIN_ASKED, 20, "x1")) == []
+    assert words(scene.feed(joining("x1", 30))) == ["30 join_asked x1 cleared"]
+    assert words(scene.feed(event(EventKind.JOIN_ASKED, 700, "x2", over="1"))) == ["700 join_asked x2 cleared"]
+    assert words(scene.feed(event(EventKind.JOIN_ASKED, 800, "x2"))) == ["800 join_asked x2 raised"]
 
 
-def joining(broker: str, second: float) -> Told:
+def joining(broker: str, second: float) -> StampedRecord:
     """Return a member's record with this time, whenever it is read."""
     time_ms = BEGIN_MS + int(second * 1000)
-    return Told(Member(broker, MemberState.JOINING, time_ms, "add by ann"), time_ms)
+    return StampedRecord(Member(broker, MemberState.JOINING, time_ms, "add by ann"), time_ms)
 
 
 def test_a_forged_order_raises_and_a_late_one_does_not() -> None:
@@ -242,8 +254,8 @@ def test_a_forged_order_raises_and_a_late_one_does_not() -> None:
     orders.
     """
     scene = Scene(load_rules(None))
-    assert scene.tell(event(EventKind.ORDER_REFUSED, 0, "plan-1")) == []
-    (raised,) = scene.tell(event(EventKind.ORDER_REFUSED, 1, "plan-1", text="it is unsigned", forged="1"))
+    assert scene.feed(event(EventKind.ORDER_REFUSED, 0, "plan-1")) == []
+    (raised,) = scene.feed(event(EventKind.ORDER_REFUSED, 1, "plan-1", text="it is unsigned", forged="1"))
     assert (raised.rule, raised.subject) == ("order_forged", "orders")
     assert "it is unsigned" in raised.text
 
@@ -252,42 +264,42 @@ def test_a_rolled_back_plan_counts_once_however_often_it_is_stored() -> None:
     """Every phase of a plan is a record; a plan that undoes another still counts once."""
     scene = Scene(book('[[rule]]\nname = "back"\non = "plan.taken_back"\ncount = 2\n'))
     phases = (PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.COMPLETED)
-    assert scene.tell(*(plan(2, phase, 5, undoes="plan-1") for phase in phases)) == []
-    assert len(scene.tell(plan(4, PlanPhase.ACTIVATING, 9, undoes="plan-3"))) == 1
+    assert scene.feed(*(plan(2, phase, 5, undoes="plan-1") for phase in phases)) == []
+    assert len(scene.feed(plan(4, PlanPhase.ACTIVATING, 9, undoes="plan-3"))) == 1
 
 
 def test_a_full_plan_counts_once_although_two_records_report_it() -> None:
     """Proposals left over by the limit appear both in the event and in the plan of the same window."""
     scene = Scene(book('[[rule]]\nname = "limit"\non = "plan.limit"\ncount = 2\n'))
     left = Proposal("p", (("a", "b"),), (("a", "c"),), 9.0, 8.0, 0.1, "", Verdict.CHANGES_PER_PLAN)
-    told = plan(1, PlanPhase.PREPARING, 1)
-    assert isinstance(told.record, msgspec.Struct)
-    full = msgspec.structs.replace(told.record, refused=(left, left))  # type: ignore[type-var]
-    refused = event(EventKind.PROPOSAL_REFUSED, 1, window_name(told.time_ms), changes_per_plan="2")
-    assert scene.tell(Told(full, told.time_ms), refused) == []
-    assert scene.tell(event(EventKind.PROPOSAL_REFUSED, 2, "window-2", degree="1")) == []
-    assert len(scene.tell(event(EventKind.PROPOSAL_REFUSED, 3, "window-3", changes_per_plan="1"))) == 1
+    stored = plan(1, PlanPhase.PREPARING, 1)
+    assert isinstance(stored.record, msgspec.Struct)
+    full = msgspec.structs.replace(stored.record, refused=(left, left))  # type: ignore[type-var]
+    refused = event(EventKind.PROPOSAL_REFUSED, 1, window_name(stored.time_ms), changes_per_plan="2")
+    assert scene.feed(StampedRecord(full, stored.time_ms), refused) == []
+    assert scene.feed(event(EventKind.PROPOSAL_REFUSED, 2, "window-2", degree="1")) == []
+    assert len(scene.feed(event(EventKind.PROPOSAL_REFUSED, 3, "window-3", changes_per_plan="1"))) == 1
 
 
 def test_a_stalled_plan_is_reported_by_the_controller_or_by_the_clock_and_ends_with_the_next_phase() -> None:
     """Either way there is one alert for the plan; the plan's next phase clears it."""
     scene = Scene(book('[[rule]]\nname = "stalled"\non = "plan.stalled"\nfor_s = 30\n'))
-    scene.tell(plan(1, PlanPhase.DRAINING, 0))
-    (raised,) = scene.tell(event(EventKind.PLAN_STALLED, 10, text="b03 does not answer"))
+    scene.feed(plan(1, PlanPhase.DRAINING, 0))
+    (raised,) = scene.feed(event(EventKind.PLAN_STALLED, 10, text="b03 does not answer"))
     assert raised.subject == "plan-1"
-    assert scene.tell(event(EventKind.PLAN_STALLED, 20)) == []
-    assert scene.tell(plan(1, PlanPhase.DRAINING, 0)) == [], "the same phase, stored again"
-    assert words(scene.tell(plan(1, PlanPhase.RETIRING, 25))) == ["25 stalled plan-1 cleared"]
-    assert scene.tell(event(EventKind.PLAN_STALLED, 10)) == [], "told of a phase that is over"
+    assert scene.feed(event(EventKind.PLAN_STALLED, 20)) == []
+    assert scene.feed(plan(1, PlanPhase.DRAINING, 0)) == [], "the same phase, stored again"
+    assert words(scene.feed(plan(1, PlanPhase.RETIRING, 25))) == ["25 stalled plan-1 cleared"]
+    assert scene.feed(event(EventKind.PLAN_STALLED, 10)) == [], "an event of an earlier phase"
     assert words(scene.tick(55)) == ["55 stalled plan-1 raised"]
-    assert words(scene.tell(plan(1, PlanPhase.COMPLETED, 60))) == ["60 stalled plan-1 cleared"]
+    assert words(scene.feed(plan(1, PlanPhase.COMPLETED, 60))) == ["60 stalled plan-1 cleared"]
     assert scene.tick(1000) == []
 
 
 def test_a_plan_that_waits_for_approval_is_not_stalled() -> None:
     """In a dry run a proposed plan may wait forever."""
     scene = Scene(book('[[rule]]\nname = "stalled"\non = "plan.stalled"\nfor_s = 30\n'))
-    scene.tell(plan(1, PlanPhase.PROPOSED, 0))
+    scene.feed(plan(1, PlanPhase.PROPOSED, 0))
     assert scene.tick(10_000) == []
 
 
@@ -299,13 +311,13 @@ def test_flapping_is_reported_for_links_and_clients() -> None:
     scene = Scene(rules)
     link = (("b01", "b02"),)
     there, back = (ClientMove("p1", "b01", "b02"),), (ClientMove("p1", "b02", "b01"),)
-    assert scene.tell(plan(1, PlanPhase.ACTIVATING, 0, links_removed=link, moves=there)) == []
-    assert scene.tell(plan(2, PlanPhase.ACTIVATING, 10, links_added=link, moves=back)) == []
-    assert scene.tell(plan(2, PlanPhase.COMPLETED, 10, links_added=link, moves=back)) == [], "the same plan"
-    assert words(scene.tell(plan(3, PlanPhase.ACTIVATING, 20, links_removed=link))) == [
+    assert scene.feed(plan(1, PlanPhase.ACTIVATING, 0, links_removed=link, moves=there)) == []
+    assert scene.feed(plan(2, PlanPhase.ACTIVATING, 10, links_added=link, moves=back)) == []
+    assert scene.feed(plan(2, PlanPhase.COMPLETED, 10, links_added=link, moves=back)) == [], "the same plan"
+    assert words(scene.feed(plan(3, PlanPhase.ACTIVATING, 20, links_removed=link))) == [
         "20 flapping link b01-b02 raised"
     ]
-    assert words(scene.tell(plan(4, PlanPhase.ACTIVATING, 30, moves=there))) == ["30 flapping client p1 raised"]
+    assert words(scene.feed(plan(4, PlanPhase.ACTIVATING, 30, moves=there))) == ["30 flapping client p1 raised"]
     assert words(scene.tick(70)) == ["70 flapping link b01-b02 cleared"]
     assert words(scene.tick(80)) == ["80 flapping client p1 cleared"]
 
@@ -314,15 +326,15 @@ def test_a_return_after_the_span_is_not_flapping() -> None:
     """A client that returns home in the evening does not flap."""
     rules = book('[[rule]]\nname = "flapping"\non = "flapping"\nflips = 1\nspan_s = 100\n')
     scene = Scene(rules)
-    scene.tell(plan(1, PlanPhase.ACTIVATING, 0, moves=(ClientMove("p1", "b01", "b02"),)))
-    assert scene.tell(plan(2, PlanPhase.ACTIVATING, 101, moves=(ClientMove("p1", "b02", "b01"),))) == []
+    scene.feed(plan(1, PlanPhase.ACTIVATING, 0, moves=(ClientMove("p1", "b01", "b02"),)))
+    assert scene.feed(plan(2, PlanPhase.ACTIVATING, 101, moves=(ClientMove("p1", "b02", "b01"),))) == []
 
 
 def test_an_aborted_plan_changes_nothing_and_does_not_flap() -> None:
     """Only executed plans count."""
     scene = Scene(book('[[rule]]\nname = "flapping"\non = "flapping"\nflips = 1\n'))
-    scene.tell(plan(1, PlanPhase.ACTIVATING, 0, links_removed=(("b01", "b02"),)))
-    assert scene.tell(plan(2, PlanPhase.ABORTED, 1, links_added=(("b01", "b02"),))) == []
+    scene.feed(plan(1, PlanPhase.ACTIVATING, 0, links_removed=(("b01", "b02"),)))
+    assert scene.feed(plan(2, PlanPhase.ABORTED, 1, links_added=(("b01", "b02"),))) == []
 
 
 BLAST = (
@@ -335,15 +347,15 @@ BLAST = (
 def test_blast_radius_counts_silence_congestion_and_maintenance_together() -> None:
     """Three of five brokers are affected, more than half: one silent, one congested, one in maintenance."""
     scene = Scene(book(BLAST + CONGESTION.replace("for_windows = 3", "for_windows = 1")))
-    scene.tell(*window(0))
-    scene.tell(Told(Order("b02", OrderKind.MAINTAIN, "ana", "", BEGIN_MS), BEGIN_MS))
-    assert words(scene.tell(*window(1, [queue_of("b01", congestion=20)]))) == ["2 congestion b01 raised"]
-    found = scene.tell(*window(2, [queue_of("b01", congestion=20)], BROKERS[:-1]))
+    scene.feed(*window(0))
+    scene.feed(StampedRecord(Order("b02", OrderKind.MAINTAIN, "ana", "", BEGIN_MS), BEGIN_MS))
+    assert words(scene.feed(*window(1, [queue_of("b01", congestion=20)]))) == ["2 congestion b01 raised"]
+    found = scene.feed(*window(2, [queue_of("b01", congestion=20)], BROKERS[:-1]))
     assert words(found) == ["3 silent b04 raised", "3 blast overlay raised"]
     assert found[-1].text == "3 of 2.5: b01, b02, b04"
     assert scene.engine.is_blast
-    assert words(scene.tell(*window(3, [queue_of("b01", congestion=20)]))) == ["4 silent b04 cleared"]
-    assert scene.tell(*window(4, [queue_of("b01", congestion=20)]))[-1].rule == "blast"
+    assert words(scene.feed(*window(3, [queue_of("b01", congestion=20)]))) == ["4 silent b04 cleared"]
+    assert scene.feed(*window(4, [queue_of("b01", congestion=20)]))[-1].rule == "blast"
     assert not scene.engine.is_blast
 
 
@@ -353,12 +365,12 @@ def test_the_calm_of_a_blast_radius_is_counted_across_a_restart() -> None:
     """
     rules = book(BLAST)
     scene = Scene(rules)
-    scene.tell(*window(0))
-    assert "2 blast overlay raised" in words(scene.tell(*window(1, brokers=BROKERS[:2])))
-    scene.tell(*window(2))
+    scene.feed(*window(0))
+    assert "2 blast overlay raised" in words(scene.feed(*window(1, brokers=BROKERS[:2])))
+    scene.feed(*window(2))
     assert (scene.engine.calm_windows, scene.engine.is_blast) == (1, True)
     fresh = Scene(rules, scene.engine.book.alerts.values(), scene.engine.calm_windows)
-    assert words(fresh.tell(*window(3))) == ["4 blast overlay cleared"]
+    assert words(fresh.feed(*window(3))) == ["4 blast overlay cleared"]
 
 
 def test_records_of_a_newer_regraft_are_distinguished_from_garbage() -> None:
@@ -367,9 +379,9 @@ def test_records_of_a_newer_regraft_are_distinguished_from_garbage() -> None:
     scene = Scene(book(rules + 'text = "{detail}"\n'))
     with pytest.raises(UndecodableRecordError) as refused:
         decode(b"\x00" + (699).to_bytes(4, "big"), Plan)
-    scene.tell(Told(DeadLetter("regraft.plans", 0, 7, str(refused.value), b"", BEGIN_MS), BEGIN_MS))
-    assert [(alert.rule, alert.subject) for alert in scene.said] == [("newer", "regraft.plans")]
-    assert scene.said[0].text.endswith(
+    scene.feed(StampedRecord(DeadLetter("regraft.plans", 0, 7, str(refused.value), b"", BEGIN_MS), BEGIN_MS))
+    assert [(alert.rule, alert.subject) for alert in scene.changes] == [("newer", "regraft.plans")]
+    assert scene.changes[0].text.endswith(
         "upgrade alerts, brokers, controller, operator, recorder first (docs/upgrades.md)"
     )
 
@@ -378,9 +390,9 @@ def test_dead_letters_are_reported_by_topic_except_our_own() -> None:
     """A message that could not be delivered is a dead letter too; an alert about it would cause the next one."""
     scene = Scene(book('[[rule]]\nname = "letters"\non = "dead_letters"\n'))
     letter = DeadLetter("regraft.telemetry", 0, 7, "it starts with ff", b"\xff", BEGIN_MS)
-    assert words(scene.tell(Told(letter, BEGIN_MS))) == ["0 letters regraft.telemetry raised"]
+    assert words(scene.feed(StampedRecord(letter, BEGIN_MS))) == ["0 letters regraft.telemetry raised"]
     ours = msgspec.structs.replace(letter, topic="regraft.alerts")
-    assert scene.tell(Told(ours, BEGIN_MS)) == []
+    assert scene.feed(StampedRecord(ours, BEGIN_MS)) == []
 
 
 def test_an_alert_without_a_rule_is_cleared_at_the_start() -> None:
@@ -397,7 +409,7 @@ def test_a_flood_of_subjects_stays_bounded() -> None:
     rules = book('[[rule]]\nname = "stalled"\non = "plan.stalled"\nfor_s = 3000\n')
     scene = Scene(rules)
     for number in range(1, 1_302):
-        scene.tell(
+        scene.feed(
             event(EventKind.PLAN_STALLED, number, f"plan-{number}"), plan(number, PlanPhase.ABORTED, number + 0.5)
         )
     forgotten = scene.engine.forget()
@@ -421,19 +433,19 @@ def test_the_broker_with_the_wrong_clock_is_named_with_its_offset() -> None:
     )
     scene = Scene(rules)
 
-    def told(number: int, ahead_ms: int) -> list[str]:
+    def changes_of(number: int, ahead_ms: int) -> list[str]:
         delays_ms = {"b01": 20 - ahead_ms, "b02": 20 + ahead_ms, "b03": 20, "b04": 22, "b05": 15}
         clocks = [BrokerClock(name, ms, 4 if ms < -1_000 else 0) for name, ms in delays_ms.items()]
-        return words(scene.tell(*window(number, clocks=clocks)))
+        return words(scene.feed(*window(number, clocks=clocks)))
 
-    assert told(0, 3_000) == []
-    assert told(1, 3_000) == ["2 clock b01 raised", "2 clock b02 raised"]
-    assert [alert.text for alert in scene.said] == [
+    assert changes_of(0, 3_000) == []
+    assert changes_of(1, 3_000) == ["2 clock b01 raised", "2 clock b02 raised"]
+    assert [alert.text for alert in scene.changes] == [
         "The clock of b01 is 2.980 s ahead of Kafka's, 4 of its batches were refused for it.",
         "The clock of b02 is 3.000 s behind Kafka's.",
     ]
-    assert told(2, 300) == []
-    assert told(3, 10) == ["4 clock b01 cleared", "4 clock b02 cleared"]
+    assert changes_of(2, 300) == []
+    assert changes_of(3, 10) == ["4 clock b01 cleared", "4 clock b02 cleared"]
 
 
 @pytest.mark.parametrize(
@@ -446,8 +458,8 @@ def test_the_broker_with_the_wrong_clock_is_named_with_its_offset() -> None:
 def test_a_lasting_condition_is_an_alert_until_an_event_ends_it(kind: EventKind, subject: str, rule: str) -> None:
     """Sampled telemetry and a broker above its cap: further events belong to the same alert, the last one clears it."""
     scene = Scene(load_rules(None))
-    (raised,) = scene.tell(event(kind, 0, subject, text="windows are late"))
+    (raised,) = scene.feed(event(kind, 0, subject, text="windows are late"))
     assert (raised.rule, raised.subject, raised.severity) == (rule, subject, Severity.WARNING)
     assert "windows are late" in raised.text
-    assert scene.tell(event(kind, 60, subject)) == []
-    assert words(scene.tell(event(kind, 120, subject, **{OVER: "true"}))) == [f"120 {rule} {subject} cleared"]
+    assert scene.feed(event(kind, 60, subject)) == []
+    assert words(scene.feed(event(kind, 120, subject, **{OVER: "true"}))) == [f"120 {rule} {subject} cleared"]

@@ -12,7 +12,7 @@ from regraft.schemas.alert import Alert, AlertStatus
 from regraft.schemas.event import EventKind
 from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.plan import ClientMove, PlanPhase
-from tests.alerts.scripted_alerts import BEGIN_MS, WINDOW_MS, Scene, Told, book, event, plan, queue_of, window
+from tests.alerts.scripted_alerts import BEGIN_MS, WINDOW_MS, Scene, StampedRecord, book, event, plan, queue_of, window
 
 RULES = book(
     """
@@ -81,7 +81,7 @@ one_window = st.tuples(
     st.sampled_from(["", "abort", "stall", "phase", "move", "back", "maintain", "return", "lost"]),
 )
 streams = st.lists(one_window, min_size=1, max_size=24)
-Step = list[Told]
+Step = list[StampedRecord]
 
 
 def steps_of(drawn: Sequence[tuple[list[tuple[float, int]], set[str], str]]) -> list[Step]:
@@ -94,12 +94,12 @@ def steps_of(drawn: Sequence[tuple[list[tuple[float, int]], set[str], str]]) -> 
             if broker in brokers
         ]
         lost = {"b00": 2} if happening == "lost" else {}
-        told = window(number, queues, sorted(brokers), lost=lost)
-        steps.append([*_happening(happening, number), *told])
+        stamped = window(number, queues, sorted(brokers), lost=lost)
+        steps.append([*_happening(happening, number), *stamped])
     return steps
 
 
-def _happening(what: str, number: int) -> list[Told]:
+def _happening(what: str, number: int) -> list[StampedRecord]:
     second, name = number + 1.0, number // 3 + 1
     order = Order("b01", OrderKind.MAINTAIN if what == "maintain" else OrderKind.RETURN, "ana", "", BEGIN_MS)
     there, back = ClientMove("p1", "b00", "b01"), ClientMove("p1", "b01", "b00")
@@ -109,8 +109,8 @@ def _happening(what: str, number: int) -> list[Told]:
         "phase": [plan(name, PHASES[number % 5], second)],
         "move": [plan(100 + number, PlanPhase.ACTIVATING, second, moves=(there,), links_removed=(("b00", "b01"),))],
         "back": [plan(100 + number, PlanPhase.ACTIVATING, second, moves=(back,), links_added=(("b00", "b01"),))],
-        "maintain": [Told(order, BEGIN_MS + int(second * 1000))],
-        "return": [Told(order, BEGIN_MS + int(second * 1000))],
+        "maintain": [StampedRecord(order, BEGIN_MS + int(second * 1000))],
+        "return": [StampedRecord(order, BEGIN_MS + int(second * 1000))],
     }.get(what, [])
 
 
@@ -120,11 +120,11 @@ def second_of(number: int) -> float:
 
 def take(scene: Scene, steps: Sequence[Step], first: int) -> list[Alert]:
     """Feed steps, advancing the clock after each, and return the changes."""
-    before = len(scene.said)
+    before = len(scene.changes)
     for number, step in enumerate(steps, first):
-        scene.tell(*step)
+        scene.feed(*step)
         scene.tick(second_of(number))
-    return scene.said[before:]
+    return scene.changes[before:]
 
 
 def restarted(scene: Scene, rules: RuleBook, steps: Sequence[Step], count: int) -> Scene:
@@ -135,15 +135,15 @@ def restarted(scene: Scene, rules: RuleBook, steps: Sequence[Step], count: int) 
     fresh = Scene(rules, stored, scene.engine.calm_windows)
     now_ms = BEGIN_MS + count * WINDOW_MS
     for number, step in enumerate(steps[:count]):
-        for told in step:
-            is_window = type(told.record).__name__ in ("StateRow", "WindowClosed")
-            is_event = type(told.record).__name__ == "AdaptationEvent"
+        for stamped in step:
+            is_window = type(stamped.record).__name__ in ("StateRow", "WindowClosed")
+            is_event = type(stamped.record).__name__ == "AdaptationEvent"
             if is_window and number < count - LOOKBACK_WINDOWS:
                 continue
-            if is_event and told.time_ms < now_ms - LOOKBACK_MS:
+            if is_event and stamped.time_ms < now_ms - LOOKBACK_MS:
                 continue
-            fresh.tell(told, is_known=True)
-    assert fresh.said == []
+            fresh.feed(stamped, is_known=True)
+    assert fresh.changes == []
     return fresh
 
 
@@ -183,8 +183,8 @@ def test_the_order_of_a_windows_rows_and_marker_does_not_matter(
     rng = random.Random(seed)
     shuffled = []
     for step in steps:
-        windows = [told for told in step if type(told.record).__name__ in ("StateRow", "WindowClosed")]
-        others = [told for told in step if told not in windows]
+        windows = [stamped for stamped in step if type(stamped.record).__name__ in ("StateRow", "WindowClosed")]
+        others = [stamped for stamped in step if stamped not in windows]
         rng.shuffle(windows)
         shuffled.append([*others, *windows])
     assert take(Scene(RULES), shuffled, 0) == take(Scene(RULES), steps, 0)

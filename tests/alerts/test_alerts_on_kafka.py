@@ -144,7 +144,7 @@ class Overlay:
         store = AlertStore(self.kafka.access, self.namespace)
         return {alert.key: alert for alert in store.load() or []}
 
-    def told(self) -> list[tuple[str, str]]:
+    def alert_events(self) -> list[tuple[str, str]]:
         """Return kind and subject of the events about alerts."""
         events = read_whole(self.kafka.access, self.namespace, {EVENTS: AdaptationEvent}, PATIENCE_S)
         return [(str(each.kind), each.subject) for each in events if each.kind in NEAR_KINDS]
@@ -178,7 +178,7 @@ def one_server() -> Iterator[WebhookServer]:
         yield server
 
 
-def has_come(server: WebhookServer, count: int) -> bool:
+def has_arrived(server: WebhookServer, count: int) -> bool:
     """Return True if this many messages have arrived."""
     return len(server.received) >= count
 
@@ -219,7 +219,7 @@ def test_a_killed_stage_resumes_and_sends_nothing_twice(overlay: Callable[..., O
     assert statuses(server) == [("congestion", "raised"), ("aborted", "raised"), ("congestion", "cleared")] or statuses(
         server
     ) == [("aborted", "raised"), ("congestion", "raised"), ("congestion", "cleared")]
-    assert sorted(lab.told()) == [
+    assert sorted(lab.alert_events()) == [
         ("alert_cleared", "b00"), ("alert_raised", "b00"), ("alert_raised", "plans"),
     ]  # fmt: skip
     found = lab.alerts()
@@ -269,7 +269,7 @@ def test_an_unreachable_target_does_not_stop_others(overlay: Callable[..., Overl
         for congestion, count in ((20, 1), (1, 2)):
             lab.window(congestion)
             lab.window(congestion)
-            wait_until(partial(has_come, server, count), PATIENCE_S)
+            wait_until(partial(has_arrived, server, count), PATIENCE_S)
         lab.window(20, subjects=15)
         lab.window(20, subjects=15)
         wait_until(lambda: sum(json.loads(body)["count"] for body in server.bodies) >= 15 + 2, PATIENCE_S)

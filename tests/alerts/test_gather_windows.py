@@ -26,11 +26,11 @@ def test_the_number_of_made_up_queues_and_brokers_kept_is_bounded(monkeypatch: p
     monkeypatch.setattr(watch_windows, "BROKERS_MAX", 3)
     gatherer = WindowGatherer()
     names = [f"b{number}" for number in range(5)]
-    for told in window(0, [queue_of(name) for name in names], names):
-        if isinstance(told.record, StateRow):
-            gatherer.take_row(told.record)
-        elif isinstance(told.record, WindowClosed):
-            gatherer.take_marker(told.record, 0, 0, is_known=False)
+    for stamped in window(0, [queue_of(name) for name in names], names):
+        if isinstance(stamped.record, StateRow):
+            gatherer.take_row(stamped.record)
+        elif isinstance(stamped.record, WindowClosed):
+            gatherer.take_marker(stamped.record, 0, 0, is_known=False)
     [seen] = gatherer.windows(2 * ROWS_WAIT_MS)
     assert len(seen.queues) == 3
     assert seen.rows_missing == 2

@@ -35,9 +35,9 @@ def test_only_signed_orders_are_accepted_and_read_again_when_trusted_keys_change
         send_order(kafka.access, key.sign(order, "live"), "live")
         reader = InputReader(kafka.access, "live", LOOKBACK, orders)
         wait_until(lambda: reader.begin(now_ms()))
-        heard: list[InputRecord] = []
-        wait_until(lambda: bool(heard.extend(reader.poll())) or reader.has_caught_up)
-        assert [one.record.subject for one in heard if isinstance(one.record, Order)] == ["b01"]
+        found: list[InputRecord] = []
+        wait_until(lambda: bool(found.extend(reader.poll())) or reader.has_caught_up)
+        assert [one.record.subject for one in found if isinstance(one.record, Order)] == ["b01"]
         assert reader.orders_refused == 1
         trusted = tmp_path / "order-keys" / "trusted.toml"
         trusted.write_text(trusted.read_text().replace(" }", ", revoked = true }"))

@@ -12,11 +12,11 @@ from regraft.alerts.notify_targets import Silencer
 from regraft.alerts.read_rules import parse_rules
 from regraft.schemas.alert import Alert, DeliveryState
 from regraft.schemas.event import AdaptationEvent
-from tests.alerts.scripted_alerts import BEGIN_MS, Told, queue_of, window
+from tests.alerts.scripted_alerts import BEGIN_MS, StampedRecord, queue_of, window
 
 RULES = parse_rules('[[rule]]\nname = "c"\non = "queue.congestion"\nabove = 10\nclear_below = 5\n')
 TARGET = "hook"
-STREAM: list[list[Told]] = [
+STREAM: list[list[StampedRecord]] = [
     window(number, [queue_of("b01", congestion=first), queue_of("b02", congestion=second)])
     for number, (first, second) in enumerate([(20, 1), (20, 20), (1, 20), (1, 1)])
 ]
@@ -51,8 +51,8 @@ class Process:
         self._world = world
         self._engine = AlertEngine(RULES, BEGIN_MS, world.alerts.values())
         self._desk = AlertDesk(self._engine, Silencer(RULES.by_name), (TARGET,), "lab", "lab.alerts")
-        for told in STREAM[: world.position]:
-            self._tell(told, is_known=True)
+        for stamped in STREAM[: world.position]:
+            self._feed(stamped, is_known=True)
         self._position = world.position
         self._desk.resume(BEGIN_MS, resend_uncertain=world.is_resending)
         self._queue: list[DeliveryAction] = []
@@ -62,14 +62,14 @@ class Process:
         self._store()
         self._deliver()
         while self._position < len(STREAM):
-            self._tell(STREAM[self._position], is_known=False)
+            self._feed(STREAM[self._position], is_known=False)
             self._position += 1
             self._desk.notify(BEGIN_MS)
             self._store()
             self._deliver()
 
-    def _tell(self, told: list[Told], *, is_known: bool) -> None:
-        for each in told:
+    def _feed(self, stamped: list[StampedRecord], *, is_known: bool) -> None:
+        for each in stamped:
             self._desk.note(self._engine.take(each.record, each.time_ms, each.time_ms, is_known=is_known))
 
     def _store(self) -> None:

@@ -71,7 +71,7 @@ def alert(rule: str = "congestion", subject: str = "b01", *, cleared: bool = Fal
     return msgspec.structs.replace(made, **more)
 
 
-def told(
+def notified(
     alerts: Iterable[Alert], now_ms: int = NOON, *, quiet: str = "", maintained: Sequence[str] = (), blast: bool = False
 ) -> tuple[list[str], dict[str, Alert]]:
     """Return the titles of the messages, and the alerts afterwards by key."""
@@ -82,21 +82,21 @@ def told(
 
 def test_an_alert_is_reported_once() -> None:
     """The alert stores the message, the time and the targets; its end goes to the same targets."""
-    titles, after = told([alert()])
+    titles, after = notified([alert()])
     assert titles == ["congestion raised (warning): b01"]
     stored = after["congestion/b01"]
     assert (stored.told, stored.told_ms) == ("raised", NOON)
     assert stored.deliveries == tuple(AlertDelivery(target, DeliveryState.PENDING, NOON) for target in TARGETS)
-    assert told(after.values())[0] == []
+    assert notified(after.values())[0] == []
     ended = msgspec.structs.replace(stored, status=AlertStatus.CLEARED, changed_ms=NOON + 1)
-    titles, after = told([ended])
+    titles, after = notified([ended])
     assert titles == ["congestion cleared (warning): b01"]
-    assert told(after.values())[0] == []
+    assert notified(after.values())[0] == []
 
 
 def test_the_end_of_an_unreported_alert_is_not_sent() -> None:
     """An alert that was raised and cleared before anybody was notified is never sent."""
-    assert told([alert(cleared=True)])[0] == []
+    assert notified([alert(cleared=True)])[0] == []
 
 
 def test_many_alerts_of_one_rule_are_one_message_that_names_ten() -> None:
@@ -110,8 +110,8 @@ def test_many_alerts_of_one_rule_are_one_message_that_names_ten() -> None:
     assert message.text.endswith("- and 2 more")
     document = message.document()
     assert (document["count"], len(document["alerts"])) == (12, 10)
-    assert told(grouped)[0] == [message.title]
-    assert len(told([alert("apart", f"b{number}") for number in range(3)])[0]) == 3
+    assert notified(grouped)[0] == [message.title]
+    assert len(notified([alert("apart", f"b{number}") for number in range(3)])[0]) == 3
 
 
 def test_a_message_has_an_id_derived_from_its_alerts() -> None:
@@ -125,13 +125,13 @@ def test_quiet_hours_hold_back_warnings_until_they_end() -> None:
     """At 23:30 a warning waits and a critical alert does not; at 07:00 what is still active is reported, once."""
     quiet = "22:00-07:00 Europe/Berlin"
     both = [alert(), alert("blast", "overlay")]
-    titles, after = told(both, NIGHT, quiet=quiet)
+    titles, after = notified(both, NIGHT, quiet=quiet)
     assert titles == ["blast raised (critical): overlay"]
     assert after["congestion/b01"].silenced_by == f"quiet hours {quiet}"
-    titles, after = told(after.values(), MORNING, quiet=quiet)
+    titles, after = notified(after.values(), MORNING, quiet=quiet)
     assert titles == ["congestion raised (warning): b01"]
     assert after["congestion/b01"].silenced_by == ""
-    assert told(after.values(), MORNING + 1000, quiet=quiet)[0] == []
+    assert notified(after.values(), MORNING + 1000, quiet=quiet)[0] == []
 
 
 def test_an_end_in_the_quiet_hours_is_reported_after_them_unless_it_is_raised_again() -> None:
@@ -139,47 +139,47 @@ def test_an_end_in_the_quiet_hours_is_reported_after_them_unless_it_is_raised_ag
     them.
     """
     quiet = "22:00-07:00 Europe/Berlin"
-    _, after = told([alert()], NOON)
+    _, after = notified([alert()], NOON)
     ended = msgspec.structs.replace(after["congestion/b01"], status=AlertStatus.CLEARED, changed_ms=NIGHT)
-    titles, after = told([ended], NIGHT, quiet=quiet)
+    titles, after = notified([ended], NIGHT, quiet=quiet)
     assert titles == []
-    assert told(after.values(), MORNING, quiet=quiet)[0] == ["congestion cleared (warning): b01"]
+    assert notified(after.values(), MORNING, quiet=quiet)[0] == ["congestion cleared (warning): b01"]
     again = msgspec.structs.replace(ended, status=AlertStatus.RAISED, changed_ms=NIGHT + 1)
-    assert told([again], MORNING, quiet=quiet)[0] == []
+    assert notified([again], MORNING, quiet=quiet)[0] == []
 
 
 def test_a_rule_may_have_its_own_quiet_hours_whatever_its_severity() -> None:
     """The rule's own hours apply to critical alerts, too."""
     at_one = clock("2026-03-10T13:00", "UTC")
-    titles, after = told([alert("sleepy", "plans")], at_one)
+    titles, after = notified([alert("sleepy", "plans")], at_one)
     assert titles == []
     assert after["sleepy/plans"].silenced_by == "quiet hours 12:00-14:00 UTC"
-    assert len(told(after.values(), clock("2026-03-10T14:00", "UTC"))[0]) == 1
+    assert len(notified(after.values(), clock("2026-03-10T14:00", "UTC"))[0]) == 1
 
 
 def test_maintenance_silences_the_broker_and_its_links_and_nothing_else() -> None:
     """With b01 in maintenance, its queue and the link end of b02 towards it are silent; b02's own queue is reported."""
-    titles, after = told([alert("apart", subject) for subject in ("b01", "b02>b01", "b02")], maintained=["b01"])
+    titles, after = notified([alert("apart", subject) for subject in ("b01", "b02>b01", "b02")], maintained=["b01"])
     assert titles == ["apart raised (warning): b02"]
     assert after["apart/b01"].silenced_by == "maintenance of b01"
     assert after["apart/b02>b01"].is_silenced
-    assert len(told(after.values())[0]) == 2, "told when it is over"
+    assert len(notified(after.values())[0]) == 2, "notified when it is over"
 
 
 def test_an_alert_about_windows_is_silenced_only_if_all_its_brokers_are_in_maintenance() -> None:
     """Batches missing only from brokers in maintenance are expected; from any other broker they are not."""
     both = alert("incomplete", "windows", brokers=("b01", "b02"))
-    assert len(told([both], maintained=["b01"])[0]) == 1
-    assert told([both], maintained=["b01", "b02"])[0] == []
+    assert len(notified([both], maintained=["b01"])[0]) == 1
+    assert notified([both], maintained=["b01", "b02"])[0] == []
 
 
 def test_a_blast_radius_holds_back_single_alerts_until_it_is_over() -> None:
     """One message instead of many; the end of what was reported before is sent as usual."""
     before = alert("apart", "b09", told="raised", cleared=True)
-    titles, after = told([alert(), alert("blast", "overlay"), before], blast=True)
+    titles, after = notified([alert(), alert("blast", "overlay"), before], blast=True)
     assert titles == ["blast raised (critical): overlay", "apart cleared (warning): b09"]
     assert after["congestion/b01"].silenced_by == "blast radius"
-    assert told(after.values())[0] == ["congestion raised (warning): b01"]
+    assert notified(after.values())[0] == ["congestion raised (warning): b01"]
 
 
 @pytest.mark.parametrize(
@@ -299,18 +299,18 @@ def test_a_report_about_an_older_message_is_ignored() -> None:
 def test_notifications_alternate_whatever_happens(steps: list[str]) -> None:
     """Raised and cleared alternate; once the quiet hours are over, the last message matches the alert's status."""
     stored = alert(cleared=True)
-    heard: list[str] = []
+    statuses: list[str] = []
     quiet = ""
     for number, step in enumerate([*steps, "loud", "tell"]):
         if step in ("raise", "clear"):
             status = AlertStatus.RAISED if step == "raise" else AlertStatus.CLEARED
             stored = msgspec.structs.replace(stored, status=status, changed_ms=NIGHT + number)
         elif step == "tell":
-            titles, after = told([stored], NIGHT, quiet=quiet)
-            heard += [title.split()[1] for title in titles]
+            titles, after = notified([stored], NIGHT, quiet=quiet)
+            statuses += [title.split()[1] for title in titles]
             stored = after[stored.key]
         else:
             quiet = "22:00-07:00 Europe/Berlin" if step == "quiet" else ""
-    assert heard == ["raised", "cleared"] * (len(heard) // 2) + ["raised"] * (len(heard) % 2)
-    assert (stored.status is AlertStatus.RAISED) == (len(heard) % 2 == 1)
+    assert statuses == ["raised", "cleared"] * (len(statuses) // 2) + ["raised"] * (len(statuses) % 2)
+    assert (stored.status is AlertStatus.RAISED) == (len(statuses) % 2 == 1)
     assert Severity.WARNING is stored.severity

@@ -20,7 +20,7 @@ class Received:
 
 @dataclass
 class WebhookServer:
-    """``answers`` are the statuses to give in turn, then 200; ``wait_s`` delays each answer; ``location`` redirects."""
+    """``answers`` are the statuses to give in turn, then 200; ``wait_s`` delays and ``headers`` extend each answer."""
 
     port: int = 0
     received: list[Received] = field(default_factory=list)
@@ -43,20 +43,20 @@ class WebhookServer:
 @contextmanager
 def webhook_server(port: int = 0) -> Iterator[WebhookServer]:
     """Run a server until the block ends."""
-    told = WebhookServer()
+    configured = WebhookServer()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            told.received.append(Received(self.path, dict(self.headers.items()), body))
-            status = told.answers.popleft() if told.answers else 200
-            time.sleep(told.wait_s)
+            configured.received.append(Received(self.path, dict(self.headers.items()), body))
+            status = configured.answers.popleft() if configured.answers else 200
+            time.sleep(configured.wait_s)
             self.send_response(status)
-            for name, value in told.headers.items():
+            for name, value in configured.headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(told.answer_body)))
+            self.send_header("Content-Length", str(len(configured.answer_body)))
             self.end_headers()
-            self.wfile.write(told.answer_body)
+            self.wfile.write(configured.answer_body)
 
         def log_message(self, format: str, *args: object) -> None:
             """Log nothing."""
@@ -69,11 +69,11 @@ def webhook_server(port: int = 0) -> Iterator[WebhookServer]:
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
-    told.port = server.server_port
+    configured.port = server.server_port
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield told
+        yield configured
     finally:
         server.shutdown()
         server.server_close()

@@ -87,7 +87,7 @@ class Instance:
         self.status_file = folder / "controller.json"
         folder.mkdir()
         INVENTORY.save(folder / "inventory.json")
-        told = {
+        settings = {
             "run.directory": folder,
             "kafka.bootstrap": kafka.bootstrap,
             "kafka.namespace": NAMESPACE,
@@ -103,7 +103,7 @@ class Instance:
             "controller.assembly.future_ms_max": 6_000_000,
         }
         command = [sys.executable, "-m", "regraft", "control", "--act"]
-        for setting, value in told.items():
+        for setting, value in settings.items():
             command += ["--set", f"{setting}={value}"]
         self.log_file = folder / "controller.log"
         with self.log_file.open("w") as log:

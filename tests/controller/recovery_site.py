@@ -34,10 +34,10 @@ class RecoverySite(FailoverSite):
         """Start the brokers and wait until they report an epoch."""
         (self._brokers_folder / "emulator.json").unlink(missing_ok=True)
         workload = ("publisher_count=10", "interested_broker_count=3", "lifetime_s_mean=5.0")
-        told = [f"run.directory={self._brokers_folder}", f"kafka.bootstrap={self.kafka.bootstrap}"]
-        told += [f"kafka.namespace={NAMESPACE}", *(f"emulator.workload.{one}" for one in workload)]
+        settings = [f"run.directory={self._brokers_folder}", f"kafka.bootstrap={self.kafka.bootstrap}"]
+        settings += [f"kafka.namespace={NAMESPACE}", *(f"emulator.workload.{one}" for one in workload)]
         command = [sys.executable, "-m", "regraft", "emulate"]
-        for one in told:
+        for one in settings:
             command += ["--set", one]
         with (self._brokers_folder / "emulator.log").open("a") as log:
             self._brokers = subprocess.Popen(

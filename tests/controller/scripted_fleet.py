@@ -22,7 +22,7 @@ class ScriptedFleet(ScriptedOverlay):
     held: dict[str, int] = field(default_factory=dict)
     boots: dict[str, int] = field(default_factory=dict)
     added: tuple[str, ...] = ()
-    told: list[Command] = field(default_factory=list)
+    received: list[Command] = field(default_factory=list)
     refusing: set[str] = field(default_factory=set)  # brokers that refuse to prepare
     outside: set[str] = field(default_factory=set)  # those of them that report a restart
 
@@ -60,7 +60,7 @@ class ScriptedFleet(ScriptedOverlay):
         """Make every living broker answer."""
         while self.ports.commands.sent:
             command = self.ports.commands.sent.popleft()
-            self.told.append(command)
+            self.received.append(command)
             if command.broker not in self.dead:
                 self.ports.results.records.extend(self._answers(command))
 

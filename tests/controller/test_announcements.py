@@ -36,13 +36,13 @@ def announce(fleet: ScriptedFleet, broker: str, facts: BrokerFacts = NEAR) -> No
     fleet.tick()
 
 
-def waiting(fleet: ScriptedFleet) -> list[str]:
+def asking(fleet: ScriptedFleet) -> list[str]:
     """Return the brokers that ask to join, as the view shows them."""
     fleet.run_windows(1)
     return [one.broker for one in fleet.ports.view.shown.members.announced]
 
 
-def told(fleet: ScriptedFleet) -> list[str]:
+def join_events(fleet: ScriptedFleet) -> list[str]:
     """Return what was reported about announcements."""
     return fleet.events_of(EventKind.JOIN_ASKED)
 
@@ -59,10 +59,10 @@ def test_a_broker_that_announces_itself_waits_for_an_order_and_is_reported_once(
     for _ in range(5):
         announce(fleet, "x01", facts)
     assert "x01" not in fleet.loop.state.fleet.members
-    assert told(fleet) == [
+    assert join_events(fleet) == [
         "x01 asks to join, announced by agent west, at 10.0.0.9:7000: `regraft members add x01` admits it"
     ]
-    assert waiting(fleet) == ["x01"]
+    assert asking(fleet) == ["x01"]
     (shown,) = fleet.ports.view.shown.members.announced
     to_do = "`regraft members add x01` admits it"
     at = "10.0.0.9:7000"
@@ -71,7 +71,7 @@ def test_a_broker_that_announces_itself_waits_for_an_order_and_is_reported_once(
     fleet.added, fleet.held["x01"] = ("x01",), 0
     fleet.tick()
     fleet.run_until(MemberState.IN_SERVICE, "x01")
-    assert waiting(fleet) == []
+    assert asking(fleet) == []
 
 
 def test_a_broker_admitted_by_the_settings_joins_as_a_leaf_at_the_cheapest_place() -> None:
@@ -88,7 +88,7 @@ def test_a_broker_admitted_by_the_settings_joins_as_a_leaf_at_the_cheapest_place
     assert fleet.member("x01").facts == facts
     assert [pair for pair in fleet.last_plan.links_added if "x01" in pair] == [("b02", "x01")]
     assert fleet.last_plan.brokers_lost == ()
-    assert (told(fleet), waiting(fleet)) == ([], [])
+    assert (join_events(fleet), asking(fleet)) == ([], [])
 
 
 @pytest.mark.parametrize("admits", [False, True])
@@ -103,10 +103,10 @@ def test_a_broker_whose_links_have_no_cost_is_not_admitted(facts: BrokerFacts, w
     """An operator has to give the costs, or the broker has to announce itself with them."""
     fleet = fleet_of(admit_announced=admits)
     announce(fleet, "x01", facts)
-    (text,) = told(fleet)
+    (text,) = join_events(fleet)
     assert why in text
     assert "`regraft members add x01 --link PEER=COST`" in text
-    assert waiting(fleet) == ["x01"]
+    assert asking(fleet) == ["x01"]
     announce(fleet, "x01", BrokerFacts(position=Position(1.0, 2.0)))
     assert ("x01" in fleet.loop.state.fleet.members) is admits
 
@@ -116,11 +116,11 @@ def test_a_broker_that_stops_announcing_itself_is_forgotten() -> None:
     fleet = fleet_of()
     announce(fleet, "x01")
     fleet.now_ms += STANDS_MS - STANDS_MS % 1_000
-    assert waiting(fleet) == []
-    assert told(fleet)[1:] == ["x01 no longer asks to join: it has not been announced for 10 minutes"]
+    assert asking(fleet) == []
+    assert join_events(fleet)[1:] == ["x01 no longer asks to join: it has not been announced for 10 minutes"]
     announce(fleet, "x01")
-    assert waiting(fleet) == ["x01"]
-    assert len(told(fleet)) == 3
+    assert asking(fleet) == ["x01"]
+    assert len(join_events(fleet)) == 3
 
 
 @pytest.mark.parametrize("admits", [False, True])
@@ -131,10 +131,10 @@ def test_an_agent_that_announces_too_many_does_not_affect_other_agents(*, admits
     for number in range(50):
         announce(fleet, f"n{number:02d}", nowhere)
     announce(fleet, "x01", BrokerFacts(agent="calm"))
-    assert waiting(fleet) == ["n00", "n01", "n02", "x01"]
-    (crowded,) = [text for text in told(fleet) if "members.announced_max" in text]
+    assert asking(fleet) == ["n00", "n01", "n02", "x01"]
+    (crowded,) = [text for text in join_events(fleet) if "members.announced_max" in text]
     assert crowded.startswith("n03 is not recorded: 3 brokers of agent 'noisy' wait")
-    assert len(told(fleet)) == 5
+    assert len(join_events(fleet)) == 5
     assert counted(fleet, "too_many") == 47
 
 
@@ -144,8 +144,8 @@ def test_the_number_of_brokers_that_join_without_an_order_is_bounded() -> None:
     for broker in ("x01", "x02", "x03"):
         announce(fleet, broker)
     assert fleet.loop.state.fleet.in_state(MemberState.JOINING) == ("x01", "x02")
-    assert waiting(fleet) == ["x03"]
-    assert "until fewer than 2 others are joining" in told(fleet)[0]
+    assert asking(fleet) == ["x03"]
+    assert "until fewer than 2 others are joining" in join_events(fleet)[0]
     fleet.order(OrderKind.REMOVE, "x01")
     fleet.tick()
     assert fleet.loop.state.fleet.in_state(MemberState.JOINING) == ("x02", "x03")
@@ -166,7 +166,7 @@ def test_an_admitted_broker_that_never_reports_loses_its_place_to_the_next() -> 
     announce(fleet, "x04")
     assert fleet.member("x04").state is MemberState.JOINING
     announce(fleet, "x01")
-    assert "`regraft members readmit x01`" in told(fleet)[-1]
+    assert "`regraft members readmit x01`" in join_events(fleet)[-1]
     assert fleet.member("x02").state is MemberState.IN_SERVICE
 
 
@@ -187,7 +187,9 @@ def test_after_too_many_that_never_report_an_order_is_needed(monkeypatch: pytest
     fleet.run_until(MemberState.LEFT, "x02")
     announce(fleet, "x03")
     assert "x03" not in fleet.loop.state.fleet.members
-    assert told(fleet)[-1].endswith("2 that were admitted this way never reported: `regraft members add x03` admits it")
+    assert join_events(fleet)[-1].endswith(
+        "2 that were admitted this way never reported: `regraft members add x03` admits it"
+    )
     fleet.order(OrderKind.READMIT, "x01")
     fleet.tick()
     fleet.order(OrderKind.REMOVE, "x01")
@@ -202,9 +204,9 @@ def test_two_agents_that_announce_one_broker_are_distinguished() -> None:
     announce(fleet, "x01", BrokerFacts(agent="west", position=Position(0, 0)))
     for _ in range(3):
         announce(fleet, "x01", BrokerFacts(agent="east", position=Position(9, 9)))
-    assert waiting(fleet) == ["x01"]
+    assert asking(fleet) == ["x01"]
     assert fleet.ports.view.shown.members.announced[0].agent == "west"
-    _, contested = told(fleet)
+    _, contested = join_events(fleet)
     assert "by agents 'west' and 'east'" in contested
     assert counted(fleet, "contested") == 3
 
@@ -223,11 +225,11 @@ def test_announcements_of_members_change_nothing_unless_they_have_left(*, admits
     for broker in ("b00", "b01", "b02"):
         announce(fleet, broker)
     assert {name: (one.state, one.facts) for name, one in fleet.loop.state.fleet.members.items()} == before
-    assert told(fleet) == []
+    assert join_events(fleet) == []
     fleet.order(OrderKind.REMOVE, "b01")
     fleet.run_until(MemberState.LEFT, "b01")
     announce(fleet, "b01")
-    assert told(fleet) == ["b01 asks to join: it has left: `regraft members readmit b01` lets it rejoin"]
+    assert join_events(fleet) == ["b01 asks to join: it has left: `regraft members readmit b01` lets it rejoin"]
     fleet.run_windows(2)
     assert fleet.member("b01").state is MemberState.LEFT
 
@@ -238,6 +240,6 @@ def test_the_next_controller_learns_which_brokers_still_ask() -> None:
     announce(fleet, "x01")
     fleet.term = 2
     fleet.new_loop()
-    assert waiting(fleet) == []
+    assert asking(fleet) == []
     announce(fleet, "x01")
-    assert waiting(fleet) == ["x01"]
+    assert asking(fleet) == ["x01"]

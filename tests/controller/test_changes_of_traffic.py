@@ -66,8 +66,8 @@ def test_a_change_is_reported_once_and_cuts_the_horizon() -> None:
     (event,) = [one for one in overlay.ports.events.emitted if one.kind is EventKind.CHANGE_DETECTED]
     assert event.details["since_ms"] == str(SHIFT_MS)
     assert overlay.loop.state.changed_since_ms == SHIFT_MS + WINDOW_MS
-    told = {"statistic": event.details["statistic"]}
-    assert metrics.registry.get_sample_value("regraft_controller_changes_found_total", told) == 1
+    labels = {"statistic": event.details["statistic"]}
+    assert metrics.registry.get_sample_value("regraft_controller_changes_found_total", labels) == 1
 
 
 def test_a_restarted_controller_knows_the_change_and_does_not_report_it_again() -> None:

@@ -566,9 +566,9 @@ def test_refusals_are_reported_when_they_change() -> None:
     )
     overlay.run_windows(12)
     assert overlay.plans == []
-    told = overlay.events_of(EventKind.PROPOSAL_REFUSED)
+    texts = overlay.events_of(EventKind.PROPOSAL_REFUSED)
     words = [one.value.replace("_", " ") for one in (Verdict.GAIN_WITHIN_NOISE, Verdict.GAIN_BELOW_PRICE)]
-    assert [words[0] in told[0], words[1] in told[1], len(told)] == [True, True, 2]
+    assert [words[0] in texts[0], words[1] in texts[1], len(texts)] == [True, True, 2]
     assert overlay.ports.view.shown.refusals[Verdict.GAIN_BELOW_PRICE] >= 11
 
 
@@ -578,10 +578,10 @@ def test_a_plan_whose_history_does_not_lead_to_its_phase_stops_the_start() -> No
     overlay.run_windows(6)
     (plan, *_) = overlay.plans
     stored = overlay.ports.plans.stored
-    for history, told in (((), "its history is empty"), (plan.history[:1], "its history ends with preparing")):
+    for history, fault in (((), "its history is empty"), (plan.history[:1], "its history ends with preparing")):
         stored[plan.plan] = msgspec.structs.replace(plan, phase=PlanPhase.RETIRING, history=history)
         overlay.new_loop()
-        with pytest.raises(StackError, match=f"{plan.plan} is retiring, but {told}: it cannot be resumed"):
+        with pytest.raises(StackError, match=f"{plan.plan} is retiring, but {fault}: it cannot be resumed"):
             overlay.tick()
 
 
@@ -590,8 +590,8 @@ def test_a_stored_plan_whose_target_is_not_a_tree_stops_the_start() -> None:
     overlay = ScriptedOverlay(INVENTORY, far_ends, settings_of())
     overlay.run_windows(6)
     (plan, *_) = overlay.plans
-    for links, told in (((("b00", "b00"),), "a link joins two brokers"), ((), "tree")):
+    for links, fault in (((("b00", "b00"),), "a link joins two brokers"), ((), "tree")):
         overlay.ports.plans.stored[plan.plan] = msgspec.structs.replace(plan, links_target=links)
         overlay.new_loop()
-        with pytest.raises(NotATreeError, match=told):
+        with pytest.raises(NotATreeError, match=fault):
             overlay.tick()

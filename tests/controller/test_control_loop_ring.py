@@ -97,9 +97,9 @@ def test_a_bad_ring_becomes_a_good_one() -> None:
     assert [one.gain_observed_per_s for one in plan.proposals] == [90.0, 20.0]
     assert (overlay.epoch, overlay.homes()["u4"]) == (1, "b00")
     assert plan.control_messages == 3 * 8
-    (told,) = overlay.events_of(EventKind.PLAN_STARTED)
-    assert "6 ring IDs reassigned (" in told
-    assert "1 user moves (u4 b04 -> b00)" in told
+    (text,) = overlay.events_of(EventKind.PLAN_STARTED)
+    assert "6 ring IDs reassigned (" in text
+    assert "1 user moves (u4 b04 -> b00)" in text
 
 
 @pytest.mark.parametrize("planner", ["reassign_ids_ssbr", "reassign_ids_assignment+place_users_dynatops"])
@@ -120,9 +120,9 @@ def test_each_broker_gets_the_ids_and_its_own_users() -> None:
     """b00 and b04 get u4's move, all get the six IDs."""
     overlay = overlay_of()
     overlay.run_windows(6)
-    told = {command.broker: command for command in overlay.prepared.values()}
-    assert {broker for broker, command in told.items() if command.moves} == {"b00", "b04"}
-    assert {len(command.id_moves) for command in told.values()} == {6}
+    command_of = {command.broker: command for command in overlay.prepared.values()}
+    assert {broker for broker, command in command_of.items() if command.moves} == {"b00", "b04"}
+    assert {len(command.id_moves) for command in command_of.values()} == {6}
     assert (overlay.commands_seen[CommandPhase.PREPARE], overlay.commands_seen[CommandPhase.RETIRE]) == (8, 8)
 
 
@@ -255,8 +255,8 @@ def test_nothing_is_decided_while_the_users_are_unknown() -> None:
     assert (overlay.plans, shown.cost, shown.windows_closed) == ([], (), 3)
     assert shown.refusals == {Verdict.INCOMPLETE_STATE: 3}
     assert "the users' subscriptions are unknown" in shown.last_decision.state_reason
-    (told,) = overlay.events_of(EventKind.WINDOW_INCOMPLETE)
-    assert "nobody has filled the register of clients" in told
+    (text,) = overlay.events_of(EventKind.WINDOW_INCOMPLETE)
+    assert "nobody has filled the register of clients" in text
     overlay.ports.clients.is_known = True
     overlay.run_windows(8)
     assert overlay.phases == [PlanPhase.COMPLETED]
@@ -379,8 +379,8 @@ def test_only_windows_for_verification_keep_interests() -> None:
     assert [window.interests is None for window in reader.complete] == [True] * 4 + [False] * 2
     assert all(window.topic_rates_per_s[TOPIC] == 10.0 for window in reader.complete)
     assert len(reader.verifying(range(2))) == 2
-    horizon, told = reader.horizon(windows[-1])
-    assert (len(horizon), told is not None) == (6, True)
+    horizon, info = reader.horizon(windows[-1])
+    assert (len(horizon), info is not None) == (6, True)
 
 
 def test_a_user_at_an_absent_broker_is_counted() -> None:

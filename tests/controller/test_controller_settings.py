@@ -80,19 +80,19 @@ def test_tick_must_be_shorter_than_the_repetition() -> None:
 def test_degree_cap_comes_from_the_inventory_unless_set() -> None:
     """The planner gets the inventory's cap or that of the settings, and the bounds of a plan."""
     inventory = replace(inventory_of(line_of(4), {}), degree_max=8)
-    told = kind_of(inventory, GOOD).planner_context(16, GOOD.decision)
+    context = kind_of(inventory, GOOD).planner_context(16, GOOD.decision)
     bounds = {"proposals_max": 16, "moves_max": 24, "links_max": 12, "degree_max": 8, "subscribers_max": 500}
-    assert told == TreeContext(**bounds, frailty_weight=0.3)
+    assert context == TreeContext(**bounds, frailty_weight=0.3)
     assert kind_of(inventory, replace(GOOD, degree_max=5)).planner_context(16, GOOD.decision) == replace(
-        told, degree_max=5
+        context, degree_max=5
     )
 
 
 def test_the_planner_gets_the_rings_weights_and_caps() -> None:
     """Weights and caps of the ring are passed to the planner unchanged, and their faults are reported."""
     settings = replace(GOOD, ring_delay_weight=0.5, user_load_max=1.5)
-    told = kind_of(ring_inventory(), settings).planner_context(7, GOOD.decision)
-    assert told == RingContext(proposals_max=7, moves_max=500, delay_weight=0.5, user_load_max=1.5)
+    context = kind_of(ring_inventory(), settings).planner_context(7, GOOD.decision)
+    assert context == RingContext(proposals_max=7, moves_max=500, delay_weight=0.5, user_load_max=1.5)
     assert replace(GOOD, user_load_max=0.5).faults()[0].startswith("user_load_max is 0.5: at least 1")
     assert replace(GOOD, ring_delay_weight=-1.0).faults() == ["ring_delay_weight is -1.0: at least 0"]
 

@@ -54,7 +54,7 @@ def test_a_silent_broker_is_declared_dead_and_the_overlay_is_repaired_without_it
     assert plan.brokers_lost == ("b01",)
     assert plan.phase is PlanPhase.COMPLETED
     assert [one.planner for one in plan.proposals] == ["repair"]
-    assert "b01" not in {command.broker for command in fleet.told}
+    assert "b01" not in {command.broker for command in fleet.received}
     assert fleet.ports.plans.members["b01"].state is MemberState.DEAD
     assert any("b01 is dead" in text for text in fleet.events_of(EventKind.MEMBER_CHANGED))
     refused = fleet.loop.state.refusals.total()
@@ -100,7 +100,7 @@ def test_a_dead_broker_returns_as_an_outsider_and_joins_by_a_plan_after_a_pause(
         fleet.run_until(MemberState.IN_SERVICE, "b01")
         assert fleet.present_brokers == INVENTORY.brokers
         assert fleet.last_plan.brokers_lost == ()
-        installs = [one for one in fleet.told if one.phase is CommandPhase.INSTALL]
+        installs = [one for one in fleet.received if one.phase is CommandPhase.INSTALL]
         assert {one.broker for one in installs} == {"b01"}
         assert installs[-1].epoch_to == fleet.last_plan.epoch_from
         assert installs[-1].brokers_joined == tuple(one for one in INVENTORY.brokers if one != "b01")
@@ -128,7 +128,7 @@ def test_a_running_broker_that_is_considered_dead_rejoins_by_one_plan() -> None:
     assert fleet.member("b01").reason == "b00 considers it dead, though it runs, and ignores it"
     fleet.run_until(MemberState.IN_SERVICE, "b01")
     assert [(plan.brokers_lost, plan.brokers_target) for plan in fleet.plans] == [(("b01",), INVENTORY.brokers)]
-    assert {one.broker for one in fleet.told if one.phase is CommandPhase.INSTALL} == {"b01"}
+    assert {one.broker for one in fleet.received if one.phase is CommandPhase.INSTALL} == {"b01"}
     fleet.report_lost("b00", "b01", fleet.member("b01").since_ms)
     fleet.report_lost("b00", "x99")
     fleet.run_windows(5)
@@ -256,7 +256,7 @@ def test_a_drained_broker_leaves_by_a_lossless_plan_and_is_not_missed() -> None:
     plan = fleet.last_plan
     assert plan.brokers_lost == ()
     assert "b01" not in plan.brokers_target
-    assert "b01" in {one.broker for one in fleet.told if one.phase is CommandPhase.PREPARE}
+    assert "b01" in {one.broker for one in fleet.received if one.phase is CommandPhase.PREPARE}
     fleet.dead.add("b01")
     fleet.run_windows(6)
     assert fleet.member("b01").state is MemberState.LEFT
@@ -325,7 +325,7 @@ def test_an_added_broker_joins_once_it_reports() -> None:
     fleet.order(OrderKind.ADD, "x01", facts=facts)
     fleet.run_windows(4)
     assert fleet.member("x01").state is MemberState.JOINING
-    assert fleet.told == []
+    assert fleet.received == []
     fleet.added, fleet.held["x01"] = ("x01",), 0
     fleet.run_until(MemberState.IN_SERVICE, "x01")
     assert fleet.present_brokers == (*INVENTORY.brokers, "x01")
@@ -368,14 +368,14 @@ def test_users_of_a_dead_broker_on_a_ring_get_another_home_and_its_arc_another_b
     fleet.restart("b04")
     fleet.run_until(MemberState.IN_SERVICE, "b04")
     assert fleet.present_brokers == BROKERS
-    install = next(one for one in fleet.told if one.phase is CommandPhase.INSTALL)
+    install = next(one for one in fleet.received if one.phase is CommandPhase.INSTALL)
     assert {one.broker: one.id_from for one in install.id_moves} == dict.fromkeys(set(BROKERS) - {"b04"}, OFF_RING)
 
 
 def test_every_other_attempt_at_a_refused_repair_moves_no_clients() -> None:
     """A user whose home has changed meanwhile must not block the repair for all."""
-    told = settings_of(members=MemberSettings(retry_ms=1_000), planner="reassign_ids_ssbr")
-    fleet = ScriptedRingFleet(ring_inventory(), quiet, told)
+    settings = settings_of(members=MemberSettings(retry_ms=1_000), planner="reassign_ids_ssbr")
+    fleet = ScriptedRingFleet(ring_inventory(), quiet, settings)
     for name, (home, topics) in FIG_2_USERS.items():
         fleet.ports.clients.put(user(name, home, *topics))
     fleet.ports.clients.put(publisher("p", "b01", TOPIC))

@@ -164,8 +164,8 @@ def test_a_log_is_not_rebuilt_from_brokers_between_two_overlays(inventory: Inven
     plans, _ = two_plans(inventory)
     virtual = brokers_after(inventory, plans[:1])
     ask(virtual, plans[1], starting_point(inventory, plans).digest, CommandPhase.PREPARE, term=TERM)
-    assert "epoch 1, overlay" in (said := refusal_of(inventory, [], reports_of(virtual)))
-    assert ", prepared" in said
+    assert "epoch 1, overlay" in (refusal := refusal_of(inventory, [], reports_of(virtual)))
+    assert ", prepared" in refusal
 
 
 @KINDS

@@ -155,9 +155,9 @@ def test_the_controller_uses_the_runs_clock(settings: ControllerSettings, tmp_pa
     """With a fast clock the controller's status shows that clock's time."""
     HangingPlans.may_return.set()
     clock = RunClock(1_000_000_000, 2.0)
-    told = replace(settings, clock=clock, status_file=tmp_path / "controller.json", metrics_port=None)
+    sped_up = replace(settings, clock=clock, status_file=tmp_path / "controller.json", metrics_port=None)
     before_ms, stop = clock.now_ms(), threading.Event()
-    thread = threading.Thread(target=run_controller, args=(told, stop), daemon=True)
+    thread = threading.Thread(target=run_controller, args=(sped_up, stop), daemon=True)
     thread.start()
     wait_until((tmp_path / "controller.json").exists)
     stop.set()
@@ -172,19 +172,19 @@ def test_a_deposed_leader_stands_by_and_leads_again(
 ) -> None:
     """In the same process; a standby is ready and healthy, and reports who leads."""
     HangingPlans.may_return.set()
-    told = replace(settings, status_file=tmp_path / "controller.json", instance="this one", status_ms=20)
+    own = replace(settings, status_file=tmp_path / "controller.json", instance="this one", status_ms=20)
     stop = threading.Event()
-    thread = threading.Thread(target=run_controller, args=(told, stop), daemon=True)
+    thread = threading.Thread(target=run_controller, args=(own, stop), daemon=True)
     thread.start()
 
     def shows(*wanted: object) -> bool:
-        view = shown(told)
+        view = shown(own)
         return view is not None and (view.is_standby, view.leader, view.term) == wanted
 
     wait_until(lambda: shows(False, "this one", 7))
     monkeypatch.setattr(OnlyCandidate, "is_chosen", False)
     wait_until(lambda: shows(True, "another", 6))
-    assert _status(told, "/ready") == _status(told, "/health") == 200
+    assert _status(own, "/ready") == _status(own, "/health") == 200
     monkeypatch.setattr(OnlyCandidate, "is_chosen", True)
     wait_until(lambda: shows(False, "this one", 7))
     stop.set()
@@ -197,12 +197,12 @@ def test_a_leader_that_brokers_do_not_obey_begins_a_higher_term(
 ) -> None:
     """The first answer of a broker that obeys a higher term ends the lower one, even if the term's record was lost."""
     HangingPlans.may_return.set()
-    heard = CommandResult("plan-9", CommandPhase.PREPARE, "b00", 9, Outcome.PREPARED, "", 0, 0, term=40)
-    monkeypatch.setattr(MemoryLinks, "results", MemoryResults(deque([heard])))
-    told, stop = replace(settings, status_file=tmp_path / "controller.json", status_ms=20), threading.Event()
-    thread = threading.Thread(target=run_controller, args=(told, stop), daemon=True)
+    result = CommandResult("plan-9", CommandPhase.PREPARE, "b00", 9, Outcome.PREPARED, "", 0, 0, term=40)
+    monkeypatch.setattr(MemoryLinks, "results", MemoryResults(deque([result])))
+    own, stop = replace(settings, status_file=tmp_path / "controller.json", status_ms=20), threading.Event()
+    thread = threading.Thread(target=run_controller, args=(own, stop), daemon=True)
     thread.start()
-    wait_until(lambda: (view := shown(told)) is not None and (view.is_standby, view.term) == (False, 41))
+    wait_until(lambda: (view := shown(own)) is not None and (view.is_standby, view.term) == (False, 41))
     stop.set()
     thread.join(60)
     assert not thread.is_alive()

@@ -34,8 +34,8 @@ def test_nothing_is_planned_on_placeholders_alone() -> None:
     overlay = overlay_of()
     overlay.run_windows(8)
     assert overlay.plans == []
-    (told,) = overlay.events_of(EventKind.PROPOSAL_REFUSED)
-    assert "no link has been measured yet, and the inventory's costs are placeholders" in told
+    (text,) = overlay.events_of(EventKind.PROPOSAL_REFUSED)
+    assert "no link has been measured yet, and the inventory's costs are placeholders" in text
     overlay.rtts_ms = RTTS_MS | {TREE.links[0]: 90.0}
     overlay.run_windows(VALUES_MIN)
     fleet = overlay.loop.state.fleet

@@ -25,21 +25,21 @@ def idle_after(
     settings: ControllerSettings = settings_of()
     kind = tree_kind(inventory)
     state = LoopState(PlanLog(inventory), FleetView(inventory))
-    told = MemoryEvents()
-    watch = WatchIdle(settings, kind, told)
+    events = MemoryEvents()
+    watch = WatchIdle(settings, kind, events)
     for at in range(windows):
         window = replace(window_of(1000 * at), subscribers_at=counts, **changes)
         state.newest, state.taken = window, (window,)
         watch(state, window.end_ms)
-    return state, [event.text for event in told.emitted if event.kind is EventKind.BROKERS_CLOSABLE]
+    return state, [event.text for event in events.emitted if event.kind is EventKind.BROKERS_CLOSABLE]
 
 
 def test_a_broker_without_clients_for_some_windows_is_reported_once() -> None:
     """b03 and b04 have neither publishers nor subscribers; one event names them and the command."""
     assert idle_after(WINDOWS_IDLE - 1, COUNTS)[0].closable == ()
-    state, told = idle_after(WINDOWS_IDLE + 3, COUNTS)
+    state, texts = idle_after(WINDOWS_IDLE + 3, COUNTS)
     assert state.closable == ("b03", "b04")
-    (text,) = told
+    (text,) = texts
     assert text.startswith("2 brokers serve no clients and could be closed: b03, b04")
     assert "regraft members drain b03" in text
 

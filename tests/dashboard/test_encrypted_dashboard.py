@@ -67,8 +67,8 @@ def test_unusable_files_are_reported(tmp_path: Path) -> None:
 
 def test_a_certificate_without_its_key_is_a_wrong_setting() -> None:
     """Each needs the other."""
-    for given, told in (
+    for given, fault in (
         ({"certificate_file": Path("a")}, "certificate_file is a and key_file is none: give both, or neither"),
         ({"key_file": Path("b")}, "certificate_file is none and key_file is b: give both, or neither"),
     ):
-        assert settings(**given).faults() == [told]
+        assert settings(**given).faults() == [fault]

@@ -31,7 +31,7 @@ class MemorySource:
         return [self.texts.get(key.rpartition(":")[2]) for key in keys]
 
 
-class Looking:
+class ScriptedPoller:
     """A poller with a clock that only moves when told to."""
 
     def __init__(self) -> None:
@@ -48,8 +48,8 @@ class Looking:
         """Poll once more and return what pages get of the view."""
         self.now_ms += after_ms
         asyncio.run(self.poller.look())
-        told: dict[str, Any] = self.board.value("server")
-        return told
+        shown: dict[str, Any] = self.board.value("server")
+        return shown
 
 
 def document_of(time_ms: int) -> dict[str, bytes]:
@@ -58,69 +58,69 @@ def document_of(time_ms: int) -> dict[str, bytes]:
 
 def test_all_keys_of_the_namespace_are_read_at_once() -> None:
     """One call reads the entire view."""
-    looking = Looking()
-    looking.look()
-    assert all(key.startswith("lab:live:") for key in looking.source.keys)
-    assert {"lab:live:network", "lab:live:alerts", "lab:live:counts"} <= set(looking.source.keys)
+    scripted = ScriptedPoller()
+    scripted.look()
+    assert all(key.startswith("lab:live:") for key in scripted.source.keys)
+    assert {"lab:live:network", "lab:live:alerts", "lab:live:counts"} <= set(scripted.source.keys)
 
 
 def test_a_server_that_is_away_is_reported_with_its_reason_and_the_view_stays() -> None:
     """The board keeps its parts and reports since when and why; polling recovers by itself."""
-    looking = Looking()
-    looking.source.texts = document_of(1)
-    assert looking.look()["view"] == "live"
-    looking.source.error = ConnectionError("nobody listens")
-    away = looking.look()
-    assert (away["view"], away["since_ms"], away["reason"]) == ("away", looking.now_ms, "nobody listens")
-    assert looking.look()["since_ms"] == away["since_ms"]
-    assert looking.board.value("plans")
-    looking.source.error = None
-    back = looking.look()
+    scripted = ScriptedPoller()
+    scripted.source.texts = document_of(1)
+    assert scripted.look()["view"] == "live"
+    scripted.source.error = ConnectionError("nobody listens")
+    away = scripted.look()
+    assert (away["view"], away["since_ms"], away["reason"]) == ("away", scripted.now_ms, "nobody listens")
+    assert scripted.look()["since_ms"] == away["since_ms"]
+    assert scripted.board.value("plans")
+    scripted.source.error = None
+    back = scripted.look()
     assert (back["view"], back["reason"]) == ("live", "")
-    assert looking.metrics.failures._value.get() == 2
+    assert scripted.metrics.failures._value.get() == 2
 
 
 def test_a_server_that_never_answers_is_away() -> None:
     """Every poll has a time-out."""
-    looking = Looking()
-    looking.source.hangs = True
-    told = looking.look()
-    assert (told["view"], told["reason"]) == ("away", "no answer within 20 ms")
+    scripted = ScriptedPoller()
+    scripted.source.hangs = True
+    shown = scripted.look()
+    assert (shown["view"], shown["reason"]) == ("away", "no answer within 20 ms")
 
 
 def test_the_pause_grows_to_a_bound_and_is_short_again_afterwards() -> None:
     """A server that is away is polled less and less often, but never given up."""
-    looking = Looking()
-    looking.source.error = ConnectionError("nobody listens")
+    scripted = ScriptedPoller()
+    scripted.source.error = ConnectionError("nobody listens")
     pauses = []
     for _ in range(6):
-        looking.look()
-        pauses.append(looking.poller._pause_ms)
+        scripted.look()
+        pauses.append(scripted.poller._pause_ms)
     assert pauses == [2000, 4000, PAUSE_MS_MAX, PAUSE_MS_MAX, PAUSE_MS_MAX, PAUSE_MS_MAX]
-    looking.source.error = None
-    looking.look()
-    assert looking.poller._pause_ms == 1000
+    scripted.source.error = None
+    scripted.look()
+    assert scripted.poller._pause_ms == 1000
 
 
 def test_an_empty_server_is_distinguished_from_an_unreachable_one() -> None:
     """Valkey answers but holds nothing: no controller writes the view."""
-    assert Looking().look()["view"] == "empty"
+    assert ScriptedPoller().look()["view"] == "empty"
 
 
 def test_new_documents_are_dated_by_our_own_clock() -> None:
     """A controller whose clock is hours behind is not stale as long as its documents change."""
-    looking = Looking()
-    looking.source.texts = document_of(1_000_000)
-    assert looking.look()["news_ms"] == 1_000_000  # It may have been stored long ago: only its own time is known.
-    looking.source.texts = document_of(1_001_000)
-    told = looking.look()
-    assert (told["news_ms"], told["told_ms"]) == (looking.now_ms, 1_001_000)
-    silent = looking.look(after_ms=60_000)
-    assert silent["news_ms"] == looking.now_ms - 60_000
+    scripted = ScriptedPoller()
+    scripted.source.texts = document_of(1_000_000)
+    assert scripted.look()["news_ms"] == 1_000_000  # It may have been stored long ago: only its own time is known.
+    scripted.source.texts = document_of(1_001_000)
+    shown = scripted.look()
+    assert (shown["news_ms"], shown["told_ms"]) == (scripted.now_ms, 1_001_000)
+    silent = scripted.look(after_ms=60_000)
+    assert silent["news_ms"] == scripted.now_ms - 60_000
 
 
 def test_documents_from_the_future_count_as_current() -> None:
     """A controller whose clock is ahead is not shown as being in the future."""
-    looking = Looking()
-    looking.source.texts = document_of(9_000_000)
-    assert looking.look()["news_ms"] == looking.now_ms
+    scripted = ScriptedPoller()
+    scripted.source.texts = document_of(9_000_000)
+    assert scripted.look()["news_ms"] == scripted.now_ms

@@ -191,12 +191,12 @@ def test_an_order_about_a_plan_is_given_only_in_phases_that_permit_it(open_desk:
 
 def test_pages_get_the_facts_of_each_phase(open_desk: Callable[..., Desk]) -> None:
     """The orders that are possible, whether a plan is under way, and the steps of one being executed."""
-    told = open_desk().state()["phases"]
-    assert told["facts"].keys() == set(PlanPhase)
+    phases = open_desk().state()["phases"]
+    assert phases["facts"].keys() == set(PlanPhase)
     for phase, facts in LIFE.items():
-        for name, value in told["facts"][phase].items():
+        for name, value in phases["facts"][phase].items():
             assert value == (list(facts.orders) if name == "orders" else getattr(facts, name)), (phase, name)
-    assert told["steps"] == ["preparing", "activating", "draining", "retiring", "verifying"]
+    assert phases["steps"] == ["preparing", "activating", "draining", "retiring", "verifying"]
 
 
 def test_kafka_being_away_is_reported(open_desk: Callable[..., Desk]) -> None:

@@ -18,10 +18,10 @@ TASKS = [
 
 def test_processes_give_what_one_process_gives(tmp_path: Path) -> None:
     """In the order of the tasks, whichever ends first; all rounds are reported."""
-    told: list[tuple[str, int]] = []
-    results = run_tasks(TASKS, run_task, TaskResult, tmp_path, lambda what, done: told.append((what, done)))
+    reported: list[tuple[str, int]] = []
+    results = run_tasks(TASKS, run_task, TaskResult, tmp_path, lambda what, done: reported.append((what, done)))
     assert results == [run_task(task) for task in TASKS]
-    assert told[-1] == ("3 of 3 networks done", sum(task.work_count for task in TASKS))
+    assert reported[-1] == ("3 of 3 networks done", sum(task.work_count for task in TASKS))
 
 
 def test_progress_names_the_tasks_that_run(monkeypatch: pytest.MonkeyPatch) -> None:

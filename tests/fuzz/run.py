@@ -50,7 +50,7 @@ def run_fuzz(records: int, seed: int, report: Report, advance: Callable[[str, in
             rng = random.Random(f"{seed}/{place}")
             _feed_round(rng, min(ROUND, records - start), Path(folder), report)
             counts = (count for name, count in report.items() if name.startswith("topic "))
-            advance(_told(sum(counts, Counter())), min(start + ROUND, records))
+            advance(_summary(sum(counts, Counter())), min(start + ROUND, records))
 
 
 def _feed_round(rng: random.Random, count: int, folder: Path, report: Report) -> None:
@@ -108,7 +108,7 @@ def _note(report: Report, name: str, outcome: str) -> None:
     report.setdefault(name, Counter())[outcome] += 1
 
 
-def _told(counts: Counter[str]) -> str:
+def _summary(counts: Counter[str]) -> str:
     return ", ".join(f"{outcome} {count}" for outcome, count in sorted(counts.items()))
 
 
@@ -125,7 +125,7 @@ def main() -> int:
             run_fuzz(given.records, given.seed, report, advance)
     finally:
         for name in sorted(report):
-            sys.stdout.write(f"{name}: {_told(report[name])}\n")
+            sys.stdout.write(f"{name}: {_summary(report[name])}\n")
     return 0
 
 

@@ -215,19 +215,19 @@ def settings() -> str:
 
 
 def _section(path: str, model: SettingsModel) -> list[list[str]]:
-    told: dict[str, tuple[list[str], list[str]]] = {}  # Settings that are explained together share a row.
+    by_description: dict[str, tuple[list[str], list[str]]] = {}  # Settings that are explained together share a row.
     nested = []
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         if isinstance(value, SettingsModel):
             nested += _section(f"{path}.{name}", value)
             continue
-        names, values = told.setdefault((field.description or name).strip(), ([], []))
+        names, values = by_description.setdefault((field.description or name).strip(), ([], []))
         names.append(f"`{name}`")
         values.append(f"`{toml_text(value)}`")
     rows = [
         (", ".join(names), ", ".join(values), re.sub(r"^[a-z_]+(, [a-z_]+)*: ", "", text))
-        for text, (names, values) in told.items()
+        for text, (names, values) in by_description.items()
     ]
     own = [[f"## {path}", "", *table(("setting", "default", "meaning"), rows)]] if rows else []
     return own + nested

@@ -109,8 +109,8 @@ def _token_endpoint(secured: SecuredKafka, key: rsa.RSAPrivateKey) -> Iterator[s
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            scheme, _, told = self.headers["Authorization"].partition(" ")
-            is_known = base64.b64decode(told).decode() == f"{LOCAL_USER}:{PASSWORD}"
+            scheme, _, credentials = self.headers["Authorization"].partition(" ")
+            is_known = base64.b64decode(credentials).decode() == f"{LOCAL_USER}:{PASSWORD}"
             is_right = scheme == "Basic" and is_known and form["grant_type"] == ["client_credentials"]
             now_s = int(time.time())
             claims = {"sub": LOCAL_USER, "aud": "kafka", "iat": now_s, "exp": now_s + TOKEN_S, "scope": "kafka"}

@@ -158,12 +158,12 @@ def test_ci_runs_the_tests_whether_or_not_a_browser_can_be_installed(tmp_path: P
         [shutil.which("bash") or "", ROOT / ".ci" / "run"],
         env={"PATH": str(programs)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    told = {
+    expected = {
         None: [],
         "exit 0": ["apt-get update -q", "apt-get install -qy chromium"],
         "exit 100": ["apt-get update -q", "No browser could be installed."],
     }
-    assert answer.stdout.splitlines() == [*told[apt_get], "make test", "make docs"]
+    assert answer.stdout.splitlines() == [*expected[apt_get], "make test", "make docs"]
 
 
 def test_nothing_is_installed_that_is_not_locked() -> None:

@@ -68,8 +68,8 @@ def test_each_broker_has_a_node_and_a_door(fleet: dict[str, Any]) -> None:
 
 def test_mosquitto_reports_subscriptions_to_nodes(fleet: dict[str, Any]) -> None:
     """Its settings are those of the demo's brokers, except for who may connect from where."""
-    told = {line for line in SETTINGS.splitlines() if not line.startswith(("listener", "user"))}
-    assert told <= set(config(fleet, "mosquitto").read_text().splitlines())
+    shared = {line for line in SETTINGS.splitlines() if not line.startswith(("listener", "user"))}
+    assert shared <= set(config(fleet, "mosquitto").read_text().splitlines())
 
 
 def test_variables_name_settings(fleet: dict[str, Any]) -> None:

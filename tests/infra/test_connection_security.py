@@ -36,16 +36,16 @@ def test_a_password_is_read_each_time_it_is_used(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reason"),
     [("", "is empty"), ("\n", "is empty"), ("one\ntwo\n", "more than one line"), ("a\x07", "control")],
 )
-def test_a_file_without_a_usable_password_is_a_fault(tmp_path: Path, content: str, told: str) -> None:
+def test_a_file_without_a_usable_password_is_a_fault(tmp_path: Path, content: str, reason: str) -> None:
     """The message names the file and contains nothing of its content."""
     file = tmp_path / "password"
     file.write_text(content)
     (fault,) = ConnectionSecurity(password_file=file).faults()
     assert f"password_file {file}" in fault
-    assert told in fault
+    assert reason in fault
     assert "two" not in fault
 
 

@@ -28,7 +28,7 @@ class Bench:
         self.file, self.signers = trust(directory, "ana", "bo", **options)
         self.judge = OrderJudge(TrustedKeys(self.file), "live")
 
-    def anew(self) -> OrderJudge:
+    def another_judge(self) -> OrderJudge:
         """Return the judge of another process."""
         return OrderJudge(TrustedKeys(self.file), "live")
 
@@ -131,7 +131,7 @@ def test_no_order_of_a_revoked_key_stays_in_force(bench: Bench) -> None:
     order = bench.sign()
     text = bench.file.read_text().splitlines()
     bench.file.write_text(text[0].replace(" }", ", revoked = true }") + "\n" + text[1])
-    assert bench.anew().refusal(order, order.key, NOW_MS, is_by_kafka=True) == "the key ana is revoked"
+    assert bench.another_judge().refusal(order, order.key, NOW_MS, is_by_kafka=True) == "the key ana is revoked"
 
 
 def test_a_key_gives_only_the_orders_that_it_may(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_persons_key_signs_only_for_its_name_but_a_dashboards_for_others(bench
     assert "signs for ana only, not for bo" in bench.refusal(bench.sign(for_bo))
     bench.file.write_text(bench.signers["ana"].trusted_line(TRUSTED_UNTIL, for_others=True))
     order = bench.sign(for_bo)
-    assert bench.anew().refusal(order, order.key, NOW_MS, is_by_kafka=True) == ""
+    assert bench.another_judge().refusal(order, order.key, NOW_MS, is_by_kafka=True) == ""
 
 
 def test_an_order_is_given_once(bench: Bench) -> None:
@@ -159,7 +159,9 @@ def test_an_order_is_given_once(bench: Bench) -> None:
     assert bench.refusal(order) == "it is a copy of an order that was given before"
     assert bench.refusal(order, latest_ms) == "it is a copy of an order that was given before"
     assert "check for a copied order or a wrong clock" in bench.refusal(order, latest_ms + 1)
-    assert "check for a copied order" in bench.anew().refusal(order, order.key, latest_ms + 1, is_by_kafka=True)
+    assert "check for a copied order" in bench.another_judge().refusal(
+        order, order.key, latest_ms + 1, is_by_kafka=True
+    )
     bench.judge.forget()
     assert bench.refusal(order) == ""  # The topic is read again from its beginning.
 
@@ -238,8 +240,10 @@ def test_a_tombstone_of_an_order_is_refused(bench: Bench) -> None:
     assert "deletes an order from the topic" in given(bench, None, b"adaptation/overlay")
     for key in (None, b"", b"a\x00b\n", b"\xff" * 3_000):
         message: Any = FakeMessage(key)
-        told = bench.judge.given(message, None).key
-        assert decode(encode(AdaptationEvent(told, EventKind.ORDER_REFUSED, Severity.WARNING, 0, "")), AdaptationEvent)
+        subject = bench.judge.given(message, None).key
+        assert decode(
+            encode(AdaptationEvent(subject, EventKind.ORDER_REFUSED, Severity.WARNING, 0, "")), AdaptationEvent
+        )
 
 
 def test_signing_keeps_all_but_what_it_adds(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_either_library_requests_tokens(login: KafkaSecurity) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "reason"),
     [
         ({"mechanism": "GSSAPI"}, "mechanism is 'GSSAPI': take one of PLAIN, "),
         ({"mechanism": None}, "username is given without a mechanism"),
@@ -118,10 +118,12 @@ def test_either_library_requests_tokens(login: KafkaSecurity) -> None:
         ({"mechanism": "OAUTHBEARER", "token_url": "https://me:secret@id/"}, "token_url holds credentials"),
     ],
 )
-def test_combinations_that_cannot_work_are_refused(login: KafkaSecurity, changed: dict[str, object], told: str) -> None:
+def test_combinations_that_cannot_work_are_refused(
+    login: KafkaSecurity, changed: dict[str, object], reason: str
+) -> None:
     """Each fault is one sentence, and contains no secret."""
     faults = replace(login, **changed).faults()  # type: ignore[arg-type]
-    assert sum(told in fault for fault in faults) == 1, faults
+    assert sum(reason in fault for fault in faults) == 1, faults
     assert "secret@" not in str(faults)
     assert AWKWARD not in str(faults)
 

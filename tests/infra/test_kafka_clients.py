@@ -118,10 +118,10 @@ def test_a_consumer_commits_nothing_and_prefers_repeats_to_gaps(monkeypatch: pyt
 
 def test_librdkafka_itself_logs_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     """An unreachable Kafka is reported by a callback, not by lines on standard error."""
-    told: list[KafkaError] = []
-    producer = open_producer(KafkaAccess(NOBODY), on_error=told.append)
+    errors: list[KafkaError] = []
+    producer = open_producer(KafkaAccess(NOBODY), on_error=errors.append)
     producer.poll(0.5)
-    assert KafkaError._TRANSPORT in [error.code() for error in told]
+    assert KafkaError._TRANSPORT in [error.code() for error in errors]
     assert "FAIL" not in capfd.readouterr().err
 
 

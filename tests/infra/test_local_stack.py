@@ -72,9 +72,9 @@ def test_external_kafka_that_does_not_answer_is_reported(tmp_path: Path, monkeyp
 def test_servers_of_the_user_are_not_secured(tmp_path: Path, variable: str) -> None:
     """The error names the server before anything is started; no address is shown."""
     stack = LocalStack(tmp_path / "run", secure=True, environ={variable: "redis://:secret@127.0.0.1:9"})
-    with pytest.raises(StackError, match=f"--secure secures servers that it starts, and {variable} names") as told:
+    with pytest.raises(StackError, match=f"--secure secures servers that it starts, and {variable} names") as caught:
         stack.__enter__()
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(caught.value)
     assert not (tmp_path / "run").exists()
 
 
@@ -96,8 +96,8 @@ def test_two_stacks_at_once_do_not_interfere(tmp_path: Path) -> None:
         script = "import os; print(os.environ['REGRAFT_KAFKA_BOOTSTRAP'], os.environ['REGRAFT_REDIS_URL'])"
         two.add_module("asker", ["-c", script], finishes=True)
         assert two.supervisor.wait_end("asker", ENOUGH_S) == 0
-        told = (tmp_path / "two" / "logs" / "asker.log").read_text().split()
-        assert told == [two.bootstrap, two.redis_url]
+        addresses = (tmp_path / "two" / "logs" / "asker.log").read_text().split()
+        assert addresses == [two.bootstrap, two.redis_url]
     stopped = [event.service for event in one.supervisor.events if event.kind is ServiceEventKind.STOPPED]
     assert stopped == ["valkey", "kafka"]
 

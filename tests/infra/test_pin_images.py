@@ -40,18 +40,18 @@ def test_all_third_party_images_are_pinned_and_equal_ones_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "reason"),
     [("echo no such image >&2; exit 1", "no such image"), ("echo latest", "latest"), (None, "cannot be asked")],
 )
 def test_an_image_without_a_digest_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, reason: str
 ) -> None:
     """Without Docker, without its registry, or with an invalid digest, no file is written."""
     if script:
         (tmp_path / "docker").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / "docker").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin" if script else str(tmp_path))
-    with pytest.raises(NoDigestError, match=said) as caught:
+    with pytest.raises(NoDigestError, match=reason) as caught:
         ask_docker("image:1")
     assert "image:1" in str(caught.value)
     before = [file.read_text() for file in files_with_images(ROOT)]

@@ -40,18 +40,18 @@ def test_tls_and_user_become_options_of_the_client(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "given", "told"),
+    ("url", "given", "reason"),
     [
         ("redis://valkey/0", {"ca_file": True}, "ca_file is given, but the URL is not rediss://"),
         ("rediss://valkey/0", {"username": "regraft"}, "username is given without password_file"),
         ("redis://:hunter2@valkey/0", {"password_variable": "PATH"}, "the URL holds credentials as well"),
     ],
 )
-def test_contradictory_settings_are_refused(tmp_path: Path, url: str, given: dict[str, object], told: str) -> None:
+def test_contradictory_settings_are_refused(tmp_path: Path, url: str, given: dict[str, object], reason: str) -> None:
     """Each is one sentence without the URL."""
     given = {name: LocalAuthority(tmp_path).ca_file if value is True else value for name, value in given.items()}
     (fault,) = RedisAccess(url, RedisSecurity(**given)).faults()  # type: ignore[arg-type]
-    assert told in fault
+    assert reason in fault
     assert "hunter2" not in fault
 
 

@@ -8,15 +8,15 @@ from regraft.infra.spark_cluster import run_on
 
 
 @pytest.mark.parametrize(
-    ("master", "told", "code"),
+    ("master", "output", "code"),
     [
         ("spark://127.0.0.1:7077", 'master = "spark://127.0.0.1:7077"', 0),
         ("spark://far:7077", "driver_host is 127.0.0.1, where executors of spark://far:7077", 2),
     ],
 )
 def test_a_command_gets_the_master_and_its_exit_code_is_reported(
-    master: str, told: str, code: int, capfd: pytest.CaptureFixture[str]
+    master: str, output: str, code: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Its output is passed through unchanged."""
     assert run_on(master, ["settings"], threading.Event()) == code
-    assert told in "".join(capfd.readouterr())
+    assert output in "".join(capfd.readouterr())

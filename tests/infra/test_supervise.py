@@ -245,9 +245,9 @@ def test_a_later_listener_gets_the_events_from_then_on(script_service: MakeServi
         supervisor.listen(later.append)
         supervisor.start(script_service("late"))
     assert {event.service for event in first} == {"early", "late"}
-    heard = [event.kind for event in later if event.service == "early"]
-    assert ServiceEventKind.STARTED not in heard
-    assert heard[-1] is ServiceEventKind.STOPPED
+    kinds = [event.kind for event in later if event.service == "early"]
+    assert ServiceEventKind.STARTED not in kinds
+    assert kinds[-1] is ServiceEventKind.STOPPED
     assert first[-len(later) :] == later
 
 

@@ -43,8 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for verdict in verdicts:
         sys.stdout.write(_line(verdict) + "\n")
     counts = Counter(verdict.outcome for verdict in verdicts)
-    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
-    sys.stdout.write(f"{len(verdicts)} mutations in {time.monotonic() - began_s:.0f} s: {told}\n")
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+    sys.stdout.write(f"{len(verdicts)} mutations in {time.monotonic() - began_s:.0f} s: {summary}\n")
     return int(counts[SURVIVED] + counts[INVALID] > 0)
 
 

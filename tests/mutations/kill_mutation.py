@@ -89,26 +89,26 @@ class MutatedCopy:
             text=True,
         )
         try:
-            return self._heard(process, options)
+            return self._read_output(process, options)
         finally:
             process.kill()
             process.wait()
 
-    def _heard(self, process: subprocess.Popen[str], options: Options) -> tuple[str, str, str]:
+    def _read_output(self, process: subprocess.Popen[str], options: Options) -> tuple[str, str, str]:
         """Read the output of the killers, limiting the time of each stage."""
         assert process.stdout is not None
         lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         threading.Thread(target=_read_into, args=(process.stdout, lines), daemon=True).start()
-        stage, said = "start", ""
+        stage, line = "start", ""
         limits = STAGE_SECONDS_MAX | {"search": options.search_seconds + SEARCH_SLACK_S}
         while True:
             try:
-                said = lines.get(timeout=limits[stage])
+                line = lines.get(timeout=limits[stage])
             except queue.Empty:
                 return KILLED, f"{stage}: does not end", ""
-            if not said:
+            if not line:
                 return (INVALID if stage == "start" else KILLED), f"{stage}: the process died", ""
-            record = json.loads(said)
+            record = json.loads(line)
             if "stage" in record:
                 stage = record["stage"]
                 continue

@@ -174,16 +174,16 @@ def main(arguments: list[str]) -> int:
     """Run the stages that the command line selects; stop after the first failure."""
     part, overlay, seconds, thoroughness = arguments
     for stage, failed in killers(part, overlay, float(seconds), is_thorough=thoroughness == "thorough"):
-        _say({"stage": stage})
+        _write({"stage": stage})
         found = failed()
         if found["killer"]:
-            _say(found)
+            _write(found)
             return 0
-    _say({"killer": ""})
+    _write({"killer": ""})
     return 0
 
 
-def _say(record: dict[str, Any]) -> None:
+def _write(record: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(record) + "\n")
     sys.stdout.flush()
 

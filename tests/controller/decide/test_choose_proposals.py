@@ -67,11 +67,11 @@ def test_the_whole_plan_must_earn_the_price() -> None:
     both = (proposal_of(*JOIN_2_4), proposal_of(*JOIN_0_2))
     gains = [one.gain_per_s for one in choice_of(*both).chosen]
     assert len(choice_of(*both, price_per_s=max(gains) * 1.01).chosen) == 2
-    dear = choice_of(*both, price_per_s=sum(gains) * 1.01)
-    assert dear.chosen == ()
-    assert [one.verdict for one in dear.refused] == [Verdict.GAIN_BELOW_PRICE] * 2
-    assert dear.target.links == TREE.links
-    assert dear.cost_predicted_per_s == dear.cost_before_per_s
+    expensive = choice_of(*both, price_per_s=sum(gains) * 1.01)
+    assert expensive.chosen == ()
+    assert [one.verdict for one in expensive.refused] == [Verdict.GAIN_BELOW_PRICE] * 2
+    assert expensive.target.links == TREE.links
+    assert expensive.cost_predicted_per_s == expensive.cost_before_per_s
 
 
 def test_changes_of_a_plan_are_limited() -> None:

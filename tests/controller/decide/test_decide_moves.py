@@ -139,22 +139,22 @@ def test_the_second_planner_sees_the_first_ones_accepted_changes() -> None:
     """After an accepted swap the next planner gets the new tree, after a refused one the present tree."""
     seen: list[tuple[Link, ...]] = []
 
-    def looking(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
+    def recording(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
         seen.append(state.configuration.links)
         return move_p_next_to_its_subscriber(state, context, rng)
 
-    plan = decide_plan(situation_of(), [swap_first, looking], 4, SETTINGS).plan
+    plan = decide_plan(situation_of(), [swap_first, recording], 4, SETTINGS).plan
     assert plan is not None
     assert ("b00", "b04") in seen[0]
     assert (plan.links_added, plan.moves) == ((("b00", "b04"),), (TO_THE_END,))
     first, second = plan.proposals
     assert second.cost_before_per_s == first.cost_after_per_s
     assert plan.cost_predicted_per_s == second.cost_after_per_s
-    decide_plan(situation_of(), [swap_to_nothing, looking], 4, SETTINGS)
+    decide_plan(situation_of(), [swap_to_nothing, recording], 4, SETTINGS)
     assert seen[1] == TREE.links
 
 
-def carried_out_plan(phase: PlanPhase = PlanPhase.VERIFYING) -> Plan:
+def executed_plan(phase: PlanPhase = PlanPhase.VERIFYING) -> Plan:
     plan = decide_plan(situation_of(), [move_p_next_to_its_subscriber], 1, SETTINGS).plan
     assert plan is not None
     return Plan(**{name: getattr(plan, name) for name in plan.__struct_fields__} | {"phase": phase})
@@ -162,7 +162,7 @@ def carried_out_plan(phase: PlanPhase = PlanPhase.VERIFYING) -> Plan:
 
 def test_the_gain_of_a_move_is_verified_on_later_windows() -> None:
     """The observed gain compares the traffic after the plan at the new home with the same traffic at the old one."""
-    plan = carried_out_plan()
+    plan = executed_plan()
     after = Configuration.of(1, TREE.brokers, TREE.links, {"p": "b04"})
     before = configuration_before(plan, after)
     assert before.home_of == {"p": "b00"}
@@ -181,7 +181,7 @@ def test_the_gain_of_a_move_is_verified_on_later_windows() -> None:
 
 def test_the_move_of_a_publisher_that_falls_silent_is_verified() -> None:
     """Without traffic the move saves nothing; for a window without delivery data there is no figure."""
-    plan = carried_out_plan()
+    plan = executed_plan()
     after = Configuration.of(1, TREE.brokers, TREE.links, {"p": "b04"})
     others = {"q": "b00", "r": "b02"}
     windows = [window_of(4000 + 1000 * at, others, epoch=1) for at in range(2)]
@@ -236,7 +236,7 @@ def test_a_plan_moves_each_publisher_once() -> None:
     assert moves_of(steps) == (ClientMove("p", "b00", "b04"), ClientMove("q", "b00", "b03"))
 
 
-def nobody_moved(epoch: int) -> dict[str, str]:
+def no_moves(epoch: int) -> dict[str, str]:
     return {}
 
 
@@ -252,12 +252,12 @@ def test_a_shadow_keeps_its_own_homes() -> None:
     mover = ShadowPlanner("mover", [move_p_next_to_its_subscriber], TREE, KIND, SETTINGS)
     for at in range(3):
         before = window_of(1000 * at)
-        costs = [shadow.add_window(before, 1000 * at + 1000, nobody_moved) for shadow in (still, mover)]
+        costs = [shadow.add_window(before, 1000 * at + 1000, no_moves) for shadow in (still, mover)]
     assert costs[0] == costs[1]
     acting = situation_of()
     assert all(shadow.decide(acting, lambda _: 0.0) for shadow in (still, mover))
     assert (mover.moved["publishers"], mover.homes_moved) == (1, {"p": "b04"})
     moved = window_of(4000, HOMES | {"p": "b04", "q": "b01"}, epoch=1)
     stayed = window_of(4000)
-    assert still.add_window(moved, 5000, nobody_moved) == pytest.approx(costs[0])
-    assert mover.add_window(stayed, 5000, nobody_moved) == pytest.approx(costs[0] - 30 * 44)
+    assert still.add_window(moved, 5000, no_moves) == pytest.approx(costs[0])
+    assert mover.add_window(stayed, 5000, no_moves) == pytest.approx(costs[0] - 30 * 44)

@@ -26,7 +26,7 @@ from tests.controller.decide.test_decide_moves import (
 OLD, RECENT = 8, 2
 
 
-def seen_over(wanted: Sequence[str]) -> Situation:
+def situation_over(wanted: Sequence[str]) -> Situation:
     """Return a situation with one window per entry, in which that broker wants p; the last ``RECENT`` windows are
     recent.
     """
@@ -36,7 +36,7 @@ def seen_over(wanted: Sequence[str]) -> Situation:
     return replace(situation_of(INVENTORY), state=state, now_ms=now_ms, recent_windows=RECENT)
 
 
-def asked_about(situation: Situation, proposal: Proposal, from_windows: int) -> tuple[list[int], Decision]:
+def decided_on(situation: Situation, proposal: Proposal, from_windows: int) -> tuple[list[int], Decision]:
     """Return the numbers of windows with which the planner was called, and the decision.
 
     The planner proposes ``proposal`` once it gets at least ``from_windows`` windows.
@@ -54,21 +54,21 @@ def test_recent_windows_suffice_for_a_plan() -> None:
     """p is wanted elsewhere for the last two windows only: a plan follows, and the eight earlier ones are not
     considered.
     """
-    seen, decision = asked_about(seen_over(["b00"] * OLD + ["b04"] * RECENT), moving(TO_THE_END), 1)
+    seen, decision = decided_on(situation_over(["b00"] * OLD + ["b04"] * RECENT), moving(TO_THE_END), 1)
     assert seen == [RECENT]
     assert decision.plan is not None
 
 
 def test_a_change_visible_only_over_many_windows_is_found() -> None:
     """Nothing is proposed on two windows; on ten the same change is, and it saves cost on the two as well."""
-    seen, decision = asked_about(seen_over(["b04"] * (OLD + RECENT)), moving(TO_THE_END), RECENT + 1)
+    seen, decision = decided_on(situation_over(["b04"] * (OLD + RECENT)), moving(TO_THE_END), RECENT + 1)
     assert seen == [RECENT, OLD + RECENT]
     assert decision.plan is not None
 
 
 def test_a_change_that_only_past_traffic_justifies_is_refused() -> None:
     """p was wanted at the far end and now is at home: moving it saves cost over all windows, but no longer."""
-    _, decision = asked_about(seen_over(["b04"] * OLD * 8 + ["b00"] * RECENT), moving(TO_THE_END), RECENT + 1)
+    _, decision = decided_on(situation_over(["b04"] * OLD * 8 + ["b00"] * RECENT), moving(TO_THE_END), RECENT + 1)
     assert decision.plan is None
     (refused,) = decision.refused
     assert refused.verdict is Verdict.GAIN_WITHIN_NOISE
@@ -78,15 +78,15 @@ def test_a_change_that_only_past_traffic_justifies_is_refused() -> None:
 @pytest.mark.parametrize("recent", [None, OLD + RECENT, OLD + RECENT + 1])
 def test_without_older_windows_there_is_one_decision(recent: int | None) -> None:
     """All windows are recent, or an order wants them considered together."""
-    situation = replace(seen_over(["b04"] * (OLD + RECENT)), recent_windows=recent)
-    seen, _ = asked_about(situation, moving(TO_THE_END), OLD * 2)
+    situation = replace(situation_over(["b04"] * (OLD + RECENT)), recent_windows=recent)
+    seen, _ = decided_on(situation, moving(TO_THE_END), OLD * 2)
     assert seen == [OLD + RECENT]
 
 
 def test_an_evacuation_waits_for_no_second_decision() -> None:
     """r leaves its broker at the first decision, though it costs."""
     leaving = {"maintained": {"b02": "in maintenance"}, "evacuated": frozenset({"b02"})}
-    situation = replace(seen_over(["b00"] * (OLD + RECENT)), **leaving)  # type: ignore[arg-type]
-    seen, decision = asked_about(situation, moving(TO_THE_END), OLD * 2)
+    situation = replace(situation_over(["b00"] * (OLD + RECENT)), **leaving)  # type: ignore[arg-type]
+    seen, decision = decided_on(situation, moving(TO_THE_END), OLD * 2)
     assert seen == [RECENT]
     assert [move.client for move in decision.plan.moves] == ["r"]

@@ -34,7 +34,7 @@ INVENTORY = ring_inventory()
 SETTINGS = ControllerSettings(bootstrap="nowhere:1", inventory_path=Path("unused"), verify_windows=2)
 
 
-def nobody_moved(epoch: int) -> dict[str, str]:
+def no_moves(epoch: int) -> dict[str, str]:
     return {}
 
 
@@ -49,7 +49,7 @@ def test_a_shadow_keeps_its_own_ring_and_homes() -> None:
     """The acting planner's changes do not affect it, and its own changes are costed exactly."""
     shadow = shadow_of(GOOD_IDS, TO_NEW_ROOT)
     (first, *_) = windows_of()
-    assert shadow.add_window(first, 1000, nobody_moved) == 150.0
+    assert shadow.add_window(first, 1000, no_moves) == 150.0
     assert shadow.decide(situation_of(), lambda _: 0.0)
     assert (shadow.plans_made, shadow.id_moves, shadow.moved["users"], shadow.moved["publishers"]) == (1, 6, 1, 0)
     assert shadow.homes_moved == {"u4": "b00"}
@@ -66,24 +66,24 @@ def test_a_shadow_keeps_its_own_ring_and_homes() -> None:
 def test_a_user_that_moves_by_itself_moves_for_a_shadow_too() -> None:
     """The shadow had put u0 at the root; once the register has u0 at a new home, the shadow has it there."""
     shadow = shadow_of(TO_ROOT)
-    shadow.add_window(windows_of()[0], 1000, nobody_moved)
+    shadow.add_window(windows_of()[0], 1000, no_moves)
     assert shadow.decide(situation_of(), lambda _: 0.0)
     assert shadow.homes_moved == {"u0": "b01"}
     users = USERS | {"u0": ("b05", [TOPIC])}
     window = ring_window(users, {TOPIC: 10}, 4000)
-    assert shadow.add_window(window, 5000, nobody_moved) == KIND.cost_per_s(RING, window)
+    assert shadow.add_window(window, 5000, no_moves) == KIND.cost_per_s(RING, window)
     assert shadow.homes_moved == {}
 
 
 def test_a_shadow_rolls_back_ids_and_users() -> None:
     """When interests turn after its plan, the earlier ring is cheaper and returns at a later epoch."""
     shadow = shadow_of(GOOD_IDS, TO_NEW_ROOT)
-    shadow.add_window(windows_of()[0], 1000, nobody_moved)
+    shadow.add_window(windows_of()[0], 1000, no_moves)
     assert shadow.decide(situation_of(), lambda _: 0.0)
     turned: Users = {"u0": ("b00", [OTHER]), "u4": ("b04", [OTHER]), "u2": ("b05", [OTHER]), "u6": ("b06", [OTHER])}
     for at in range(2):
         window = ring_window(turned, {OTHER: 40}, 4000 + 1000 * at)
-        shadow.add_window(window, 5000 + 1000 * at, nobody_moved)
+        shadow.add_window(window, 5000 + 1000 * at, no_moves)
     assert shadow.plans_taken_back == 1
     assert isinstance(shadow.overlay, ChordConfiguration)
     assert shadow.overlay.id_of == RING.id_of
@@ -94,4 +94,4 @@ def test_a_shadow_rolls_back_ids_and_users() -> None:
 def test_a_window_without_interests_has_no_cost_of_a_shadow() -> None:
     """It has no cost, and no plan is verified on it."""
     shadow = shadow_of(TO_ROOT)
-    assert shadow.add_window(windows_of()[0].without_interests(), 1000, nobody_moved) is None
+    assert shadow.add_window(windows_of()[0].without_interests(), 1000, no_moves) is None

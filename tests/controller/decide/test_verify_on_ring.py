@@ -40,7 +40,7 @@ INVENTORY = ring_inventory()
 SETTINGS = ControllerSettings(bootstrap="nowhere:1", inventory_path=Path("unused"), verify_windows=2)
 
 
-def carried_out(*proposals: Proposal) -> Plan:
+def executed(*proposals: Proposal) -> Plan:
     choice = choose_proposals(list(proposals), situation_of(), 1, DecisionSettings())
     assert len(choice.chosen) == len(proposals)
     return plan_of(choice, situation_of().state)
@@ -53,7 +53,7 @@ def after_windows(after: OverlayConfiguration, users: Users, count: int = 10) ->
 
 def test_the_gain_of_a_plan_is_verified_on_later_windows() -> None:
     """The traffic after the plan, at twice the rate, is costed on the new ring and on the old one."""
-    plan = carried_out(GOOD_IDS, TO_NEW_ROOT)
+    plan = executed(GOOD_IDS, TO_NEW_ROOT)
     after = configuration_after(plan, RING)
     before = configuration_before(plan, after)
     assert before == ChordConfiguration.of(0, 3, RING.id_of, {"u4": "b04"})
@@ -70,7 +70,7 @@ def test_the_gain_of_a_plan_is_verified_on_later_windows() -> None:
 
 def test_a_user_that_has_moved_by_itself_is_there_in_every_comparison() -> None:
     """u0 was moved to the root and has gone to b05 by itself: the plan is neither credited nor blamed for it."""
-    plan = carried_out(TO_ROOT)
+    plan = executed(TO_ROOT)
     after = configuration_after(plan, RING)
     before = configuration_before(plan, after)
     windows = after_windows(after, USERS | {"u0": ("b05", [TOPIC])})
@@ -82,7 +82,7 @@ def test_a_user_that_has_moved_by_itself_is_there_in_every_comparison() -> None:
 
 def test_undoing_restores_ids_and_users() -> None:
     """Users still where the plan put them move back; one that has left or moved elsewhere is not part of it."""
-    plan = carried_out(GOOD_IDS, TO_NEW_ROOT)
+    plan = executed(GOOD_IDS, TO_NEW_ROOT)
     others = (ClientMove("u2", "b02", "b03"), ClientMove("u9", "b02", "b03"))
     plan = msgspec.structs.replace(plan, moves=(*plan.moves, *others))
     after = configuration_after(plan, RING)

@@ -54,11 +54,13 @@ class Controller:
             self.runner.advance(0)
         while self.stored.phase is not phase:
             answer = LIFE[self.stored.phase].answer
-            for command in self.take_commands() if self.stored.phase is not PlanPhase.DRAINING else self.resent():
+            for command in (
+                self.take_commands() if self.stored.phase is not PlanPhase.DRAINING else self.repeated_commands()
+            ):
                 self.ports.results.records.extend(one for one in answers(command) if one.outcome is answer)
             self.runner.advance(0)
 
-    def resent(self) -> list[Command]:
+    def repeated_commands(self) -> list[Command]:
         self.runner.advance(TransitionLimits().resend_ms)
         return self.take_commands()
 
@@ -164,10 +166,10 @@ def test_a_controller_that_learns_of_a_higher_term_stores_and_sends_nothing(phas
     controller.take_commands()
     versions = len(controller.ports.plans.versions)
     own = Command("plan-1", LIFE[PlanPhase.PREPARING].command, "b", 0, 1, term=2)  # type: ignore[arg-type]
-    (told,) = answers(own, term=3)
+    (result,) = answers(own, term=3)
     if is_refused:
-        told = msgspec.structs.replace(told, outcome=Outcome.REFUSED, refusal=Refusal.TERM)
-    controller.ports.results.records.append(told)
+        result = msgspec.structs.replace(result, outcome=Outcome.REFUSED, refusal=Refusal.TERM)
+    controller.ports.results.records.append(result)
     for now_ms in (0, 10**6, 2 * 10**6):
         controller.runner.advance(now_ms)
         controller.runner.cancel("too late", now_ms)
@@ -181,8 +183,8 @@ def test_an_impossible_term_does_not_depose_the_leader() -> None:
     controller = Controller(2)
     controller.run_to(PlanPhase.PREPARING)
     commands = controller.take_commands()
-    (told,) = answers(commands[0], term=2 + TERM_LEAP_MAX + 1)
-    controller.ports.results.records.append(told)
+    (result,) = answers(commands[0], term=2 + TERM_LEAP_MAX + 1)
+    controller.ports.results.records.append(result)
     for command in commands:
         controller.ports.results.records.extend(answers(command))
     controller.runner.advance(1)
@@ -197,8 +199,8 @@ def test_a_deposed_controller_stores_no_pending_plan() -> None:
     controller.ports.plans.is_away = True
     controller.runner.begin(swap_plan(), 0)
     controller.runner.advance(0)
-    (told,) = answers(Command("plan-9", LIFE[PlanPhase.PREPARING].command, "b", 8, 9, term=3))  # type: ignore[arg-type]
-    controller.ports.results.records.append(told)
+    (result,) = answers(Command("plan-9", LIFE[PlanPhase.PREPARING].command, "b", 8, 9, term=3))  # type: ignore[arg-type]
+    controller.ports.results.records.append(result)
     controller.runner.advance(1)
     controller.ports.plans.is_away = False
     controller.runner.advance(2)

@@ -88,10 +88,10 @@ def test_a_flood_of_forged_orders_is_fully_audited_but_briefly_reported() -> Non
     forged = Order(WHOLE_OVERLAY, OrderKind.PAUSE, "ada", "forged", 0)
     overlay.ports.orders.records.extend(GivenOrder(forged, offset=n, refusal="no") for n in range(5 * SHOWN_MAX))
     overlay.tick()
-    told = overlay.events_of(EventKind.ORDER_REFUSED)
+    reported = overlay.events_of(EventKind.ORDER_REFUSED)
     assert len(overlay.ports.audit.entries) == 5 * SHOWN_MAX
-    assert len(told) == SHOWN_MAX + 1
-    assert told[-1].startswith(f"{4 * SHOWN_MAX} more orders were refused")
+    assert len(reported) == SHOWN_MAX + 1
+    assert reported[-1].startswith(f"{4 * SHOWN_MAX} more orders were refused")
 
 
 @pytest.mark.parametrize("written_ms", [-1, 2**63 - 1])

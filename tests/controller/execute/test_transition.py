@@ -253,9 +253,9 @@ def test_a_refused_abort_of_our_own_plan_is_a_stall() -> None:
     for broker in ("a", "b"):
         transition.on_result(answer(broker, CommandPhase.ABORT, Outcome.ABORTED), 20)
     refused = msgspec.structs.replace(answer("c", CommandPhase.ABORT, Outcome.REFUSED), refusal=Refusal.PHASE)
-    (told,) = transition.on_result(refused, 20)
-    assert isinstance(told, EmitEvent)
-    assert (told.event.kind, transition.plan.phase) == (EventKind.PLAN_STALLED, PlanPhase.ABORTING)
+    (effect,) = transition.on_result(refused, 20)
+    assert isinstance(effect, EmitEvent)
+    assert (effect.event.kind, transition.plan.phase) == (EventKind.PLAN_STALLED, PlanPhase.ABORTING)
 
 
 def test_an_epoch_held_elsewhere_is_not_an_answer_to_later_phases() -> None:
@@ -289,12 +289,12 @@ def test_a_death_declared_before_the_point_of_no_return_ends_the_plan_without_th
 def test_a_committed_plan_continues_at_once_without_a_broker_declared_dead(phase: PlanPhase) -> None:
     """Two die one after the other; the living one is notified at once, and its answers alone complete the plan."""
     transition = run_to(phase)
-    told = commands_in(transition.lose({"b"}, 20))
-    assert [(one.broker, one.phase, one.lost_brokers) for one in told] == [
+    commands = commands_in(transition.lose({"b"}, 20))
+    assert [(one.broker, one.phase, one.lost_brokers) for one in commands] == [
         (broker, LIFE[phase].command, ("b",)) for broker in ("a", "c")
     ]
-    told = commands_in(transition.lose({"b", "c"}, 30))
-    assert [(one.broker, one.lost_brokers) for one in told] == [("a", ("b", "c"))]
+    commands = commands_in(transition.lose({"b", "c"}, 30))
+    assert [(one.broker, one.lost_brokers) for one in commands] == [("a", ("b", "c"))]
     while not transition.is_done:
         facts = LIFE[transition.plan.phase]
         assert facts.command is not None
@@ -319,9 +319,9 @@ def test_all_living_and_joining_brokers_take_part() -> None:
     bare = msgspec.structs.replace(swap_plan(), links_removed=(), links_added=(), brokers_lost=("b",))
     plan = target.as_target(bare, Configuration.of(0, BROKERS, [("a", "b"), ("b", "c")]))
     transition = Transition(plan, target, LIMITS, TERM, BrokerChange.between(BROKERS, target.brokers, ["b"]))
-    told = commands_in(transition.start(0))
-    assert [one.broker for one in told] == ["a", "c", "d"]
-    assert {(one.brokers_joined, one.brokers_left, one.lost_brokers) for one in told} == {(("d",), ("c",), ("b",))}
+    commands = commands_in(transition.start(0))
+    assert [one.broker for one in commands] == ["a", "c", "d"]
+    assert {(one.brokers_joined, one.brokers_left, one.lost_brokers) for one in commands} == {(("d",), ("c",), ("b",))}
 
 
 def test_a_broker_returning_by_a_plan_is_lost_only_when_its_new_life_ends() -> None:
@@ -333,10 +333,10 @@ def test_a_broker_returning_by_a_plan_is_lost_only_when_its_new_life_ends() -> N
     assert {one.lost_brokers for one in commands_in(transition.start(0))} == {("b",)}
     digest = plan_digest(plan, target)
     for broker in BROKERS:
-        said = msgspec.structs.replace(
+        result = msgspec.structs.replace(
             answer(broker, CommandPhase.PREPARE, Outcome.PREPARED, lost=("b",)), digest=digest
         )
-        effects = transition.on_result(said, 10)
+        effects = transition.on_result(result, 10)
     assert transition.plan.phase is PlanPhase.ACTIVATING
     assert {(one.broker, one.lost_brokers) for one in commands_in(effects)} == {(broker, ()) for broker in BROKERS}
     effects = transition.lose({"b"}, 20)
@@ -351,8 +351,8 @@ def test_reports_about_an_earlier_life_do_not_prevent_a_broker_from_joining() ->
     transition = Transition(plan, target, LIMITS, TERM, BrokerChange.between(before.brokers, BROKERS))
     transition.start(0)
     for broker in BROKERS:
-        said = answer(broker, CommandPhase.PREPARE, Outcome.PREPARED, lost=("b",))
-        transition.on_result(msgspec.structs.replace(said, digest=plan_digest(plan, target)), 10)
+        result = answer(broker, CommandPhase.PREPARE, Outcome.PREPARED, lost=("b",))
+        transition.on_result(msgspec.structs.replace(result, digest=plan_digest(plan, target)), 10)
     assert transition.plan.phase is PlanPhase.ACTIVATING
 
 

@@ -89,15 +89,15 @@ def test_proposals_leave_earlier_overlays_unchanged(seed: int) -> None:
     """Whatever is tried from an overlay or its successors, its costs and loads stay the same, and so do later ones."""
     rng = random.Random(seed)
     reached = [ReachedTree(random_state(rng))]
-    told = [(reached[0].costs_per_s.copy(), reached[0].loads_per_s.copy())]
+    recorded = [(reached[0].costs_per_s.copy(), reached[0].loads_per_s.copy())]
     for _ in range(8):
         found = (before := rng.choice(reached)).after(random_change(before, rng))
         alone = ReachedTree(TreeState(found.configuration, found.state.inventory, found.state.windows))
         assert found.costs_per_s == pytest.approx(alone.costs_per_s)
         assert found.loads_per_s == pytest.approx(alone.loads_per_s)
         reached.append(found)
-        told.append((found.costs_per_s.copy(), found.loads_per_s.copy()))
-        for each, (costs_per_s, loads_per_s) in zip(reached, told, strict=True):
+        recorded.append((found.costs_per_s.copy(), found.loads_per_s.copy()))
+        for each, (costs_per_s, loads_per_s) in zip(reached, recorded, strict=True):
             assert (each.costs_per_s == costs_per_s).all()
             assert (each.loads_per_s == loads_per_s).all()
 

@@ -21,7 +21,7 @@ from tests.controller.windows.test_take_parts import BROKERS, draw, window_of
 from tests.overlay.small_overlays import inventory_of
 
 TREE = Configuration.of(0, BROKERS, [("b0", "b1"), ("b1", "b2"), ("b1", "b3")])
-TOLD = ("b1-0", "b1-3", "b2-1")
+REPORTED = ("b1-0", "b1-3", "b2-1")
 
 
 def inventory(load_max_per_s: float | None = None) -> Inventory:
@@ -35,12 +35,12 @@ def inventory(load_max_per_s: float | None = None) -> Inventory:
 def state_of(seed: int, caps_per_s: float | None = None) -> TreeState:
     """Return two windows in which brokers report three subscribers separately, named by the register."""
     rng, register = random.Random(seed), RegisteredClients()
-    for name in TOLD:
+    for name in REPORTED:
         register.put(Client(name, Role.SUBSCRIBER, name[:2], (), 0.0, 0))
-    numbers = {name: (name[:2], number_of_subscriber(name)) for name in TOLD}
+    numbers = {name: (name[:2], number_of_subscriber(name)) for name in REPORTED}
     windows: list[ClosedWindow] = []
     for at in range(2):
-        window = window_of(draw(rng, 6_400 * at), {}, FULL, told=False, single=numbers)
+        window = window_of(draw(rng, 6_400 * at), {}, FULL, reports_parts=False, single=numbers)
         windows.append(
             replace(window, start_ms=5_000 * at, end_ms=5_000 * at + 5_000, single=register.named(window.parts.taken))
         )
@@ -51,7 +51,7 @@ def state_of(seed: int, caps_per_s: float | None = None) -> TreeState:
 def test_the_promised_gain_equals_the_judges(seed: int) -> None:
     """Moves are a sequence, each on the state that the earlier ones leave; each subscriber moves at most once."""
     state = state_of(seed)
-    assert set(state.single) == set(TOLD)
+    assert set(state.single) == set(REPORTED)
     reached, found = ReachedTree(state), list(single_moves("p", state, 3, 1e9, 1e-9))
     assert found
     for proposal, after in found:

@@ -95,14 +95,14 @@ def test_no_subscriber_moves_farther_than_the_settings_allow() -> None:
 def test_subscribers_leave_a_broker_that_passes_more_than_its_cap_whatever_it_costs() -> None:
     """b03 may pass 10/s and passes 40/s. Elsewhere access is more expensive, and they move all the same."""
     caps = np.array([1000.0, 1000.0, 1000.0, 10.0])
-    dear = replace(PRICES, access_per_gb=np.array([90.0, 90.0, 90.0, 1.0]))
-    state = state_of(inventory_with(dear, load_max_per_s=caps))
+    expensive = replace(PRICES, access_per_gb=np.array([90.0, 90.0, 90.0, 1.0]))
+    state = state_of(inventory_with(expensive, load_max_per_s=caps))
     first = pack_drop(state, CALM, TreeContext(), random.Random(1))[0]
     assert first.planner == OVERLOAD
     assert first.cost_after_per_s > first.cost_before_per_s
     assert [move.home_from for move in first.subscribers_moved] == ["b03"]
     assert "b03 passes 40/s, its limit is 10/s" in first.reason
-    plan = decided(state, dear, caps).plan
+    plan = decided(state, expensive, caps).plan
     assert plan is not None
     assert plan.subscribers_moved
 

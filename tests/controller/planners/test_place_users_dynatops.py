@@ -51,8 +51,8 @@ CONTEXT = RingContext(proposals_max=16, delay_weight=1.0, user_load_max=2.0)
 
 
 def propose(state: RingState, context: RingContext = CONTEXT, **settings: float) -> list[Proposal]:
-    told = replace(PlacementSettings(), **settings)
-    return place_users_dynatops(state, told, context, random.Random(1))
+    chosen = replace(PlacementSettings(), **settings)
+    return place_users_dynatops(state, chosen, context, random.Random(1))
 
 
 def cost_per_s(state: RingState, moves: Sequence[ClientMove], delay_weight: float = 1.0) -> float:

@@ -34,23 +34,23 @@ def test_new_agents_are_read_but_only_for_their_own_brokers(
         producer.produce(topic, key=broker, value=encode(announcement))
         assert producer.flush(30.0) == 0
 
-    def heard() -> list[str]:
+    def announced() -> list[str]:
         found.extend(one.broker for one in reader.poll())
         return found
 
     announce(NO_AGENT, "x00", NO_AGENT)
-    wait_until(lambda: heard() == ["x00"])
+    wait_until(lambda: announced() == ["x00"])
     create_topics(kafka.access, namespace=namespace, agents=("east",))
     announce("east", "b00", "east")  # West's broker
     announce("east", "x01", "west")
     announce("east", "x02", "east")
-    wait_until(lambda: heard() == ["x00", "x02"])
+    wait_until(lambda: announced() == ["x00", "x02"])
     assert [letter.topic for letter in letters] == [f"{namespace}.announcements.east"] * 2
     assert "but agent 'west' speaks for it" in letters[0].reason
     assert "for agent 'west', but not in that agent's topic" in letters[1].reason
     gone, admin = f"{namespace}.announcements.east", open_admin(kafka.access, 30.0)
     admin.delete_topics([gone])[gone].result()
     announce(NO_AGENT, "x03", NO_AGENT)
-    wait_until(lambda: heard()[-1] == "x03")
+    wait_until(lambda: announced()[-1] == "x03")
     reader.close()
     store.close()

@@ -114,11 +114,11 @@ def test_every_event_is_a_line_with_its_plan_and_epoch() -> None:
     run = MeasuredOverlay(overlay_of())
     with capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
         run.overlay.run_windows(12)
-    told = {str(line["kind"]): line for line in lines if line["event"] == "adaptation_event"}
+    by_kind = {str(line["kind"]): line for line in lines if line["event"] == "adaptation_event"}
     for kind in ("plan_started", "plan_phase", "plan_completed"):
-        assert (told[kind]["plan"], told[kind]["epoch"], told[kind]["log_level"]) == ("plan-1", 1, "info")
-    assert "plan" not in told["controller_started"]
-    assert run.overlay.events_of(EventKind.PLAN_COMPLETED) == [told["plan_completed"]["text"]]
+        assert (by_kind[kind]["plan"], by_kind[kind]["epoch"], by_kind[kind]["log_level"]) == ("plan-1", 1, "info")
+    assert "plan" not in by_kind["controller_started"]
+    assert run.overlay.events_of(EventKind.PLAN_COMPLETED) == [by_kind["plan_completed"]["text"]]
 
 
 def _bound(plan: Plan) -> dict[str, object]:

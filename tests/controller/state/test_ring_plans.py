@@ -166,8 +166,8 @@ def test_hundreds_of_moves_are_counted_but_not_listed() -> None:
     """A few are named; a single one is in the singular."""
     moves = tuple(ClientMove(f"u{number:03d}", "b00", "b01") for number in range(214))
     transition = Transition(new_plan(*moves), TURNED, TransitionLimits())
-    (told,) = [effect.event.text for effect in transition.start(0) if isinstance(effect, EmitEvent)]
-    assert told == (
+    (text,) = [effect.event.text for effect in transition.start(0) if isinstance(effect, EmitEvent)]
+    assert text == (
         "plan-1: epoch 0 -> 1, 2 ring IDs reassigned (b00 ID 0 -> 7, b07 ID 7 -> 0), "
         "214 users move (u000 b00 -> b01, u001 b00 -> b01, u002 b00 -> b01 and 211 more)"
     )

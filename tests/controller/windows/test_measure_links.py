@@ -133,20 +133,20 @@ def measured_fleet(count: int = 30) -> tuple[Inventory, dict[Link, float]]:
     return replace(true, link_cost=inventory_of(true.bootstrap_tree, {}).link_cost), costs
 
 
-def window_of_costs(number: int, costs: dict[Link, float], told: Inventory) -> ClosedWindow:
+def window_of_costs(number: int, costs: dict[Link, float], given: Inventory) -> ClosedWindow:
     rtts = tuple(LinkRtt(*pair, 2 * cost, 2 * cost) for pair, cost in costs.items())
-    return window_of(number, sets_of(told.brokers, [{"b00"}]), {}, rtts=rtts)  # type: ignore[arg-type]
+    return window_of(number, sets_of(given.brokers, [{"b00"}]), {}, rtts=rtts)  # type: ignore[arg-type]
 
 
 def test_measurements_precede_estimates_and_estimates_precede_placeholders() -> None:
     """Half of the links are measured; each of the others has an estimate until it is measured, too."""
-    told, costs = measured_fleet()
+    given, costs = measured_fleet()
     measured = dict(random.Random(2).sample(sorted(costs.items()), len(costs) // 2))
     late = next(pair for pair in costs if pair not in measured)
     meter = LinkMeter(PLACEHOLDERS)
     for number in range(FIRST_ESTIMATE):
-        meter.add(window_of_costs(number, measured, told), told)
-    fleet = FleetView(told).with_measured(meter.costs, meter.estimated)
+        meter.add(window_of_costs(number, measured, given), given)
+    fleet = FleetView(given).with_measured(meter.costs, meter.estimated)
     assert meter.is_usable  # However much the placeholders differ: they are not taken for costs.
     assert meter.costs == pytest.approx(measured)
     for pair in costs:
@@ -156,7 +156,7 @@ def test_measurements_precede_estimates_and_estimates_precede_placeholders() -> 
         assert fleet.inventory.cost_of_link(*pair) == pytest.approx(expected)
     estimate = fleet.inventory.cost_of_link(*late)
     for number in range(FIRST_ESTIMATE, FIRST_ESTIMATE + VALUES_MIN):
-        changed = meter.add(window_of_costs(number, measured | {late: 1.05 * estimate}, told), told)
+        changed = meter.add(window_of_costs(number, measured | {late: 1.05 * estimate}, given), given)
     assert changed == {
         late: pytest.approx((estimate, 1.05 * estimate))
     }  # A measured value counts, however close it is.
@@ -167,12 +167,12 @@ def test_measurements_precede_estimates_and_estimates_precede_placeholders() -> 
 
 def test_estimates_change_only_when_the_network_does() -> None:
     """A stable network keeps one estimate, so that plans do not follow noise; a network that changes gets another."""
-    told, costs = measured_fleet()
+    given, costs = measured_fleet()
     measured = dict(random.Random(2).sample(sorted(costs.items()), len(costs) // 2))
     meter, found = LinkMeter(PLACEHOLDERS), []
     for number in range(6 * ESTIMATED_EVERY):
         factor = 1.0 if number < 4 * ESTIMATED_EVERY else 2.0
-        meter.add(window_of_costs(number, {pair: factor * cost for pair, cost in measured.items()}, told), told)
+        meter.add(window_of_costs(number, {pair: factor * cost for pair, cost in measured.items()}, given), given)
         found.append(meter.estimated)
     first = found[ESTIMATED_EVERY - 2]  # Unmeasured links cost as much as the most expensive measured one.
     assert first is not None
@@ -184,8 +184,8 @@ def test_estimates_change_only_when_the_network_does() -> None:
 
 
 def test_without_placeholders_nothing_is_estimated() -> None:
-    told, costs = measured_fleet()
+    given, costs = measured_fleet()
     meter = LinkMeter(LinkSettings())
     for number in range(FIRST_ESTIMATE):
-        meter.add(window_of_costs(number, costs, told), told)
+        meter.add(window_of_costs(number, costs, given), given)
     assert meter.estimated is None

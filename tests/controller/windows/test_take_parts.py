@@ -48,12 +48,12 @@ def window_of(
     moved: dict[str, str],
     sampling: Sampling,
     *,
-    told: bool,
+    reports_parts: bool,
     single: Mapping[str, tuple[str, int]] | None = None,
 ) -> ClosedWindow:
     """Return the window after all subscribers of some brokers have moved, from batches that arrive twice."""
     cells = {broker: DeliveryCells(60, sampling) for broker in BROKERS}
-    for first, home in moved.items() if told else ():
+    for first, home in moved.items() if reports_parts else ():
         for place in range(7):
             cells[home].report_apart(f"{first}-{place}", number_of_moved(EPOCH, first), 0.0)
     for name, (broker, number) in (single or {}).items():
@@ -82,7 +82,7 @@ def window_of(
 def test_moving_parts_back_restores_the_window_before_the_move(seed: int) -> None:
     """Masks and hand-overs, after two groups have moved to a broker with its own subscribers."""
     traffic, moved = draw(random.Random(seed)), {"b2": "b1", "b3": "b1"}
-    before, after = (window_of(traffic, homes, FULL, told=True) for homes in ({}, moved))
+    before, after = (window_of(traffic, homes, FULL, reports_parts=True) for homes in ({}, moved))
     back = {("b1", number_of_moved(EPOCH, first)): first for first in moved}
     found = after.with_parts_moved(back)
     assert not before.parts.taken
@@ -99,16 +99,16 @@ def test_moving_parts_back_restores_the_window_before_the_move(seed: int) -> Non
 def test_reporting_parts_changes_nothing_else() -> None:
     """The window is the same as without parts, including its hand-overs."""
     traffic, moved = draw(random.Random(5)), {"b2": "b1"}
-    told, plain = (window_of(traffic, moved, FULL, told=told) for told in (True, False))
-    assert told.parts.are_reported_at("b1")
-    assert np.array_equal(told.sets.words, plain.sets.words)
-    assert (told.local_deliveries, told.homes) == (plain.local_deliveries, plain.homes)
+    with_parts, plain = (window_of(traffic, moved, FULL, reports_parts=reports) for reports in (True, False))
+    assert with_parts.parts.are_reported_at("b1")
+    assert np.array_equal(with_parts.sets.words, plain.sets.words)
+    assert (with_parts.local_deliveries, with_parts.homes) == (plain.local_deliveries, plain.homes)
 
 
 def test_a_sample_restores_its_masks_and_estimates_the_hand_overs() -> None:
     """Masks of the sample are exact; a group's hand-overs are estimated by its share of the sample."""
     traffic, moved, half = draw(random.Random(6)), {"b2": "b1"}, Sampling(1, 5, run=4)
-    before, after = (window_of(traffic, homes, half, told=True) for homes in ({}, moved))
+    before, after = (window_of(traffic, homes, half, reports_parts=True) for homes in ({}, moved))
     found = after.with_parts_moved({("b1", number_of_moved(EPOCH, "b2")): "b2"})
     assert found.sets.share == 0.5
     assert np.array_equal(found.sets.words, before.sets.words)
@@ -124,17 +124,17 @@ def test_those_that_receive_most_are_reported_separately_unless_another_receives
     cells = DeliveryCells(60)
     cells.rule.subscribers_told = 1
 
-    def told(at_ms: float, **taken: int) -> set[int]:
+    def parts_after(at_ms: float, **taken: int) -> set[int]:
         for name, count in taken.items():
             for sequence in range(count):
                 cells.note_parts(Notification("p", sequence, at_ms, "b0", 0, {}, 10), [name])
         parts = (part_of_block(cell.block) for cell in cells.take_changed(at_ms))
         return {part.number for part in parts if part is not None}
 
-    assert told(0.0, a=5, b=3) == set()
-    assert told(CHOOSE_MS, a=5, b=9) == {number_of_subscriber("a"), REST}
-    assert told(2.0 * CHOOSE_MS, a=4, b=9) == {number_of_subscriber("a"), REST}
-    assert told(3.0 * CHOOSE_MS, a=4, b=9) == {number_of_subscriber("b"), REST}
+    assert parts_after(0.0, a=5, b=3) == set()
+    assert parts_after(CHOOSE_MS, a=5, b=9) == {number_of_subscriber("a"), REST}
+    assert parts_after(2.0 * CHOOSE_MS, a=4, b=9) == {number_of_subscriber("a"), REST}
+    assert parts_after(3.0 * CHOOSE_MS, a=4, b=9) == {number_of_subscriber("b"), REST}
 
 
 def test_parts_are_reported_for_a_limited_time() -> None:

@@ -40,9 +40,9 @@ def test_window_has_the_least_sample_and_all_hand_overs(
     mixed = batches + rng.sample(batches, len(batches) // 2)
     rng.shuffle(mixed)
     found = window_of_batches(mixed, traffic.brokers)
-    told = rules if any({one.home, *handed} - {least} for one, handed in traffic.notifications) else rules[:1]
-    assert found.sets.share == 1 / (1 << sum(dict(sorted((rule.run, rule.power) for rule in told)).values()))
-    in_all = np.array([_in_all(told, *column) for column in full.sets.columns], dtype=np.uint64)
+    effective = rules if any({one.home, *handed} - {least} for one, handed in traffic.notifications) else rules[:1]
+    assert found.sets.share == 1 / (1 << sum(dict(sorted((rule.run, rule.power) for rule in effective)).values()))
+    in_all = np.array([_in_all(effective, *column) for column in full.sets.columns], dtype=np.uint64)
     assert _cells(found.sets) == _cells(replace(full.sets, words=full.sets.words & in_all))
     assert found.local_deliveries == full.local_deliveries
     assert found.homes == full.homes

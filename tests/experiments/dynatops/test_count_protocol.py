@@ -34,7 +34,7 @@ def test_commands_are_seven_for_each_broker() -> None:
     assert min(ends, asked) > 0
 
 
-def ways_of(ring: CountedRing, configuration: ChordConfiguration) -> set[tuple[str, tuple[str, ...]]]:
+def routes_of(ring: CountedRing, configuration: ChordConfiguration) -> set[tuple[str, tuple[str, ...]]]:
     """Return the routes from each rendezvous to all brokers in the topic's tree, subscribers and relays."""
     ways = set()
     for user, home in ring.home_of.items():
@@ -49,7 +49,7 @@ def test_each_broker_whose_route_changes_joins_once(moved: int) -> None:
     """Subscribers and relays of the new trees; places whose route from the rendezvous is unchanged are kept."""
     ring = CountedRing(TASK, np.random.default_rng(2))
     target = ring.exchange_ids(moved)
-    new = ways_of(ring, target) - ways_of(ring, ring.ring)
+    new = routes_of(ring, target) - routes_of(ring, ring.ring)
     assert bool(new) == bool(moved)
     assert ring.carry_out(target, [])["Join"] == len(new)
 

@@ -30,10 +30,10 @@ CLUSTERS = ClusterTask(1, 0, "multimodal", (1, 5, 10), (0.0, 1.0), 0.1, 10.0, 2_
 )
 def test_a_task_is_reproducible_and_reports_all_its_work(task: Task) -> None:
     """Samples depend only on the task."""
-    told: list[int] = []
-    found = run_task(task, told.append)
+    reported: list[int] = []
+    found = run_task(task, reported.append)
     assert found == run_task(task)
-    assert sum(told) == task.work_count
+    assert sum(reported) == task.work_count
     assert "/" not in task.label
 
 

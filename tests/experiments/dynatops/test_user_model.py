@@ -42,17 +42,17 @@ class PlainUsers:
     clusters: UserClusters
     rules: PlacementRules
     now: dict[int, tuple[int, set[int]]] = field(default_factory=dict)
-    told: dict[int, tuple[int, set[int]]] = field(default_factory=dict)
+    exchanged: dict[int, tuple[int, set[int]]] = field(default_factory=dict)
 
     def exchange(self) -> None:
-        self.told = {user: (home, set(topics)) for user, (home, topics) in self.now.items()}
+        self.exchanged = {user: (home, set(topics)) for user, (home, topics) in self.now.items()}
 
     def ask(self, user: int, topics: set[int], asked: int, *, leaves_out: bool = False) -> int:
         cluster = int(self.clusters.cluster_of[asked])
         group = self.clusters.members[cluster, : self.clusters.sizes[cluster]].tolist()
-        others = [one for name, one in self.told.items() if not (leaves_out and name == user)]
+        others = [one for name, one in self.exchanged.items() if not (leaves_out and name == user)]
         loads = {broker: sum(len(wanted) for home, wanted in others if home == broker) for broker in group}
-        mean = sum(len(wanted) for home, wanted in self.told.values() if home in group) / len(group)
+        mean = sum(len(wanted) for home, wanted in self.exchanged.values() if home in group) / len(group)
         worth = {}
         for broker in group:
             known = {one for home, wanted in others if home == broker for one in wanted}

@@ -75,6 +75,6 @@ def test_a_cut_is_what_is_saved_of_the_other() -> None:
     assert found.value("messages_cut", system="ssbr") == pytest.approx(0.75)
     assert found.value("management_per_h_cut", homes="placed") == pytest.approx(0.8)
     assert len(samples) == 3
-    told = Measured(total_samples({"model": "m"}, totals, "hops"))
-    assert told.value("management_per_h", system="ssbr") == pytest.approx(20.0)
-    assert told.value("messages_per_notification", system="bayeux16") == 80.0
+    measured = Measured(total_samples({"model": "m"}, totals, "hops"))
+    assert measured.value("management_per_h", system="ssbr") == pytest.approx(20.0)
+    assert measured.value("messages_per_notification", system="bayeux16") == 80.0

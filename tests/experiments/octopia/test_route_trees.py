@@ -55,7 +55,7 @@ def test_each_target_gets_a_notification_once_by_a_shortest_path_whatever_is_ove
     bound = BoundTrees(host, {each: frozenset(rng.sample(brokers, 4)) for each in targets}, last_hops)
     both = [(one, other) for link in GRAPH.edges for one, other in (link, link[::-1])]
     usual = delivered(bound, host, {})[2]
-    assert usual == len({link for target in targets for link in _way(target, host)})
+    assert usual == len({link for target in targets for link in _path_links(target, host)})
     for share in (0.2, 0.6, 1.0):
         loads = {link: THRESHOLD + rng.random() for link in both if rng.random() <= share}
         taken, links, _ = delivered(bound, host, loads)
@@ -63,7 +63,7 @@ def test_each_target_gets_a_notification_once_by_a_shortest_path_whatever_is_ove
         assert all(links[each] == nx.shortest_path_length(GRAPH, host, each) for each in targets)
 
 
-def _way(target: ScotBroker, host: ScotBroker) -> list[tuple[ScotBroker, ScotBroker]]:
+def _path_links(target: ScotBroker, host: ScotBroker) -> list[tuple[ScotBroker, ScotBroker]]:
     way = [target]
     while way[-1] != host:
         way.append(last_hops(host)[way[-1]])
@@ -76,7 +76,7 @@ def test_an_overloaded_link_is_avoided_by_another_tree_through_the_broker() -> N
         (host, target, root)
         for host, target, root in product(OVERLAY.brokers()[:20], OVERLAY.brokers(), OVERLAY.brokers())
         if nx.shortest_path_length(GRAPH, host, target) == 2
-        and host in dict(_way(target, root))
+        and host in dict(_path_links(target, root))
         and last_hops(root)[target] != last_hops(host)[target]
     )
     own = last_hops(host)[target]

@@ -23,11 +23,11 @@ FEW = QuoteSettings(publisher_count=2, subscribers_per_publisher=20, notificatio
 
 def test_figures_of_a_small_comparison() -> None:
     """All subscribers are at one broker: GRAPE moves both publishers there, and traces far less than POP."""
-    told: list[int] = []
+    reported: list[int] = []
     variants = {"static": None, "pop": PopSettings(threshold=45), "load100": GrapeSettings()}
     wanted = Comparison("planetlab", ("clustered",), (1,), variants, 90.0, FEW)
-    figures = distributed_figures(wanted, 1, advance=lambda _, done: told.append(done))
-    assert told == [0, 1, 2, 3]
+    figures = distributed_figures(wanted, 1, advance=lambda _, done: reported.append(done))
+    assert reported == [0, 1, 2, 3]
     assert wanted.run_count == 3
     found = {(each.name, each.where["variant"], each.where.get("kind")): each.value for each in figures}
 

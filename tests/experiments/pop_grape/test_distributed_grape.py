@@ -208,5 +208,5 @@ def test_a_publisher_without_subscribers_stays() -> None:
     found = traced(inventory_of(line_of(3), {}), "b01", [], GrapeSettings(threshold=2))
     found.publish([0.0] * 4)
     assert [decision.target for decision in found.overlay.decisions] == ["b01", "b01"]
-    assert found.told == []
+    assert found.sent == []
     assert np.all(Selection(GrapeSettings(), [BrokerReport("b", (), 0, 0, 0.0, 1.0, (0.0,))]).messages == 0)

@@ -6,9 +6,9 @@ from regraft.experiments.pop_grape.time_selection import selection_figures
 
 def test_both_selections_choose_the_same_broker() -> None:
     """In all instances of a small overlay, and every size has both times."""
-    told: list[str] = []
-    found = Measured(selection_figures((7, 15), 1, lambda what, done: told.append(f"{done} {what}")))
-    assert told == ["0 7 brokers", "1 15 brokers"]
+    reported: list[str] = []
+    found = Measured(selection_figures((7, 15), 1, lambda what, done: reported.append(f"{done} {what}")))
+    assert reported == ["0 7 brokers", "1 15 brokers"]
     for brokers in (7, 15):
         assert found.value("identical_share", brokers=brokers) == 1.0
         for way in ("grape", "grape_quadratic"):

@@ -53,7 +53,7 @@ class Traced:
 
     overlay: RelocatingOverlay
     wishes: Sequence[Wish]
-    told: list[tuple[str, str, TraceMessage]] = field(default_factory=list)
+    sent: list[tuple[str, str, TraceMessage]] = field(default_factory=list)
     gathered: list[Gathered] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
 
@@ -71,7 +71,7 @@ class Traced:
 
     def messages(self, kind: type[TraceMessage]) -> list[tuple[str, str, TraceMessage]]:
         """Return the messages of one kind, in order."""
-        return [each for each in self.told if isinstance(each[2], kind)]
+        return [each for each in self.sent if isinstance(each[2], kind)]
 
     def end(self) -> LedgerSnapshot:
         """Execute all decisions and return the account."""
@@ -83,7 +83,7 @@ def traced(inventory: Inventory, home: str, wishes: Sequence[Wish], settings: Se
     """Connect publisher and subscribers; control messages take no service time."""
     overlay = RelocatingOverlay(inventory, seed, settings, inventory_timing(inventory, 0.0))
     found = Traced(overlay, wishes)
-    overlay.on_told = lambda *said: found.told.append(said)
+    overlay.on_told = lambda *message: found.sent.append(message)
     overlay.on_gathered = found.gathered.append
     overlay.virtual.overlay.advertise(PUBLISHER, home, ALL)
     for place, wish in enumerate(wishes):

@@ -18,7 +18,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(compare_filters, name, value)
 
 
-def by_telling(figures: list[Figure], name: str) -> dict[str, float]:
+def by_method(figures: list[Figure], name: str) -> dict[str, float]:
     return {str(figure.where["telling"]): figure.value for figure in figures if figure.name == name}
 
 
@@ -48,9 +48,9 @@ def test_instances_repeat_and_masks_are_the_measure() -> None:
     """The same seeds give the same figures; every method is compared with exact masks of the same cache."""
     figures = filter_figures(["uniform"], range(2))
     assert figures == filter_figures(["uniform"], range(2))
-    assert by_telling(figures, "cost_share_to_masks")["masks"] == 1
-    assert by_telling(figures, "cost_share_to_masks_error")["masks"] == 0
-    assert all(0 < share < 1.2 for share in by_telling(figures, "cost_share").values())
+    assert by_method(figures, "cost_share_to_masks")["masks"] == 1
+    assert by_method(figures, "cost_share_to_masks_error")["masks"] == 0
+    assert all(0 < share < 1.2 for share in by_method(figures, "cost_share").values())
 
 
 def test_the_command_writes_table_and_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

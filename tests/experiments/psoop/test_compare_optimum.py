@@ -115,10 +115,10 @@ def test_more_subscribers_than_brokers_are_refused() -> None:
 def test_figures_are_means_and_worsts_over_the_instances(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each setting has mean, worst and share found of each yardstick and planner, equal to its instances' results."""
     monkeypatch.setattr(compare_optimum, "SMALL_SETTINGS", SMALL_SETTINGS[:2])
-    told: list[tuple[str, int]] = []
-    figures = optimum_figures(3, (5,), lambda what, done: told.append((what, done)))
-    assert [done for _, done in told] == list(range(1, 7))
-    assert told[-1][0] == "uniform 50 x 1, 5 brokers"
+    reported: list[tuple[str, int]] = []
+    figures = optimum_figures(3, (5,), lambda what, done: reported.append((what, done)))
+    assert [done for _, done in reported] == list(range(1, 7))
+    assert reported[-1][0] == "uniform 50 x 1, 5 brokers"
     by = {(one.name, one.where["planner"], one.where["flows"]): one for one in figures}
     assert len(by) == len(figures) == 2 * 3 * (len(YARDSTICKS) + len(LINK_PLANNERS))
     states = [small_instance(SMALL_SETTINGS[0], 5, seed) for seed in range(3)]

@@ -15,11 +15,11 @@ from regraft.producers.emulator.ledger import LedgerSnapshot
 
 def test_figures_of_a_small_comparison() -> None:
     """Every variant has its cost; the static tree's is its own, and central planners do not broadcast."""
-    told: list[tuple[str, int]] = []
+    reported: list[tuple[str, int]] = []
     figures = distributed_figures(
-        8, 1, 22.0, ("static", "distributed", "central_cost"), advance=lambda what, done: told.append((what, done))
+        8, 1, 22.0, ("static", "distributed", "central_cost"), advance=lambda what, done: reported.append((what, done))
     )
-    assert [done for _, done in told] == [0, 1, 2, 3]
+    assert [done for _, done in reported] == [0, 1, 2, 3]
     values = {(figure.name, figure.where["variant"], figure.where.get("kind")): figure.value for figure in figures}
     assert values["psoop_distributed_cost_share", "static", None] == 1
     assert values["psoop_distributed_cost_share_mean", "static", None] == pytest.approx(1, abs=0.05)

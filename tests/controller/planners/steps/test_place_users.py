@@ -175,14 +175,14 @@ def test_placing_all_in_turn_equals_placing_one_by_one(
         asking = AskingUsers.again(starts, wanted, np.array(brokers))
     found, gains = place_in_turn(states, asking, rules, at_once)
 
-    told = {cluster: copy.deepcopy(plain) for cluster in range(clusters.count)}
-    asked_since = dict.fromkeys(told, 0)
+    exchanged = {cluster: copy.deepcopy(plain) for cluster in range(clusters.count)}
+    asked_since = dict.fromkeys(exchanged, 0)
     for user, topics in enumerate(sets):
         cluster = int(clusters.cluster_of[brokers[user]])
         if asked_since[cluster] == at_once:
-            told[cluster], asked_since[cluster] = copy.deepcopy(plain), 0
+            exchanged[cluster], asked_since[cluster] = copy.deepcopy(plain), 0
         present = NO_HOME if is_join else brokers[user]
-        home, gain = told[cluster].answer(user, topics, brokers[user], present, rules, leaves_out=True)
+        home, gain = exchanged[cluster].answer(user, topics, brokers[user], present, rules, leaves_out=True)
         assert (found[user], gains[user]) == (home, pytest.approx(float(gain)))
         plain.users[user] = (home, topics)
         asked_since[cluster] += 1
