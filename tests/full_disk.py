@@ -13,7 +13,7 @@ BLOCK = bytes(1 << 12)
 
 
 class SmallDisk:
-    """A mounted tmpfs; ``fill`` takes all the room that is left, ``make_room`` gives it back."""
+    """A mounted tmpfs; ``fill`` uses up its free space, ``make_room`` frees it again."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -35,7 +35,7 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(directory: Path) -> Iterator[SmallDisk]:
-    """Mount a tmpfs of ``SIZE_MB`` at ``directory`` while the block runs; skip the test where that is not permitted."""
+    """Mount a tmpfs of ``SIZE_MB`` at ``directory`` while the block runs; skip the test if that is not permitted."""
     directory.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "regraft-test", str(directory)]
     try:

@@ -79,7 +79,7 @@ NO_FACTS = BrokerFacts()
 
 @dataclass
 class FakeMessage:
-    """A message of Kafka as a decoder sees it."""
+    """A Kafka message as a decoder sees it."""
 
     name: str
     content: bytes

@@ -170,7 +170,7 @@ def test_a_hanging_loop_is_a_fault_until_it_continues() -> None:
 
 
 def test_impossible_ports_are_wrong_settings() -> None:
-    """None opens no port; 0 would be a different port at each start, which nobody could scrape."""
+    """With None no port is opened; 0 would be a different port at each start, which nothing could scrape."""
     assert port_faults(None) == port_faults(9_101) == []
     for port in (0, -1, 65_536):
         assert port_faults(port) == [f"metrics_port is {port}: from 1 to 65535, or none to open no port"]

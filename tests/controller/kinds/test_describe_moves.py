@@ -28,5 +28,5 @@ def test_messages_and_delay_before_and_after_are_reported() -> None:
 
 
 def test_without_deliveries_no_delay_is_reported() -> None:
-    """A mean of nothing is no figure."""
+    """Nothing has no mean."""
     assert effect_text(state_of({}), [MOVE]) == "messages 12 -> 6/s"

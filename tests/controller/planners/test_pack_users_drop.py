@@ -73,7 +73,7 @@ def test_users_leave_the_most_expensive_access_first_and_end_at_one_broker() -> 
 
 
 def test_subscribers_move_up_to_the_limit_of_a_plan_and_only_if_their_number_is_known() -> None:
-    """With room for two, one broker is closed; without a register nobody moves."""
+    """With room for two, one broker is closed; without a register no users move."""
     assert moves_of_subscribers(state_of(inventory_with()), subscribers_max=2) == [HomeMove("b03", "b00")]
     assert moves_of_subscribers(state_of(inventory_with()), subscribers_max=1) == []
     assert moves_of_subscribers(state_of(inventory_with(), None)) == []
