@@ -303,7 +303,7 @@ class AmqpDoor:
         for mark in self._acknowledged:
             self._due_again.setdefault(mark, deque()).append(ACKNOWLEDGED)
 
-    # --- from the broker ----------------------------------------------------------------------------------------------
+    # --- from the broker ---------------------------------------------------------------------------------------------
 
     def _note_confirmed(self, frame: Any) -> None:
         method = frame.method

@@ -1,7 +1,8 @@
 """AMQP headers and properties as the header block that the overlay carries, and back. Pure.
 
-In: a message's headers and properties. Out: a block in NATS format, one line each. Properties become lines that begin
-with ``Amqp-``; headers that are not plain text keep their types in ``Amqp-Headers``, as base64 of AMQP's own encoding.
+In: a message's headers and properties. Out: a block in NATS format. Each is one line; properties become lines that
+begin with ``Amqp-``; headers that are not plain text keep their types in ``Amqp-Headers``, as base64 of AMQP's own
+encoding.
 """
 
 from __future__ import annotations

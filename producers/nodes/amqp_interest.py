@@ -32,7 +32,7 @@ class Binding:
 
 
 class AmqpInterest:
-    """All that is wanted at one exchange. The node's queues, named ``own`` or ``own`` and a dot, want nothing."""
+    """All that is wanted at one exchange. The node's queues, named ``own`` or ``own.*``, want nothing."""
 
     def __init__(self, on_interest: Callable[[str, bool], None], own: str, counts: Counter[str]) -> None:
         self.counts = counts

@@ -119,7 +119,7 @@ class BrokerNode:
         self.links.want(self._candidates)
         self._look_around()
 
-    # --- inputs -------------------------------------------------------------------------------------------------------
+    # --- inputs ------------------------------------------------------------------------------------------------------
 
     def take(self, peer: str, message: Message) -> None:
         """Handle a message from a peer."""
@@ -257,7 +257,7 @@ class BrokerNode:
             self.links.want(self._candidates.union(neighbours))
         self.clients.settle(self.core.takes_clients)
 
-    # --- effects of the core ------------------------------------------------------------------------------------------
+    # --- effects of the core -----------------------------------------------------------------------------------------
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:

@@ -94,7 +94,7 @@ class JetStreamIngress:
             return message
         return replace(message, headers=_with_header(message.headers, CARRIED, self._broker.encode()))
 
-    # --- answers of the server ----------------------------------------------------------------------------------------
+    # --- answers of the server ---------------------------------------------------------------------------------------
 
     def _handle_answer(self, purpose: str, answer: dict[str, Any]) -> None:
         if error := answer.get("error"):

@@ -48,7 +48,7 @@ class LinkConnection(asyncio.Protocol):
         self._ack_timer: asyncio.TimerHandle | None = None
         self._reason = "closed by the other end"
 
-    # --- called by asyncio --------------------------------------------------------------------------------------------
+    # --- called by asyncio -------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send our hello if this end called."""
@@ -126,7 +126,7 @@ class LinkConnection(asyncio.Protocol):
             self._unacknowledged = 0
             self.write(link_frame(Taken(self.session.received)))
 
-    # --- called by the links ------------------------------------------------------------------------------------------
+    # --- called by the links -----------------------------------------------------------------------------------------
 
     def probe(self) -> None:
         """Send a probe, whose answer shows the round trip."""

@@ -36,7 +36,7 @@ class MqttConnection(asyncio.Protocol):
         self._pinging: asyncio.TimerHandle | None = None
         self._unanswered = 0
 
-    # --- called by asyncio --------------------------------------------------------------------------------------------
+    # --- called by asyncio -------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -71,7 +71,7 @@ class MqttConnection(asyncio.Protocol):
         except MalformedError as error:
             self.refuse(mqtt5.DisconnectReasonCode.MALFORMED_PACKET, f"what came is not a packet of MQTT 5: {error}")
 
-    # --- called by the session ----------------------------------------------------------------------------------------
+    # --- called by the session ---------------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
         """Send bytes of whole packets, unless the connection has ended."""

@@ -288,7 +288,7 @@ class MqttDoor:
             self._catch_up()
             self._store()
 
-    # --- from the broker ----------------------------------------------------------------------------------------------
+    # --- from the broker ---------------------------------------------------------------------------------------------
 
     def _take(self, packet: PublishPacket) -> bool:
         """Handle a message; return True if the broker may forget it now."""

@@ -139,7 +139,7 @@ class MqttInterest:
         for name in gone:
             self._forget(name)
 
-    # --- entries of the log -------------------------------------------------------------------------------------------
+    # --- entries of the log ------------------------------------------------------------------------------------------
 
     def _handle_subscribe(self, entry: str) -> None:
         name, wanted = self._who_wants_what(entry)

@@ -187,7 +187,7 @@ class MqttSession:
                     self._waiting_bytes -= len(data)
             self._queue.clear()
 
-    # --- received -----------------------------------------------------------------------------------------------------
+    # --- received ----------------------------------------------------------------------------------------------------
 
     def _take(self, connection: MqttConnection, packet: Taken) -> None:
         match packet:
@@ -227,7 +227,7 @@ class MqttSession:
     def _forget(self, packet_id: int) -> None:
         self._waiting_bytes -= len(self._kept.pop(packet_id))
 
-    # --- sent ---------------------------------------------------------------------------------------------------------
+    # --- sent --------------------------------------------------------------------------------------------------------
 
     def publish(self, topic: str, payload: bytes, qos: int, beside: Beside) -> bool:
         """Queue a message; return False if the broker is away or slow, or the message is too large for it.

@@ -177,7 +177,7 @@ class NatsDoor:
             self.counts["refused"] += 1
             await asyncio.sleep(pause.after(time.monotonic()))
 
-    # --- from the server ----------------------------------------------------------------------------------------------
+    # --- from the server ---------------------------------------------------------------------------------------------
 
     def _handle(self, leaf: _Leaf, message: ServerMessage) -> None:
         match message:

@@ -90,7 +90,7 @@ class NodeClients:
         """Return True if all brokers know every publisher of this node."""
         return all(publisher.is_known for publisher in self._publishers.values())
 
-    # --- from the door ------------------------------------------------------------------------------------------------
+    # --- from the door -----------------------------------------------------------------------------------------------
 
     def note_interest(self, subject: str, is_wanted: bool) -> None:
         """Note that a local client wants a subject, or that none does any longer."""
@@ -150,7 +150,7 @@ class NodeClients:
             self._publishers_unasked[name] = None
         return self._publishers[name]
 
-    # --- from the core ------------------------------------------------------------------------------------------------
+    # --- from the core -----------------------------------------------------------------------------------------------
 
     def settle(self, takes_clients: bool) -> None:
         """Send the core all pending requests, if it accepts clients."""

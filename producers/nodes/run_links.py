@@ -117,7 +117,7 @@ class Links:
             connection.end("this node ends")
         await asyncio.sleep(0)
 
-    # --- what the node asks ------------------------------------------------------------------------------------------
+    # --- called by the node ------------------------------------------------------------------------------------------
 
     def want(self, peers: Collection[str]) -> None:
         """Keep connections to these peers from now on; others stay open until they break or are let go."""
@@ -252,7 +252,7 @@ class Links:
             )
         if hello.broker not in self._addresses or hello.broker == self.broker:
             raise LinkError(f"{hello.broker!r} is not a peer of {self.broker}: add it to the addresses of the nodes")
-        if hello.called and hello.called != self.broker:  # Else it would replace its proper connection here.
+        if hello.called and hello.called != self.broker:  # Else it would replace the caller's proper connection.
             raise LinkError(
                 f"{hello.broker} called {hello.called}, but this is {self.broker}: correct the addresses there"
             )

@@ -95,7 +95,7 @@ class FleetClients:
             for purpose in (self._publishing, self._subscribing):
                 purpose[broker] = Connection(await self._kind.connect(url))
 
-    # --- called by the workload ---------------------------------------------------------------------------------------
+    # --- called by the workload --------------------------------------------------------------------------------------
 
     def advertise(self, publisher: str, home: str, filter_: Filter) -> None:
         """Add a publisher; it may publish at once."""
@@ -137,7 +137,7 @@ class FleetClients:
         """Let a client leave once it has received what was published so far."""
         self.ledger.leave(subscription, self._now_ms())
 
-    # --- called by the fleet ------------------------------------------------------------------------------------------
+    # --- called by the fleet -----------------------------------------------------------------------------------------
 
     def note_confirmed(self, broker: str, subject: str, is_confirmed: bool) -> None:
         """Note that the overlay carries a subject to a broker from now on, or no longer does."""
@@ -148,7 +148,7 @@ class FleetClients:
         now_ms = self._now_ms()
         for name in self.ledger.leaving():
             if name in self._subscriptions and self.ledger.may_end(name, now_ms):
-                self.ledger.end(name, now_ms)  # Now: what arrives until the server unsubscribes is concurrent.
+                self.ledger.end(name, now_ms)  # Now: what arrives before the server unsubscribes is concurrent.
                 home, found = self._subscriptions.pop(name)
                 self._subscribing[home].do(partial(self._end, name, self._subscribing[home], found))
 

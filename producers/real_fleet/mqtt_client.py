@@ -22,7 +22,7 @@ from regraft.producers.real_fleet.fleet_client import PUBLISHER_HEADER, Take
 
 log = structlog.get_logger(__name__)
 
-QOS = 0  # The Python library cannot handle more at this rate, on a machine that all brokers share.
+QOS = 0  # The highest rate that the Python library can handle on a machine that all brokers share.
 KEEP_ALIVE_S = 30
 CONNECT_S_MAX = 20.0
 PAUSE_S = 0.2
