@@ -124,7 +124,7 @@ class MemberWatcher:
             log.warning("agents_without_topic", agents=sorted(waiting), to_do="regraft topics --create")
         self._waiting = waiting
         known = {broker: agent for broker, agent in sorted(self.agent_of.items()) if agent not in waiting}
-        if known != before or not self._settings.members_file.exists():  # None is stored too.
+        if known != before or not self._settings.members_file.exists():  # Stored even if empty.
             if (copy := self._settings.members_copy) is not None:  # First: the next start reads this one.
                 replace_file(copy, json.dumps(known) + "\n")
             replace_file(self._settings.members_file, json.dumps(known) + "\n")
