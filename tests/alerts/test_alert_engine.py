@@ -93,9 +93,7 @@ def test_missing_rows_leave_the_state_of_their_queues_unknown() -> None:
 
 
 def test_rows_may_come_after_their_marker() -> None:
-    """Rows and markers come from two topics in any order: a window is judged once all rows that its marker counts are
-    read.
-    """
+    """Rows and markers have separate topics, in any order: a window is judged once it has all rows of its marker."""
     scene = Scene(book(CONGESTION.replace("for_windows = 3", "for_windows = 1")))
     row, marker = window(0, [queue_of("b01", congestion=20)])
     assert scene.feed(marker) == []
@@ -203,9 +201,7 @@ def test_an_epoch_mismatch_is_active_while_it_is_reported() -> None:
 
 
 def test_faults_of_the_cost_model_are_one_alert_for_each_subject() -> None:
-    """Corrected links and a model that counters contradict are two alerts; each clears half an hour after its last
-    event.
-    """
+    """Corrected links and a model that counters contradict are two alerts; each clears half an hour after its event."""
     scene = Scene(load_rules(None))
     (links,) = scene.feed(event(EventKind.MODEL_DRIFT, 0, "links", text="b0-b1 4 -> 40"))
     (counted,) = scene.feed(event(EventKind.MODEL_DRIFT, 900, "messages", text="what brokers counted costs +30%"))
@@ -250,9 +246,7 @@ def joining(broker: str, second: float) -> StampedRecord:
 
 
 def test_a_forged_order_raises_and_a_late_one_does_not() -> None:
-    """Both are refused and reported as events; only the forged one comes from somebody without the right to give
-    orders.
-    """
+    """Both are refused and reported as events; only the forged one comes from somebody without the right to order."""
     scene = Scene(load_rules(None))
     assert scene.feed(event(EventKind.ORDER_REFUSED, 0, "plan-1")) == []
     (raised,) = scene.feed(event(EventKind.ORDER_REFUSED, 1, "plan-1", text="it is unsigned", forged="1"))
@@ -304,9 +298,7 @@ def test_a_plan_that_waits_for_approval_is_not_stalled() -> None:
 
 
 def test_flapping_is_reported_for_links_and_clients() -> None:
-    """A link removed and added again has flipped once, removed again twice; a client back at its old home has flipped
-    once.
-    """
+    """A link removed and added again has flipped once, removed again twice; a client back at its old home once."""
     rules = book('[[rule]]\nname = "flapping"\non = "flapping"\nflips = 2\nspan_s = 100\nclear_after_s = 50\n')
     scene = Scene(rules)
     link = (("b01", "b02"),)

@@ -128,9 +128,7 @@ def take(scene: Scene, steps: Sequence[Step], first: int) -> list[Alert]:
 
 
 def restarted(scene: Scene, rules: RuleBook, steps: Sequence[Step], count: int) -> Scene:
-    """Return a new engine with what the first one stored after ``count`` steps; it reads again as far back as its rules
-    look.
-    """
+    """Return a new engine with what the first one stored after ``count`` steps; it rereads as far as its rules look."""
     stored = msgspec.convert(msgspec.to_builtins(list(scene.engine.book.alerts.values())), list[Alert])
     fresh = Scene(rules, stored, scene.engine.calm_windows)
     now_ms = BEGIN_MS + count * WINDOW_MS

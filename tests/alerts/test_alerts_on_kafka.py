@@ -259,9 +259,7 @@ def test_a_message_interrupted_by_a_kill_is_not_sent_again(overlay: Callable[...
 
 
 def test_an_unreachable_target_does_not_stop_others(overlay: Callable[..., Overlay]) -> None:
-    """One target is down: the other one receives everything; what the first one missed is a dead letter with the
-    reason.
-    """
+    """One target is down: the other one receives everything; what the first one missed is a dead letter."""
     with one_server() as server:
         away = f"http://127.0.0.1:{choose_ports(1)[0]}/hook/other-secret"
         lab = overlay(away, server.url)

@@ -224,9 +224,7 @@ class Stuck:
 
 
 def test_a_target_that_hangs_delays_no_other_and_its_queue_is_bounded(server: WebhookServer) -> None:
-    """Two messages may wait behind the one that hangs, the rest fail at once with the reason; the other target gets
-    all.
-    """
+    """Two messages may wait behind the one that hangs, the rest fail at once with the reason; the other gets all."""
     stuck = Stuck()
     desk = Desk({"stuck": stuck, "hook": webhook(server)})
     desk.delivery.offer(message(0), "stuck")
@@ -288,9 +286,7 @@ class Broken:
 
 
 def test_a_fault_of_a_library_fails_one_message_only(server: WebhookServer) -> None:
-    """Whatever a service's plug-in raises, only this message fails, the error's text is not shown, the thread
-    continues.
-    """
+    """Whatever a service's plug-in raises, only this message fails, without the error's text; the thread continues."""
     desk = Desk({"broken": Broken()})
     desk.delivery.offer(message(1), "broken")
     desk.delivery.offer(message(2), "broken")

@@ -100,9 +100,7 @@ def test_the_end_of_an_unreported_alert_is_not_sent() -> None:
 
 
 def test_many_alerts_of_one_rule_are_one_message_that_names_ten() -> None:
-    """Twelve congested queues make one message with ten names and the number of the rest, unless the rule forbids
-    grouping.
-    """
+    """Twelve congested queues make one message with ten names and the number of the rest, unless grouping is off."""
     grouped = [alert(subject=f"b{number:02}") for number in range(12)]
     message = message_of(sorted(grouped, key=lambda one: one.subject), NOON)
     assert message.title == "congestion raised (warning): 12 subjects"
@@ -135,9 +133,7 @@ def test_quiet_hours_hold_back_warnings_until_they_end() -> None:
 
 
 def test_an_end_in_the_quiet_hours_is_reported_after_them_unless_it_is_raised_again() -> None:
-    """Those who were notified learn of the end in the morning; if it is active again by then, nothing has changed for
-    them.
-    """
+    """Those who were notified learn of the end in the morning, unless the alert is active again by then."""
     quiet = "22:00-07:00 Europe/Berlin"
     _, after = notified([alert()], NOON)
     ended = msgspec.structs.replace(after["congestion/b01"], status=AlertStatus.CLEARED, changed_ms=NIGHT)

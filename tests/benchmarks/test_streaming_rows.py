@@ -18,9 +18,7 @@ from tests.streaming.random_telemetry import as_dicts, parts_of
 
 
 def test_outcome_is_the_same_for_packed_and_single_rows_and_adds_up_to_the_input() -> None:
-    """The job's packed rows and the plain loop's single rows of the same batches, some sent twice, have the same
-    outcome.
-    """
+    """The job's packed rows and the plain loop's single rows of the same batches, some sent twice, are equal."""
     telemetry, batches = Telemetry(2), list[TelemetryBatch]()
     for flush in range(2 * BATCHES_PER_S):
         for broker in range(BROKERS):

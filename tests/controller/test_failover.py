@@ -16,9 +16,7 @@ from tests.wait_until import wait_until
 
 
 def end_leader_in(site: FailoverSite, phase: PlanPhase, *, is_killed: bool) -> None:
-    """Kill or suspend the leader while a plan is in the phase, let the other controller take over, then resume the
-    first.
-    """
+    """Kill or suspend the leader while a plan is in the phase, let the other take over, then resume the first."""
     before, epoch = site.term, site.bring_to(phase)
     leader = site.instances[before.leader]
     leader.send(signal.SIGKILL if is_killed else signal.SIGSTOP)
@@ -62,9 +60,7 @@ def test_whatever_happens_to_the_leader_each_plan_is_executed_once(tmp_path: Pat
 @pytest.mark.stack
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_controllers_survive_an_outage_of_kafka_longer_than_a_session(tmp_path: Path, *, is_killed: bool) -> None:
-    """Kafka suspended for several sessions, or killed and restarted, in the middle of a plan: afterwards one leads
-    again.
-    """
+    """Kafka suspended for several sessions, or killed and restarted, in the middle of a plan: then one leads again."""
     with start_kafka(tmp_path) as kafka, FailoverSite(kafka.access, tmp_path) as site:
         instances = [site.start(), site.start()]
         before = site.wait_for_term_above(0)

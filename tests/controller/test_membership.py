@@ -65,9 +65,7 @@ def test_a_silent_broker_is_declared_dead_and_the_overlay_is_repaired_without_it
 
 
 def test_many_simultaneous_deaths_are_a_failure_of_monitoring_unless_ordered_otherwise() -> None:
-    """Three of four fall silent: none is declared dead, one event says so; an operator's order declares one of them
-    dead.
-    """
+    """Three of four fall silent: none is declared dead, one event says so; an order declares one of them dead."""
     fleet = fleet_of()
     fleet.run_windows(6)
     fleet.dead |= set(INVENTORY.brokers[1:])
@@ -80,9 +78,7 @@ def test_many_simultaneous_deaths_are_a_failure_of_monitoring_unless_ordered_oth
 
 
 def test_a_dead_broker_returns_as_an_outsider_and_joins_by_a_plan_after_a_pause() -> None:
-    """Each pause is twice as long; meanwhile the overlay works without the broker, and afterwards it is back in
-    service.
-    """
+    """Each pause is twice as long; meanwhile the overlay works without the broker, afterwards it is in service."""
     fleet = fleet_of()
     fleet.run_windows(6)
     pauses = []

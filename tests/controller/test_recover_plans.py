@@ -104,9 +104,7 @@ def test_a_report_changes_nothing_but_the_term(inventory: Inventory) -> None:
 
 @KINDS
 def test_brokers_that_disagree_are_listed(inventory: Inventory) -> None:
-    """One has another epoch, or another overlay at the same epoch, or is silent, or refuses: which one is right is
-    unknown.
-    """
+    """One has another epoch, another overlay at the same epoch, is silent, or refuses: which is right is unknown."""
     plans, _ = two_plans(inventory)
     reports = reports_of(brokers_after(inventory, plans))
     odd = inventory.brokers[3]

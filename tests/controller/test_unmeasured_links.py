@@ -28,9 +28,7 @@ def verifying_overlay(**changes: object) -> ScriptedOverlay:
 
 
 def test_nothing_is_planned_on_placeholders_alone() -> None:
-    """Once links are measured, the others are assumed to cost as much as the most expensive of these, not 2 as in the
-    file.
-    """
+    """Once links are measured, the others are assumed to cost as much as the most expensive, not 2 as in the file."""
     overlay = overlay_of()
     overlay.run_windows(8)
     assert overlay.plans == []

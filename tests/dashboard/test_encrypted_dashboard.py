@@ -40,9 +40,7 @@ def test_with_a_certificate_it_is_served_over_tls_and_nothing_else(tmp_path: Pat
 
 
 def test_unusable_files_are_reported(tmp_path: Path) -> None:
-    """A key of another certificate, one locked by a passphrase, missing files, files that are not PEM: one sentence
-    each.
-    """
+    """A key of another certificate, one locked by a passphrase, missing or non-PEM files: one sentence each."""
     authority = LocalAuthority(tmp_path)
     one, two = authority.issue("one"), authority.issue("two")
     key = serialization.load_pem_private_key(one.key_file.read_bytes(), None)

@@ -68,9 +68,7 @@ def test_equal_values_wake_no_page() -> None:
 
 
 def test_a_slow_page_gets_the_newest_state_in_one_message() -> None:
-    """However many states it missed, it gets one text, whose length depends on what differs, not on how often it
-    changed.
-    """
+    """However many states it missed, it gets one text, sized by what differs, not by how often it changed."""
 
     async def course() -> None:
         board, page = LiveBoard(SERIES), Page()

@@ -255,9 +255,7 @@ def feed_job(values: Sequence[bytes]) -> Counter[str]:
 
 
 def feed_recorder(values: Sequence[tuple[Topic, bytes]], path: Path, rng: random.Random) -> Counter[str]:
-    """Record everything and read it back unchanged; then spoil the file: reading fails with a message, or yields fewer
-    records.
-    """
+    """Record everything and read it back unchanged; then spoil the file: a message, or fewer records."""
     types = {topic.suffix: kind for topic, kind in RECORD_TYPES.items()}
     writer = RecordingWriter(path, recorded_run(), types, RecordingLimits(), START_MS)
     for place, (topic, value) in enumerate(values):

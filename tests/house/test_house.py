@@ -46,9 +46,7 @@ def test_no_two_files_have_one_name() -> None:
 
 @pytest.mark.parametrize("folder", CODE)
 def test_packages_are_imported_as_parts_of_regraft(folder: str) -> None:
-    """In a checkout ``schemas`` would also be found, as a second copy with its own classes; from the wheel it would
-    not.
-    """
+    """In a checkout ``schemas`` would be found, too, as a copy with its own classes; from the wheel it is not."""
     short = {*PRODUCT, "experiments"} - {"regraft"}
     found = {
         f"{path.relative_to(ROOT)}: {name}"

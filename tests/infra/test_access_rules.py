@@ -81,7 +81,7 @@ def test_the_rules_are_shown_before_they_are_created() -> None:
 
 
 def test_each_agent_has_rights_to_its_own_topics_alone(tmp_path: Path) -> None:
-    """The agents come from the inventory in the run directory; an agent with a name replaces the role."""
+    """The agents come from the inventory in the run directory; a principal given for one replaces its default."""
     replace(inventory_of(line_of(2), {}), agent_of={"b00": "west", "b01": "east"}).save(tmp_path / "inventory.json")
     asked = ["topics", "--acls", "--json", "--set", f"run.directory={tmp_path}"]
     shown = json.loads(CliRunner().invoke(app, [*asked, "--agent-principal", "west=User:w"]).stdout)

@@ -167,9 +167,7 @@ def test_ci_runs_the_tests_whether_or_not_a_browser_can_be_installed(tmp_path: P
 
 
 def test_nothing_is_installed_that_is_not_locked() -> None:
-    """Everything that pip fetches has a hash; the project is built by the locked backend, all of whose requirements are
-    locked.
-    """
+    """Everything that pip fetches has a hash; the build backend and all of its requirements are locked."""
     lock = (ROOT / "requirements.lock").read_text()
     locked = set(re.findall(r"^([a-z0-9-]+)==\S+ \\\n    --hash=sha256:", lock, re.MULTILINE))
     backend = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]

@@ -69,9 +69,7 @@ def test_a_move_is_costed_and_judged_like_any_change() -> None:
 
 
 def test_a_useless_move_is_within_the_dead_band_of_its_publisher() -> None:
-    """q is wanted at both ends, so every broker between them costs the same; that is no gain, however little r
-    publishes.
-    """
+    """q is wanted at both ends, so every broker between them costs the same: no gain, however little r publishes."""
     choice = choose_proposals([moving(ClientMove("q", "b00", "b04"))], situation_of(), 7, DecisionSettings())
     assert choice.refused[0].verdict is Verdict.GAIN_WITHIN_NOISE
 
@@ -241,9 +239,7 @@ def no_moves(epoch: int) -> dict[str, str]:
 
 
 def test_a_shadow_keeps_its_own_homes() -> None:
-    """Moves of the acting planner do not change the homes of a shadow planner that moves nothing, nor the other way
-    round.
-    """
+    """Moves of the acting planner do not change the homes of an idle shadow planner, nor the other way round."""
 
     def idle(*_: object) -> list[Proposal]:
         return []

@@ -108,9 +108,7 @@ def _raising(*_: object) -> list[Proposal]:
 
 
 def test_a_move_may_not_overload_a_broker() -> None:
-    """Four subscriptions over eight brokers average half a subscription: at a cap of twice the mean a broker may have
-    one.
-    """
+    """Four subscriptions over eight brokers are half a one each: at a cap of twice the mean a broker may have one."""
     capped = situation_of(kind=ring_kind(INVENTORY, user_load_max=2.0))
     refused = only(placing(("u0", "b00", "b02")), capped)
     assert refused.verdict is Verdict.CAPACITY

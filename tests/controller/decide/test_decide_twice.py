@@ -27,9 +27,7 @@ OLD, RECENT = 8, 2
 
 
 def situation_over(wanted: Sequence[str]) -> Situation:
-    """Return a situation with one window per entry, in which that broker wants p; the last ``RECENT`` windows are
-    recent.
-    """
+    """Return a situation with one window per entry, whose broker wants p; the last ``RECENT`` windows are recent."""
     windows: tuple[ClosedWindow, ...] = tuple(window_of(1000 * at, p_wanted=one) for at, one in enumerate(wanted))
     state = KIND.state_of(Configuration.of(0, TREE.brokers, TREE.links, HOMES), windows)
     now_ms = windows[-1].end_ms + 500
@@ -51,9 +49,7 @@ def decided_on(situation: Situation, proposal: Proposal, from_windows: int) -> t
 
 
 def test_recent_windows_suffice_for_a_plan() -> None:
-    """p is wanted elsewhere for the last two windows only: a plan follows, and the eight earlier ones are not
-    considered.
-    """
+    """p is wanted elsewhere for the last two windows only: a plan follows, without looking at the eight before."""
     seen, decision = decided_on(situation_over(["b00"] * OLD + ["b04"] * RECENT), moving(TO_THE_END), 1)
     assert seen == [RECENT]
     assert decision.plan is not None

@@ -63,9 +63,7 @@ def shadow_of(overlay: ScriptedOverlay) -> ShadowPlanner:
 
 
 def test_a_shadow_makes_the_tree_that_its_planner_would_make() -> None:
-    """Next to a planner that does nothing, a shadow planner reaches the tree that the same planner reaches when it
-    acts.
-    """
+    """Next to an idle planner, a shadow planner reaches the tree that the same planner reaches when it acts."""
     at_work, beside = overlay_of("swap_links_ci"), overlay_of("idle", "swap_links_ci")
     for overlay in (at_work, beside):
         overlay.run_windows(20)

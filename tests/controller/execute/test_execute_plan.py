@@ -112,9 +112,7 @@ def test_plans_that_differ_only_in_the_instance_have_different_digests() -> None
 
 
 def test_a_joining_broker_first_gets_the_aborts_of_earlier_plans_for_its_join() -> None:
-    """It was considered dead and not waited for, so it may have prepared the first plan. Other brokers get no such
-    abort.
-    """
+    """It was considered dead and not waited for, so it may have prepared the first plan. Others get no such abort."""
     controller = Controller()
     controller.runner.begin(joining_plan(1), 0)
     controller.runner.lose(["d"])

@@ -215,9 +215,7 @@ def test_control_messages_of_brokers_are_summed_without_counting_repeats() -> No
 )
 @pytest.mark.parametrize("phase", [phase for phase, facts in LIFE.items() if facts.is_moving])
 def test_answers_to_other_plans_and_leaders_are_ignored(phase: PlanPhase, part: str, change: dict[str, object]) -> None:
-    """Answers to another plan of that epoch and to another leader are on the same topic: they say nothing about this
-    plan.
-    """
+    """Answers to another plan of that epoch and to another leader are on the same topic: they do not count."""
     facts = LIFE[phase]
     assert facts.command is not None
     assert facts.answer is not None

@@ -97,9 +97,7 @@ def test_nothing_moves_if_homes_are_unknown() -> None:
 
 
 def test_users_of_a_ring_leave_and_the_plan_is_not_rolled_back() -> None:
-    """They move to where their topics are already subscribed to and do not return; the loss does not count as a
-    failure.
-    """
+    """They move to where their topics are already subscribed to and do not return; the loss is not a failure."""
     ring = ScriptedRing(
         ring_inventory(RING), lambda _: [], settings_of(planner="place_users_dynatops", user_load_max=8.0)
     )

@@ -134,9 +134,7 @@ def test_the_judge_finds_the_same_saving_and_makes_one_plan() -> None:
 
 
 def test_a_shadow_moves_no_subscribers() -> None:
-    """Windows show subscribers at their real homes, so a shadow could never verify such a move; it does move
-    publishers.
-    """
+    """Windows show subscribers at their real homes, so it could never verify such a move; it does move publishers."""
     state, inventory = state_of(inventory_with()), inventory_with().charged
     kind = tree_kind(inventory)
     shadow = ShadowPlanner(

@@ -112,9 +112,7 @@ class WritesAfter:
 def test_reader_misses_nothing_that_arrives_while_it_looks_up_its_start(
     kafka: RunningKafka, namespace: str, question: str
 ) -> None:
-    """Otherwise a standby might never learn who leads. The record may come twice, as a new topic may vanish for a
-    moment.
-    """
+    """Or a standby might never learn who leads. The record may come twice, as a new topic may vanish for a moment."""
     topic = topic_name(RESULTS, namespace)
     answer = CommandResult("plan-1", CommandPhase.PREPARE, "b00", 1, Outcome.PREPARED, "", 3, 0)
     producer = Producer({"bootstrap.servers": kafka.bootstrap})

@@ -21,9 +21,7 @@ Seats = Callable[..., Leadership]
 
 @pytest.fixture
 def seats() -> Iterator[Seats]:
-    """Return a factory of candidates and close all of them: an unclosed one that is garbage-collected waits for its
-    Kafka.
-    """
+    """Return a factory of candidates and close all of them: an unclosed one waits for its Kafka when collected."""
     made: list[Leadership] = []
 
     def make(access: KafkaAccess, namespace: str, name: str, session_ms: int = SESSION_MS) -> Leadership:
@@ -53,9 +51,7 @@ def led(seat: Leadership, *others: Leadership) -> HeldTerm:
 
 
 def test_one_leads_until_it_leaves(kafka: RunningKafka, namespace: str, seats: Seats) -> None:
-    """A later candidate does not take over, learns who leads, and follows as soon as the leader leaves, with the next
-    term.
-    """
+    """A later candidate does not take over, learns who leads, and leads at once when that one leaves, a term later."""
     first = seats(kafka.access, namespace, "first")
     term = led(first)
     assert (term.term.term, term.term.leader) == (1, "first")

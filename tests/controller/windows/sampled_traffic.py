@@ -31,10 +31,9 @@ class DrawnTraffic:
 def draw_traffic(
     rng: random.Random, brokers: int, publishers: int, count_max: int, gain: int = 1, start_ms: int = 0
 ) -> DrawnTraffic:
-    """Return the random traffic of one window: each publisher has a home, its audience and up to ``count_max``
-    notifications.
+    """Return one window's random traffic: publishers have a home, an audience and up to ``count_max`` notifications.
 
-    Sequences begin anywhere; of ``gain`` consecutive numbers one is published here, others elsewhere.
+    Sequences begin anywhere; of ``gain`` consecutive numbers one is published here, the others elsewhere.
     """
     names = tuple(f"b{number:03d}" for number in range(brokers))
     found = []

@@ -25,8 +25,7 @@ SEEDS = st.integers(0, 1 << 30)
 def test_window_has_the_least_sample_and_all_hand_overs(
     seed: int, power: int, wider_by: int, run: int, other: int
 ) -> None:
-    """Brokers with different shares are cut to the smallest one's runs; those bits and all hand-overs equal full
-    telemetry.
+    """Brokers with different shares are cut to the smallest one's runs; those bits and all hand-overs are complete.
 
     Of samples with different runs, what is in both counts. Batches that are repeated or reordered change nothing.
     """

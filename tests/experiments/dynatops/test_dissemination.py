@@ -29,9 +29,7 @@ def test_a_route_that_never_arrives_is_refused() -> None:
 
 
 def test_messages_and_delay_by_hand() -> None:
-    """On the line, topic 0 goes from root 0 to brokers 1 and 3, relayed by 2; topic 1 from 2 to 2 and 3; topic 2 to
-    none.
-    """
+    """On the line: topic 0 from root 0 to brokers 1 and 3, relayed by 2; topic 1 from 2 to 2 and 3; topic 2 to none."""
     wanted = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]], dtype=bool)
     trees = RootedTrees.of_routes(LINE)
     found = topic_measures(trees, np.array([0, 2, 1]), wanted)

@@ -37,9 +37,7 @@ def test_every_cell_belongs_to_the_nearest_broker(drawn: tuple[np.ndarray, GeoOv
 
 @given(overlays())
 def test_a_geocast_reaches_the_cell_over_links(drawn: tuple[np.ndarray, GeoOverlay]) -> None:
-    """Each hop uses a neighbour link or the broker's long link and gets closer; no route is longer than by neighbours
-    alone.
-    """
+    """Each hop uses a neighbour link or the own long link and gets closer; no route is longer than by neighbours."""
     _, overlay = drawn
     count = len(overlay.long_links)
     for start in range(count):

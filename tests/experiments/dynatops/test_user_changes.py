@@ -64,9 +64,7 @@ def histories(draw: st.DrawFn) -> tuple[list[list[int]], list[int], list[tuple[f
 def test_steps_count_what_one_change_after_the_other_does(
     history: tuple[list[list[int]], list[int], list[tuple[float, int, list[int]]], list[int]],
 ) -> None:
-    """User counts, beginnings and ends of brokers' subscriptions and handovers equal those of changes applied one by
-    one.
-    """
+    """User counts, beginnings and ends of brokers' subscriptions and handovers equal those of single changes."""
     initial, homes, later, homes_after = history
     steps = list(
         interest_steps(

@@ -226,9 +226,7 @@ def test_brokers_move_a_publisher_where_the_planner_does(seed: int) -> None:
 
 
 def test_rare_notifications_weigh_more_at_the_brokers_they_reach() -> None:
-    """As the paper says, each broker averages over what reaches it, so a walk may continue where one scale would end
-    it.
-    """
+    """As in the paper, each broker averages over what reaches it: a walk may continue where one scale would end it."""
     rng = random.Random(5)
     longer = 0
     for _ in range(60):
