@@ -132,15 +132,15 @@ class EmulatorSettings:
         """Return every fault as one sentence with the value, the limit and what to do; empty if there is none."""
         found = too_small(
             [
-                ("control_service_ms", self.control_service_ms, 0.0, "it is a time"),
+                ("control_service_ms", self.control_service_ms, 0.0, "a time cannot be negative"),
                 ("queue_length_max", self.queue_length_max, 1, "a broker needs space for one message"),
                 ("flush_ms", self.flush_ms, 10.0, "each flush of each broker is a Kafka record"),
-                ("command_poll_ms", self.command_poll_ms, 1.0, "each look takes time from the model"),
+                ("command_poll_ms", self.command_poll_ms, 1.0, "each poll takes time from the model"),
                 ("candidate_probes_per_s", self.candidate_probes_per_s, 0.0, "0 for no such probes"),
                 ("subscribers_told", self.subscribers_told, 0, "0 reports none separately"),
                 ("settle_s", self.settle_s, 10.0, "notifications cross many links"),
                 ("drain_s_max", self.drain_s_max, 1.0, "the last notifications need time to arrive"),
-                ("kafka_outage_s_max", self.kafka_outage_s_max, 10.0, "Kafka takes seconds to come back"),
+                ("kafka_outage_s_max", self.kafka_outage_s_max, 10.0, "Kafka takes seconds to recover"),
                 ("kafka_buffer_records_max", self.kafka_buffer_records_max, 1_000, "an outage fills it quickly"),
             ]
         )
@@ -165,9 +165,11 @@ class EmulatorSettings:
             return []
         found, kind = [], f"brokers = {self.brokers}"
         if any(text.strip().startswith(OutageKind.SUSPENSION) for text in self.outages):
-            found.append(f"outages has a suspension, {kind} support none: nodes share a process, so use death")
+            found.append(
+                f"outages has a suspension, which {kind} does not support: nodes share a process, so use death"
+            )
         if self.chaos_every_s is not None and OutageKind.SUSPENSION in self.chaos_kinds:
-            found.append(f"chaos_kinds has suspension, {kind} support none: list only death, slow and cut")
+            found.append(f"chaos_kinds has suspension, which {kind} does not support: list only death, slow and cut")
         if self.newcomers:
             found.append(f"newcomers cannot join {kind}: nodes do not announce themselves yet")
         return found
@@ -177,7 +179,7 @@ class EmulatorSettings:
             [
                 ("chaos_every_s", 1.0 if self.chaos_every_s is None else self.chaos_every_s, 0.1, "pauses need time"),
                 ("chaos_for_s", self.chaos_for_s, 0.1, "an outage needs time"),
-                ("outage_notice_ms", self.outage_notice_ms, 0.0, "it is a time"),
+                ("outage_notice_ms", self.outage_notice_ms, 0.0, "a time cannot be negative"),
             ]
         )
         if not 0 < self.chaos_down_share_max < 1:

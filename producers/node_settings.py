@@ -142,11 +142,11 @@ class NodeSettings:
         found = too_small(
             [
                 ("flush_ms", self.flush_ms, 10.0, "each flush is a Kafka record"),
-                ("command_poll_ms", self.command_poll_ms, 1.0, "each look takes time from messages"),
+                ("command_poll_ms", self.command_poll_ms, 1.0, "each poll takes time from messages"),
                 ("link_bytes_max", self.link_bytes_max, 1 << 20, "one message may have that size"),
-                ("link_silence_ms_max", self.link_silence_ms_max, 100.0, "links are probed each fifth of it"),
+                ("link_silence_ms_max", self.link_silence_ms_max, 100.0, "links are probed five times in it"),
                 ("door_session_s", self.door_session_s, 0.0, "no session ends before its client has left"),
-                ("kafka_outage_s_max", self.kafka_outage_s_max, 10.0, "Kafka takes seconds to come back"),
+                ("kafka_outage_s_max", self.kafka_outage_s_max, 10.0, "Kafka takes seconds to recover"),
                 ("kafka_buffer_records_max", self.kafka_buffer_records_max, 1_000, "an outage fills it quickly"),
             ]
         )

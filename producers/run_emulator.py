@@ -105,7 +105,7 @@ def _topics(inventory: Inventory, settings: EmulatorSettings) -> BrokerTopics:
     if unknown := set(settings.agents) - set(topics.agents):
         raise InventoryError(
             f"emulator.agents names {', '.join(sorted(unknown))}, the agents of {settings.inventory_path} are "
-            f"{', '.join(filter(None, topics.agents)) or 'none'}: correct the one or the other"
+            f"{', '.join(filter(None, topics.agents)) or 'none'}: correct one of them"
         )
     return topics.of_agents(settings.agents) if settings.agents else topics
 

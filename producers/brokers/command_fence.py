@@ -57,7 +57,7 @@ class CommandFence:
     def refusal_of(self, command: Command, epoch: int) -> tuple[Refusal, str]:
         """Note a command's term, and return why it is refused at ``epoch``; NONE if the fence lets it pass."""
         if command.term < self.term:
-            return Refusal.TERM, f"has term {command.term}, but a leader of term {self.term} commands"
+            return Refusal.TERM, f"has term {command.term}, but the leader has term {self.term}"
         self.term = command.term
         if command.phase in (CommandPhase.REPORT, CommandPhase.INSTALL):
             return Refusal.NONE, ""  # The overlay in force does not depend on plans known here.
@@ -65,7 +65,7 @@ class CommandFence:
         if owner is None:
             if epoch_to > epoch:
                 return Refusal.NONE, ""
-            return Refusal.EPOCH, f"holds epoch {epoch}, and which plan led to {epoch_to} is unknown here"
+            return Refusal.EPOCH, f"holds epoch {epoch}; the plan that led to {epoch_to} is unknown here"
         if (owner.plan, owner.digest) != (command.plan, command.digest):
             whose = f"{owner.plan} (digest {owner.digest or 'none'})"
             not_of = f"{command.plan} (digest {command.digest or 'none'})"

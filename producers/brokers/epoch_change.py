@@ -64,7 +64,7 @@ def reason_to_stay(clients_here: Iterable[str], command: Command) -> str:
     left = sorted(set(clients_here) - moved)
     more = f" and {len(left) - CLIENTS_NAMED_MAX} more" if len(left) > CLIENTS_NAMED_MAX else ""
     named = ", ".join(left[:CLIENTS_NAMED_MAX]) + more
-    return f"cannot leave: clients are at home here that the plan does not move: {named}" if left else ""
+    return f"cannot leave: the plan does not move these clients of this broker: {named}" if left else ""
 
 
 def turned_away(request: SubscribeRequest | AdvertiseRequest) -> list[Effect]:

@@ -97,7 +97,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
                 return f"{move.client} cannot move to {move.home_to}: it is not in the overlay"
             both = {move.home_from, move.home_to}
             if not (both <= set(target.brokers) or both <= set(present.brokers) or move.home_from != self.broker):
-                return f"{move.client} cannot move to {move.home_to}: no overlay has both that and {self.broker}"
+                return f"{move.client} cannot move to {move.home_to}: no overlay contains both this and {self.broker}"
         for one in command.subscribers_moved:
             if one.home_to not in target.brokers:
                 return f"subscribers of {one.home_from} cannot move to {one.home_to}: it is not in the overlay"

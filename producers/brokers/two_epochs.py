@@ -207,13 +207,13 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
             return Refusal.PHASE, f"epoch {command.epoch_to} is over: epoch {self._epoch_aborted_max} was aborted"
         is_outside = len(self.tables) == 1 and self.tables[self.epoch].is_outside
         if is_outside and self.broker not in command.brokers_joined:  # In any epoch: it restarted.
-            return Refusal.OUTSIDE, f"is outside epoch {self.epoch}, and the plan does not take it in"
+            return Refusal.OUTSIDE, f"is outside epoch {self.epoch}, and the plan does not let it join"
         if command.epoch_from != self.epoch or len(self.tables) > 1:
             reason = f"holds epoch {self.epoch}, not {command.epoch_from}, with tables of {sorted(self.tables)}"
             return Refusal.PLAN if command.epoch_from == self.epoch else Refusal.EPOCH, reason
         if self._early_overflowed:
             self._early_overflowed = False
-            return Refusal.PHASE, f"more than {EARLY_MESSAGES_MAX} messages came before the prepare"
+            return Refusal.PHASE, f"more than {EARLY_MESSAGES_MAX} messages arrived before the prepare"
         return Refusal.PHASE, ""
 
     def begin_plan(self, under_way: Plan, tables: Tables) -> None:
@@ -284,7 +284,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         if self.fence.is_aborted(command.epoch_to):
             return [self._answer(command, Outcome.ABORTED, now_ms)]
         if self.epoch >= command.epoch_to:
-            return [self._refuse(command, Refusal.PHASE, f"epoch {command.epoch_to} is active already", now_ms)]
+            return [self._refuse(command, Refusal.PHASE, f"epoch {command.epoch_to} is already active", now_ms)]
         self.fence.claim(command, self.tables)
         self._epoch_aborted_max = max(self._epoch_aborted_max, command.epoch_to)
         self._early = deque(one for one in self._early if one[0] > self._epoch_aborted_max)

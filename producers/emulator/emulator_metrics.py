@@ -30,11 +30,11 @@ LEDGER_COUNTS = (
 )
 # Gauges with the name and meaning of a number in the status document.
 STATUS_GAUGES = {
-    "behind_ms": "By how much the model's clock is behind the run's: the machine is too slow for the traffic.",
+    "behind_ms": "How far the model's clock is behind the run's: the machine is too slow for the traffic.",
     "held_deliveries": "Deliveries that brokers hold back for a transition.",
     "held_deliveries_max": "The most deliveries that one broker has held back at once.",
     "queue_overflows": "Notifications that found a broker's queue full since the start.",
-    "publisher_wait_ms_max": "The longest that a publisher could not publish because it moved.",
+    "publisher_wait_ms_max": "The longest time that a publisher could not publish because it moved.",
     "notifications_kept": "Notifications buffered by publishers between homes or after an outage.",
     "sample_share": "Share of the notifications that brokers report in full.",
     "brokers_dead": "Emulated brokers that are dead.",
@@ -65,8 +65,8 @@ class EmulatorMetrics:
         self.records_lost = gauge(
             "records_lost", "Records that Kafka did not accept since the start, by producer.", ["producer"]
         )
-        self.commands = self.stage.counter("commands", "Commands taken in by phase.", ["phase"])
-        self.results = self.stage.counter("results", "Answers given by outcome.", ["outcome"])
+        self.commands = self.stage.counter("commands", "Commands received, by phase.", ["phase"])
+        self.results = self.stage.counter("results", "Results sent, by outcome.", ["outcome"])
 
     def show(self, document: Mapping[str, Any]) -> None:
         """Set the gauges to the values of a status document."""

@@ -82,7 +82,7 @@ class KafkaPorts:
         try:
             homes = _homes(read_messages(self._kafka, [register], wait_s_max))
         except (StackError, KafkaException) as error:
-            raise KafkaUnreachableError(f"{register} cannot be read to withdraw earlier clients: {error}") from error
+            raise KafkaUnreachableError(f"cannot read {register} to withdraw earlier clients: {error}") from error
         earlier = [client for client, home in homes.items() if home in brokers]
         for number, client in enumerate(earlier, start=1):
             self.remove_client(client)

@@ -75,7 +75,7 @@ def named(outage: Outage, inventory: Inventory) -> Outage:
         whom = site_of(inventory, int(count))
     unknown = sorted(set(whom) - set(inventory.brokers))
     if unknown:
-        raise ValueError(f"outages name {', '.join(unknown)}, which the inventory does not have: take names from there")
+        raise ValueError(f"outages name {', '.join(unknown)}, which the inventory does not have: use names from it")
     return Outage(outage.kind, whom, outage.at_s, outage.for_s, outage.factor)
 
 

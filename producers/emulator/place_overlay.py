@@ -71,7 +71,7 @@ def place_scot(
     region_count, rest = divmod(broker_count, cluster_count)
     if rest or region_count < 2:
         raise ValueError(
-            f"{broker_count} brokers cannot form regions of {cluster_count}: use a multiple of it, at least twice"
+            f"{broker_count} brokers cannot form regions of {cluster_count}: use a multiple of it, at least two regions"
         )
     tree = place_overlay(broker_count, broker_count - 1, rng, processing_ms)
     left, regions = list(tree.brokers), []

@@ -71,7 +71,7 @@ def place_regions(broker_count: int, degree_max: int, rng: random.Random) -> Inv
     A link's price and delay are the means of both directions. Raises ValueError for more than :func:`broker_count_max`.
     """
     if broker_count > broker_count_max():
-        raise ValueError(f"{broker_count} brokers: {broker_count_max()} can be placed, a letter each in its region")
+        raise ValueError(f"{broker_count} brokers: {broker_count_max()} at most, each named by a letter in its region")
     regions = shipped_regions()
     order = rng.sample(range(len(regions.names)), len(regions.names))
     dealt = [(order[number % len(order)], number // len(order)) for number in range(broker_count)]

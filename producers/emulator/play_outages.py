@@ -34,14 +34,14 @@ class OutageNote:
     @property
     def text(self) -> str:
         """The note in words."""
-        return f"{', '.join(self.whom)}: {WORDS[self.kind][self.is_over]}"
+        return f"{', '.join(self.whom)}: {OUTAGE_TEXTS[self.kind][self.is_over]}"
 
 
-WORDS = {
-    OutageKind.DEATH: ("died", "back, empty"),
+OUTAGE_TEXTS = {
+    OutageKind.DEATH: ("died", "restarted, empty"),
     OutageKind.SUSPENSION: ("hangs", "resumes"),
-    OutageKind.SLOW: ("link is slow", "link is as fast as ever"),
-    OutageKind.CUT: ("link is cut", "link is there again"),
+    OutageKind.SLOW: ("link is slow", "link has recovered"),
+    OutageKind.CUT: ("link is cut", "link is restored"),
 }
 
 

@@ -39,7 +39,7 @@ class NodeMetrics:
         self._links = gauge("links", "Events of links since the start: connected, cut, new lives, calls.", ["what"])
         self._kept = gauge("link_kept", "Frames that a peer has not acknowledged.", ["peer"])
         self._rtt = gauge("link_rtt_ms", "Measured round trip to a peer.", ["peer"])
-        self.commands = self.stage.counter("commands", "Commands taken in by phase.", ["phase"])
+        self.commands = self.stage.counter("commands", "Commands received, by phase.", ["phase"])
 
     def show(self, document: Mapping[str, Any]) -> None:
         """Set the gauges from a status document."""

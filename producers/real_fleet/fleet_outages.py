@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from regraft.producers.emulator.outage_schedule import Chaos, Outage, OutageKind, drawn
-from regraft.producers.emulator.play_outages import WORDS
+from regraft.producers.emulator.play_outages import OUTAGE_TEXTS
 from regraft.producers.real_fleet.client_ledger import ClientLedger, LinkOutage
 from regraft.producers.real_fleet.fleet_nodes import FleetNodes
 
@@ -88,7 +88,7 @@ class FleetOutages:
             self._nodes.disturb(outage.whom, factor=None if outage.kind is OutageKind.CUT else outage.factor)
         self._counts[outage.kind] += 1
         self._running.append((outage.at_s + outage.for_s, outage, link))
-        self._note(outage, WORDS[outage.kind][0])
+        self._note(outage, OUTAGE_TEXTS[outage.kind][0])
 
     async def _end(self, outage: Outage, link: LinkOutage | None) -> None:
         if link is not None:
@@ -98,7 +98,7 @@ class FleetOutages:
             for broker in outage.whom:
                 await self._nodes.begin_node(broker, is_outside=True)
                 self._dead.discard(broker)
-        self._note(outage, WORDS[outage.kind][1])
+        self._note(outage, OUTAGE_TEXTS[outage.kind][1])
 
     def watch(self) -> None:
         """Note in the ledger which deaths are repaired, and which dead brokers are in the overlay again."""

@@ -33,7 +33,10 @@ def test_defaults_are_faultless() -> None:
         ({"workload": WorkloadSettings(lifetime_s_mean=0.5)}, "workload.lifetime_s_mean is 0.5, at least 1"),
         ({"brokers": "rabbit"}, "brokers is 'rabbit': one of emulated, nats"),
         ({"brokers": "nats", "outages": ("suspension a at 1 for 2",)}, "outages has a suspension, brokers = nats"),
-        ({"brokers": "nats", "chaos_every_s": 5.0}, "chaos_kinds has suspension, brokers = nats support none"),
+        (
+            {"brokers": "nats", "chaos_every_s": 5.0},
+            "chaos_kinds has suspension, which brokers = nats does not support",
+        ),
         ({"brokers": "nats", "newcomers": ("x01 at 60 by b03=2.5",)}, "newcomers cannot join brokers = nats"),
     ],
 )

@@ -115,7 +115,7 @@ def test_the_plans_that_brokers_remember_are_bounded(overlay: OverlayConfigurati
     for phase in OF_PLANS:
         (answer,) = broker.obey(broker.command(phase, 1))
         assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, Refusal.EPOCH)
-        assert "holds epoch 2, and which plan led to 1 is unknown here" in answer.reason
+        assert "holds epoch 2; the plan that led to 1 is unknown here" in answer.reason
 
 
 @BOTH
@@ -128,7 +128,7 @@ def test_a_lower_term_is_refused_with_both_terms(overlay: OverlayConfiguration, 
     before = frozen(broker.core)
     (answer,) = broker.obey(broker.command(phase, term=TERM - 1))
     assert (answer.outcome, answer.refusal, answer.term) == (Outcome.REFUSED, Refusal.TERM, TERM)
-    assert answer.reason == "has term 2, but a leader of term 3 commands"
+    assert answer.reason == "has term 2, but the leader has term 3"
     assert frozen(broker.core) == before
 
 

@@ -265,5 +265,5 @@ def test_a_leaving_broker_names_the_clients_that_it_would_leave_behind(overlay: 
     )  # fmt: skip
     answers = [effect.result for effect in core.handle(None, command, 5) if isinstance(effect, Answer)]
     assert [(one.outcome, one.reason) for one in answers] == [
-        (Outcome.REFUSED, "cannot leave: clients are at home here that the plan does not move: p")
+        (Outcome.REFUSED, "cannot leave: the plan does not move these clients of this broker: p")
     ]

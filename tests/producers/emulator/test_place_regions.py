@@ -34,5 +34,5 @@ def test_links_cost_list_prices_and_have_measured_delays() -> None:
 
 def test_there_are_as_many_places_as_letters() -> None:
     """Further brokers would have no name."""
-    with pytest.raises(ValueError, match=f"{broker_count_max()} can be placed"):
+    with pytest.raises(ValueError, match=f"{broker_count_max()} at most"):
         place_regions(broker_count_max() + 1, 8, random.Random(1))

@@ -79,16 +79,16 @@ class MemoryPorts:
     ("brokers", "outages", "expected"),
     [
         (NATS, [], []),
-        (NATS, ["death b1 at 3 for 2"], ["b1: died", "b1: back, empty"]),
+        (NATS, ["death b1 at 3 for 2"], ["b1: died", "b1: restarted, empty"]),
         (
             NATS,
             ["cut {0} at 4 for 3", "slow {1} at 5 for 3 by 20"],
-            ["{0}: link is cut", "{1}: link is slow", "{0}: link is there again", "{1}: link is as fast as ever"],
+            ["{0}: link is cut", "{1}: link is slow", "{0}: link is restored", "{1}: link has recovered"],
         ),
         (
             MQTT,
             ["death b1 at 3 for 1"],
-            ["b1: died", "b1: back, empty"],
+            ["b1: died", "b1: restarted, empty"],
         ),
     ],
     ids=["quiet", "death", "links", "mqtt"],

@@ -77,7 +77,7 @@ def test_a_death_is_repaired_and_a_returning_broker_is_admitted(
     members = json.loads((tmp_path / "run" / "controller.json").read_text())["members"]
     assert {broker for repair in members["repairs"] for broker in repair["lost"]} == {"b03", "b07"}
     assert members["counts"] == {"in_service": 12}
-    assert "b03, b07: back, empty" in (tmp_path / "report.html").read_text()
+    assert "b03, b07: restarted, empty" in (tmp_path / "report.html").read_text()
     recording = open_recording(tmp_path / "rec.avro")
     topics = Counter(message.topic for message in recording.messages())
     assert topics["telemetry"] == summary["telemetry_records"]

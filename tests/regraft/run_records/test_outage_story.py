@@ -14,7 +14,7 @@ from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.plan import PhaseChange, Plan, PlanPhase
 from tests.regraft.canned_run import START_MS, small_plan, small_run
 
-NOTES = [[START_MS + 25_000, "b01, b02: died"], [START_MS + 50_000, "b01, b02: back, empty"]]
+NOTES = [[START_MS + 25_000, "b01, b02: died"], [START_MS + 50_000, "b01, b02: restarted, empty"]]
 
 
 def repair_plan() -> Plan:
@@ -35,7 +35,7 @@ def test_the_story_is_in_order_of_time_with_its_sources() -> None:
         ("emulator", "died"),
         ("controller", "preparing"),
         ("controller", "retiring"),
-        ("emulator", "back, empty"),
+        ("emulator", "restarted, empty"),
     ]
     assert story.deaths == 1
     assert story.repairs_ms == (14_000,)
@@ -55,7 +55,7 @@ def test_losses_by_deaths_are_shown_without_failing_the_run_and_others_fail_it()
     assert failures(summary) == []
     assert (summary["broker_deaths"], summary["repairs"], summary["death_to_whole_ms_p50"]) == (1, 1, 14_000)
     page = build_report(run)
-    for text in ("b01, b02: back, empty", "lost with broker", "but for 3 deliveries", "12.5"):
+    for text in ("b01, b02: restarted, empty", "lost with broker", "but for 3 deliveries", "12.5"):
         assert text in page
     (reason,) = failures(summarise(replace(run, ledger=replace(ledger, excused=2))))
     assert reason.startswith("1 deliveries lost")
@@ -65,7 +65,7 @@ def test_a_repair_is_timed_from_the_death_that_it_repairs() -> None:
     """Other outages do not shorten it; of several deaths the earliest counts."""
     notes = [
         [START_MS + 1_000, "b01: died"],
-        [START_MS + 2_000, "b01: back, empty"],
+        [START_MS + 2_000, "b01: restarted, empty"],
         [START_MS + 20_000, "b02: died"],
         [START_MS + 25_000, "b01: died"],
         [START_MS + 30_000, "b03: hangs"],
