@@ -88,8 +88,8 @@ def test_all_containers_built_here_are_restricted(compose: dict[str, Any]) -> No
         assert service["security_opt"] == ["no-new-privileges:true"]
 
 
-def test_servers_of_others_can_do_little_too(compose: dict[str, Any]) -> None:
-    """None has capabilities, may gain privileges or runs as root; only Kafka writes into its image's directories."""
+def test_third_party_servers_are_restricted_too(compose: dict[str, Any]) -> None:
+    """None has capabilities, may gain privileges or runs as root; only Kafka's image is writable."""
     nodes = yaml.safe_load((ROOT / "infra" / "compose_nodes.yml").read_text())
     servers = {name: service for name, service in compose["services"].items() if "image" in service}
     servers["mosquitto"] = nodes["x-mosquitto"]
@@ -97,7 +97,7 @@ def test_servers_of_others_can_do_little_too(compose: dict[str, Any]) -> None:
     for name, service in servers.items():
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
-        # The image of Kafka names a user itself.
+        # Kafka's image sets its own user.
         assert name == "kafka" or (service["user"] == name and service["read_only"] is True)
 
 

@@ -64,13 +64,13 @@ def shadow_of(overlay: ScriptedOverlay) -> ShadowPlanner:
 
 def test_a_shadow_makes_the_tree_that_its_planner_would_make() -> None:
     """Next to an idle planner, a shadow planner reaches the tree that the same planner reaches when it acts."""
-    at_work, beside = overlay_of("swap_links_ci"), overlay_of("idle", "swap_links_ci")
-    for overlay in (at_work, beside):
+    acting, shadowing = overlay_of("swap_links_ci"), overlay_of("idle", "swap_links_ci")
+    for overlay in (acting, shadowing):
         overlay.run_windows(20)
-    assert beside.plans == []
-    assert shadow_of(beside).overlay.links == at_work.plans[-1].links_target
-    assert shadow_of(beside).plans_made == len(at_work.plans) >= 1
-    (last, *_), (work, *_) = shadow_of(beside).plans, at_work.plans
+    assert shadowing.plans == []
+    assert shadow_of(shadowing).overlay.links == acting.plans[-1].links_target
+    assert shadow_of(shadowing).plans_made == len(acting.plans) >= 1
+    (last, *_), (work, *_) = shadow_of(shadowing).plans, acting.plans
     assert (last.window_end_ms, last.links_added) == (work.window_end_ms, work.links_added)
 
 
@@ -134,10 +134,10 @@ def test_a_shadow_plans_as_often_as_an_acting_planner() -> None:
         overlay.run_windows(30)
         return overlay
 
-    at_work = run(ACTING)
+    acting = run(ACTING)
     plans = shadow_of(run("idle", ACTING)).plans
-    assert len(plans) == len(at_work.plans) == 2
-    assert [plan.window_end_ms for plan in plans] == [plan.window_end_ms for plan in at_work.plans]
+    assert len(plans) == len(acting.plans) == 2
+    assert [plan.window_end_ms for plan in plans] == [plan.window_end_ms for plan in acting.plans]
 
 
 def turning(start_ms: int) -> list[set[str]]:
