@@ -119,7 +119,7 @@ export class OrderDesk {
     };
     dialog.replaceChildren(element("form", { method: "dialog", onsubmit: submit },
       element("h2", { id: "token-title" }, "Sign in"),
-      element("p", {}, "Everyone who views this dashboard or gives orders has a name. Its administrator makes a token for you:"),
+      element("p", {}, "Everyone who views this dashboard or gives orders has a name. Ask its administrator for a token:"),
       element("pre", {}, "regraft dashboard token --by NAME --hours 8"),
       element("label", { for: "token-field" }, "Token"), field, fault,
       element("div", { class: "dialog-foot" }, button("Close", () => dialog.close()), element("button", { class: "good" }, "Sign in"))));
@@ -159,7 +159,7 @@ export class OrderDesk {
     dialog.replaceChildren(element("form", { method: "dialog", onsubmit: submit },
       element("h2", { id: "order-title" }, subject === "overlay" ? order.title : `${order.title} ${subject}`),
       element("p", {}, order.text),
-      element("label", { for: "order-reason" }, "Reason, for those who look later"), reason,
+      element("label", { for: "order-reason" }, "Reason, kept in the audit log"), reason,
       optional(order.mayEnd, element("label", { for: "order-minutes" }, "Expires after minutes"), minutes) ?? "",
       optional(order.mayEvacuate, evacuate, element("label", { for: "order-evacuate" }, "Move its clients to other brokers")) ?? "",
       fault,

@@ -32,18 +32,18 @@ function findBanners(store, openMs) {
     return [{ kind: "wait", text: "Sign in to see the overlay: this dashboard shows it only to those who hold a token." }];
   }
   if (!store.link.isOpen && openMs > 2500) {
-    const seen = store.version ? ` What you see is from ${clockTime(lastSeenMs(store))}.` : "";
+    const seen = store.version ? ` This page shows the state of ${clockTime(lastSeenMs(store))}.` : "";
     found.push({ kind: "bad", text: `The dashboard's server has not answered since ${clockTime(store.link.sinceMs)}; the page keeps trying.${seen}` });
     return found;
   }
   if (!server) return found;
   if (server.view === "away") {
-    const seen = store.parts.counts ? ` What you see is from ${clockTime(lastSeenMs(store))}.` : "";
+    const seen = store.parts.counts ? ` This page shows the state of ${clockTime(lastSeenMs(store))}.` : "";
     found.push({ kind: "bad", text: `The live view's server has been unreachable since ${clockTime(server.since_ms)}.${seen} Regraft itself does not need it. (${server.reason})` });
   } else if (server.view === "empty") {
     found.push({ kind: "wait", text: `No controller writes the live view of ${server.namespace} yet: check that it runs with the same redis.url and namespace.` });
   } else if (store.silentMs !== null && store.silentMs >= server.stale_ms) {
-    found.push({ kind: "bad", text: `No news from the controller for ${span(store.silentMs)}. What you see is from ${clockTime(server.news_ms)}.` });
+    found.push({ kind: "bad", text: `No news from the controller for ${span(store.silentMs)}. This page shows the state of ${clockTime(server.news_ms)}.` });
   }
   for (const fault of server.faults ?? []) found.push({ kind: "bad", text: `${fault}.` });
   return found;
@@ -66,7 +66,7 @@ function findChips(store) {
   chips.push(...memberChips(members));
   if (configuration) chips.push([`epoch ${configuration.epoch}`, "quiet", null, "Number of the overlay in force"]);
   if (counts?.leader) chips.push([`term ${counts.term}`, "quiet", null, `${counts.leader} leads: each controller that takes over begins a term`]);
-  if (counts) chips.push([words(counts.planner).replaceAll("+", " + "), "quiet long", null, `Who decides: ${counts.planner}`]);
+  if (counts) chips.push([words(counts.planner).replaceAll("+", " + "), "quiet long", null, `Planners: ${counts.planner}`]);
   return chips;
 }
 

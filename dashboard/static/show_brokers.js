@@ -31,10 +31,10 @@ export function showBrokerTable(store, desk, map, pane) {
     const shown = found.slice(0, SHOWN_MAX);
     note.textContent = shown.length < found.length ? `first ${shown.length} of ${found.length}` : counted(found.length, "broker");
     showIfOther(list, [shown, desk.hindrance], () => table(
-      ["Broker", "State", "Passes on /s", "Busy", "Queue, longest", "Congestion", "Publishers", "Links", ""],
+      ["Broker", "State", "Forwards /s", "Busy", "Queue, longest", "Congestion", "Publishers", "Links", ""],
       shown.map((one) => [
         button(one.name, () => map.pickBroker(one.name), { class: "link", title: "Show on the map" }),
-        one.member ? memberPill(one.member) : one.isKept ? pill("maintenance", "warn", "wrench") : one.isSilent ? pill("too little heard", "bad", "alert") : pill("up", "quiet", null),
+        one.member ? memberPill(one.member) : one.isKept ? pill("maintenance", "warn", "wrench") : one.isSilent ? pill("telemetry missing", "bad", "alert") : pill("up", "quiet", null),
         amount(one.load), share(one.busy), amount(one.queue), congestionText(one.congestion), amount(one.publishers), amount(one.degree),
         one.member ? memberButton(desk, one.member) : desk.button(one.isKept ? "Return" : "Maintain", one.isKept ? "return" : "maintain", one.name, { class: "quiet" }),
       ])));

@@ -169,7 +169,7 @@ function costLines(store) {
   const lines = [
     { name: "first overlay", kind: "first", colour: "--first", dash: [6, 4], values: points.map((point) => point.cost_bootstrap_per_s) },
     ...shadows.map((name, number) => ({ name: `shadow ${words(name)}`, kind: `shadow-${number % 3}`, colour: `--shadow-${number % 3}`, width: 1.2, dash: [2, 3], values: points.map((point) => point.cost_shadows_per_s?.[name] ?? null) })),
-    { name: "overlay of its time", kind: "present", colour: "--accent", width: 2.2, fill: true, values: points.map((point) => point.cost_per_s) },
+    { name: "overlay in force", kind: "present", colour: "--accent", width: 2.2, fill: true, values: points.map((point) => point.cost_per_s) },
   ];
   const saved = last ? last.cost_per_s / last.cost_bootstrap_per_s - 1 : null;
   const value = last ? [`${last.sample_share < 1 ? "about " : ""}${amount(last.cost_per_s)}`, `${signedShare(saved)} against the first overlay${estimate(last)}`] : ["", ""];

@@ -7,7 +7,7 @@ const COMPLETE_LOOKED_AT = 20;
 
 export function showHeadline(store, desk) {
   const place = document.getElementById("headline");
-  const cards = ["Is it healthy?", "What is it doing?", "What does it want from me?"].map((question) => {
+  const cards = ["Is it healthy?", "What is it doing?", "What does it need from me?"].map((question) => {
     const body = element("div", { class: "answer" });
     const card = element("article", { class: "card" }, element("h2", {}, question), body);
     place.append(card);
@@ -42,7 +42,7 @@ export function phaseSteps(store, phase) {
 function howItIs(store) {
   const { server, window, windows = [], configuration } = store.parts;
   if (!store.version || !server) return { kind: "unknown", icon: "clock", short: "Connecting", long: "Waiting for the first data." };
-  if (!store.isLive) return { kind: "unknown", icon: "ask", short: "Not known", long: "What you see is old; the reason is given above." };
+  if (!store.isLive) return { kind: "unknown", icon: "ask", short: "Unknown", long: "This page is out of date; see the reason above." };
   const critical = store.activeAlerts.filter((alert) => alert.severity === "critical");
   if (critical.length) return { kind: "bad", icon: "alert", short: counted(critical.length, "critical alert"), long: critical[0].text };
   if (!window) return { kind: "unknown", icon: "clock", short: "Waiting", long: "No window has closed yet." };
@@ -61,7 +61,7 @@ function howItIs(store) {
 
 function incompleteText(window) {
   const short = window.short_brokers ?? [];
-  const reason = window.fault || "something is missing";
+  const reason = window.fault || "telemetry is missing";
   return short.length ? `${reason}. Too little came from ${shortList(short)}. Nothing is decided on it.` : `${reason}. Nothing is decided on it.`;
 }
 
@@ -69,7 +69,7 @@ function whatItDoes(store) {
   const { counts, orders, last_decision: decision, window } = store.parts;
   const plan = store.planUnderWay;
   const pauseOrders = orders?.paused ? [["Resume", "resume"]] : [["Pause", "pause"]];
-  if (!counts) return { kind: "unknown", icon: "clock", short: "Not known", long: "The controller has not written anything yet." };
+  if (!counts) return { kind: "unknown", icon: "clock", short: "Unknown", long: "The controller has not reported yet." };
   if (plan && !store.facts(plan.phase).is_moving) {
     return { kind: "busy", icon: "eye", short: `Checking ${plan.plan}`, phase: plan.phase, orders: pauseOrders, long: `It is in force; the next windows show what it saves. Predicted: ${amount(plan.cost_before_per_s - plan.cost_predicted_per_s)} of ${amount(plan.cost_before_per_s)} a second.` };
   }
@@ -104,7 +104,7 @@ function whatItWants(store) {
   if (loud.length) return { kind: loud.some((alert) => alert.severity === "critical") ? "bad" : "warn", icon: "alert", short: `Look at ${counted(loud.length, "alert")}`, long: shortList(loud.map((alert) => `${words(alert.rule)} at ${alert.subject}`), 3) };
   const { paused, maintenance = [] } = store.parts.orders ?? {};
   if (paused && !paused.until_ms) return { kind: "warn", icon: "pause", short: "Resume when ready", long: `Paused for ${span(store.controllerNowMs - paused.since_ms)} without an end.` };
-  if (maintenance.length) return { kind: "calm", icon: "wrench", short: "Nothing now", long: `${shortList(maintenance.map((one) => one.broker))} in maintenance.` };
+  if (maintenance.length) return { kind: "calm", icon: "wrench", short: "Nothing", long: `${shortList(maintenance.map((one) => one.broker))} in maintenance.` };
   return { kind: "calm", icon: "check", short: "Nothing", long: "No plan waits and no alert is open." };
 }
 

@@ -20,7 +20,7 @@ export function showAlerts(store, pane) {
   function show() {
     const alerts = store.parts.alerts;
     showIfOther(active, alerts?.active ?? null, () => {
-      if (!alerts) return element("p", { class: "muted" }, "The alert stage has written nothing: start it with `regraft alerts run`.");
+      if (!alerts) return element("p", { class: "muted" }, "The alert stage has not reported: start it with `regraft alerts run`.");
       return alerts.active.length ? alertTable(alerts.active) : element("p", { class: "muted" }, "None.");
     });
     showIfOther(recent, alerts?.recent ?? null, () => (alerts?.recent?.length ? alertTable(alerts.recent) : element("p", { class: "muted" }, "None.")));
@@ -50,7 +50,7 @@ export function showEvents(store, pane) {
       (!choice.value || event.severity !== "info") && (!wanted || `${event.kind} ${event.subject} ${event.text}`.toLowerCase().includes(wanted)));
     const shown = events.slice(-EVENTS_SHOWN_MAX).reverse();
     showIfOther(list, shown, () => (shown.length ? table(["Time", "Severity", "Kind", "Subject", "What"], shown.map((event) =>
-      [clockTime(event.time_ms), severityPill(event.severity), words(event.kind), event.subject, readable(event.text)])) : element("p", { class: "muted" }, "No such event.")));
+      [clockTime(event.time_ms), severityPill(event.severity), words(event.kind), event.subject, readable(event.text)])) : element("p", { class: "muted" }, "No event matches.")));
   }
 
   store.watch(["events"], show);
@@ -108,7 +108,7 @@ export function showServices(store, pane) {
 
   function show() {
     const rows = findServices(store);
-    showIfOther(services, rows, () => table(["Service", "State", "What it said"], rows.map(([name, kind, state, text]) =>
+    showIfOther(services, rows, () => table(["Service", "State", "Details"], rows.map(([name, kind, state, text]) =>
       [name, pill(state, kind, kind === "good" ? "check" : kind === "quiet" ? null : "alert"), text])));
     const counted = Object.entries(store.parts.faults ?? {}).filter(([, count]) => count);
     showIfOther(faults, counted, () => (counted.length ? table(["Fault", "Count"], counted.map(([name, count]) => [name, count.toLocaleString("en")])) : element("p", { class: "muted" }, "None.")));
@@ -123,7 +123,7 @@ function findServices(store) {
   const rows = [];
   const isHeard = store.silentMs !== null && store.silentMs < (server?.stale_ms ?? 0);
   rows.push(["Live view", server?.view === "live" ? "good" : "bad", server?.view ?? "unknown", server?.reason || `looked at ${clockTime(server?.looked_ms)}`]);
-  rows.push(["Controller", isHeard ? "good" : "bad", isHeard ? "up" : "silent", store.silentMs === null ? "never heard" : `news of ${clockTime(server.news_ms)}`]);
+  rows.push(["Controller", isHeard ? "good" : "bad", isHeard ? "up" : "silent", store.silentMs === null ? "never" : `news of ${clockTime(server.news_ms)}`]);
   if (window) {
     const lengthMs = window.end_ms - window.start_ms;
     const ageMs = store.controllerNowMs - window.end_ms;
@@ -131,8 +131,8 @@ function findServices(store) {
     rows.push(["Streaming", isFresh ? "good" : "bad", isFresh ? "up" : "late", `newest window ended ${clockTime(window.end_ms)}${isFresh ? "" : `, ${span(ageMs)} ago`}`]);
     const short = window.short_brokers?.length ?? 0;
     const all = configuration?.brokers.length ?? 0;
-    rows.push(["Brokers", short ? "bad" : "good", short ? `${short} of ${all} short` : "all heard", short ? window.short_brokers.slice(0, 20).join(", ") : `${counted(all, "broker")} in the newest window`]);
+    rows.push(["Brokers", short ? "bad" : "good", short ? `${short} of ${all} short` : "all reported", short ? window.short_brokers.slice(0, 20).join(", ") : `${counted(all, "broker")} in the newest window`]);
   }
-  rows.push(["Alerts", alerts ? "good" : "quiet", alerts ? "up" : "not seen", alerts ? `written ${clockTime(alerts.time_ms)}` : "the alert stage has not written to the live view"]);
+  rows.push(["Alerts", alerts ? "good" : "quiet", alerts ? "up" : "not seen", alerts ? `written ${clockTime(alerts.time_ms)}` : "the alert stage has not reported"]);
   return rows;
 }

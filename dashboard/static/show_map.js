@@ -74,7 +74,7 @@ export class OverlayMap {
     const empty = document.getElementById("map-empty");
     empty.hidden = Boolean(configuration);
     if (!configuration) {
-      empty.textContent = "No overlay yet: the controller has not written its configuration.";
+      empty.textContent = "No overlay yet: the controller has not reported one.";
       return;
     }
     const isFirst = this.cy.nodes("[name]").empty();

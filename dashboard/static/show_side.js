@@ -49,7 +49,7 @@ export function showSide(store, desk, map) {
         ["Windows", `${counts.windows_closed} closed, ${counts.windows_incomplete} incomplete`],
         ["Looks back", horizon ? `${horizon.windows} windows${horizon.lifetime_s ? `; an interest lasts ${amount(horizon.lifetime_s)} s` : ""}` : null],
         ["Longest queue", window ? amount(window.queue_length_max) : null],
-        ["Longest way", window?.rtt_ms_max ? `${milliseconds(window.rtt_ms_max)} round trip` : null],
+        ["Longest path", window?.rtt_ms_max ? `${milliseconds(window.rtt_ms_max)} round trip` : null],
         ["Users", window?.users ? `${amount(window.users)}, ${amount(window.users_strayed)} not where they should be` : null],
         ["Since", clockTime(counts.started_ms)],
       ]) : element("p", { class: "muted" }, "Nothing yet."),
@@ -115,11 +115,11 @@ function brokerContent(store, name) {
     title: name,
     pills: [
       ...(kept ? [["maintenance", "warn", "wrench"]] : []),
-      ...(isSilent ? [["too little heard", "bad", "alert"]] : []),
+      ...(isSilent ? [["telemetry missing", "bad", "alert"]] : []),
       ...(load ? [congestionPill(load.congestion)] : []),
     ],
     rows: [
-      ["Passes on", load ? `${amount(load.notifications_per_s)} notifications a second` : "not measured"],
+      ["Forwards", load ? `${amount(load.notifications_per_s)} notifications a second` : "not measured"],
       ["Busy", load ? share(load.busy_share) : null],
       ["Queue", load ? `${amount(load.queue_length_last)} now, ${amount(load.queue_length_max)} at most` : null],
       ["Congestion", load ? amount(load.congestion) : null],
@@ -140,7 +140,7 @@ function linkContent(store, [a, b]) {
     title: `${a} – ${b}`,
     pills: [...(isThere ? [] : [["not in force", "quiet", null]]), ...(load ? [congestionPill(load.congestion)] : [])],
     rows: [
-      ["Carries", load ? `${amount(load.notifications_per_s)} notifications a second, both ways` : "nothing measured"],
+      ["Carries", load ? `${amount(load.notifications_per_s)} notifications a second, both directions` : "nothing measured"],
       ["Bytes", load ? `${amount(load.bytes_per_s)} a second` : null],
       ["Round trip", load?.rtt_ms ? milliseconds(load.rtt_ms) : "not measured"],
       ["Longest queue", load ? amount(load.queue_length_max) : null],

@@ -1,4 +1,4 @@
-// How brokers and links look: size by load, colour and form by congestion, so that nothing is told by colour alone.
+// How brokers and links look: size by load, colour and form by congestion, so that nothing is shown by colour alone.
 
 // Congestion is messages in / messages out * queue length (Shafique, Eq. 10); above 10 a queue counts as congested.
 export const CONGESTION_CLASSES = [

@@ -230,8 +230,8 @@ def test_valkey_restarts_while_the_page_is_open(page: Page, served: ServedDashbo
     wait_drawn(page, f"cy.nodes('[name]').length === {BROKERS}")
     served.kill_valkey()
     expect(page.locator("#banners")).to_contain_text("The live view's server has been unreachable since")
-    expect(page.locator("#banners")).to_contain_text("What you see is from")
-    expect(page.locator("#headline")).to_contain_text("Not known")
+    expect(page.locator("#banners")).to_contain_text("This page shows the state of")
+    expect(page.locator("#headline")).to_contain_text("Unknown")
     assert drawn(page, "nodes('[name]').length") == BROKERS
     served.wait_valkey()
     publish(served.redis_url, {**document, "windows_closed": 4711})
