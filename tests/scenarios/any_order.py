@@ -1,11 +1,11 @@
-"""An overlay in which things happen in any order that the protocol allows: only messages of one link keep their order.
+"""An overlay in which events happen in any order that the protocol allows: only messages of one link keep their order.
 
-In: actions, each of which says all about itself, such as ("serve", "b01") or ("publish", "p0", 3), so that a run is the
-list of its actions, can be done again and can be cut short. Out: a BrokenPromiseError when one is broken. Brokers,
-clients and controller are the real ones: the emulator's overlay without its clock and queues, PlanRunner and PlanLog
-(:mod:`tests.scenarios.any_order_leaders`).
-Which action comes next is chosen in :mod:`tests.scenarios.any_order_schedules` and any_order_deeds; what is different
-on a tree and on a ring stands in :mod:`tests.scenarios.any_order_tree` and any_order_ring.
+In: self-contained actions, such as ("serve", "b01") or ("publish", "p0", 3), so a run is the list of its actions, and
+can be repeated or cut short. Out: a BrokenPromiseError if the delivery promise is broken. Brokers, clients and
+controller are the real ones: the emulator's overlay without its clock and queues, PlanRunner and PlanLog
+(:mod:`tests.scenarios.any_order_leaders`). The next action is chosen in :mod:`tests.scenarios.any_order_schedules` and
+any_order_deeds; the differences between a tree and a ring are in :mod:`tests.scenarios.any_order_tree` and
+any_order_ring.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ QUEUE_LENGTH_MAX = 10**9
 
 
 class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedOverlay):
-    """Brokers, links, clients and controllers; nothing happens but what :meth:`apply` gets.
+    """Brokers, links, clients and controllers; nothing happens except by :meth:`apply`.
 
-    ``trace`` takes a line for everything that brokers do, when it is a list. ``may_drop`` tells that brokers may cut
-    clients off and drop notifications.
+    ``trace``, if it is a list, gets a line for every effect of a broker. ``may_drop``: brokers may disconnect clients
+    and drop notifications.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
         self.set_up_controllers(inventory, limits, rival)
         self.set_up_members(spares)
         self.set_up_deaths()
-        self.on_links: dict[tuple[str, str], deque[Any]] = {}  # Only links on which something is.
+        self.on_links: dict[tuple[str, str], deque[Any]] = {}  # Only links that carry messages.
         self.busy: dict[str, None] = {}
-        self.publisher_homes: dict[str, str] = {}  # Where each publisher was last, also of those that have left.
+        self.publisher_homes: dict[str, str] = {}  # The last home of each publisher, including those that have left.
         self.publisher_filters: dict[str, Filter] = {}
         self.allowed: set[str] = set()
         self.ending: set[str] = set()
@@ -90,29 +90,29 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
 
     @property
     def now_ms(self) -> int:
-        """The time: one more for every action."""
+        """The time, which advances by one with every action."""
         return self.clock.now
 
     @property
     def plans(self) -> list[Plan]:
-        """All plans that were stored."""
+        """All stored plans."""
         return list(self.controller.shelf.stored.values())
 
     @property
     def aborted_epochs(self) -> set[int]:
-        """The epochs of plans that were aborted, but of those in which another one's plan was executed."""
+        """The epochs of aborted plans, except those in which another plan was executed."""
         plans = (plan for one in self.met_controllers for plan in one.shelf.stored.values())
         aborted = {plan.epoch_to for plan in plans if plan.phase is PlanPhase.ABORTED}
         return aborted - {plan.epoch_to for one in self.met_controllers for plan in one.log.in_force}
 
     def apply(self, action: Action) -> bool:
-        """Do one thing; tell whether it was possible. Raises BrokenPromiseError when it breaks the promise."""
+        """Perform one action and return whether it was possible. Raises BrokenPromiseError if it breaks the promise."""
         self._advance_clock(1)
         if self.trace is not None:
             self.trace.append(f"{self.now_ms:5d} {' '.join(str(part) for part in action)}")
         if self._do(action):
             return True
-        self._advance_clock(-1)  # What is not possible takes no time, so that a run without it is the same.
+        self._advance_clock(-1)  # An impossible action takes no time, so a run without it is the same.
         if self.trace is not None:
             self.trace.pop()
         return False
@@ -122,7 +122,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
             if getattr(self, f"do_{action[0]}")(*action[1:]) is False:
                 return False
             if self.clock.is_any_due:
-                self._advance_clock(1)  # What a client does by itself does not happen at the same time as the action.
+                self._advance_clock(1)  # What a client does on its own does not happen at the same time as the action.
                 self.clock.serve()
             return True
         except (BrokenPromiseError, NotImplementedError):
@@ -154,7 +154,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
             self.on_links.setdefault((source_broker, peer), deque()).append(message)
 
     def do_cross(self, source: str, target: str) -> bool:
-        """The first message on a link comes to the other end."""
+        """Move the first message on a link to the queue at the other end."""
         queue = self.on_links.get((source, target))
         if queue is None:
             return False
@@ -164,7 +164,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
         return True
 
     def do_serve(self, name: str) -> bool:
-        """A broker takes the first message of its queue."""
+        """Let a broker handle the first message of its queue."""
         broker = self.brokers[name]
         if not broker.queue:
             return False
@@ -198,13 +198,13 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
         self._carry_out(broker, effect)
 
     def do_wait(self, pause_ms: int) -> None:
-        """Time passes."""
+        """Let time pass."""
         self._advance_clock(pause_ms)
 
     # --- publishers --------------------------------------------------------------------------------------------
 
     def do_advertise(self, name: str, home: str, what: str) -> bool:
-        """A publisher comes, perhaps again under its name, unless it is connected."""
+        """Connect a publisher, possibly again under its name, unless it is connected."""
         if self.publishers.home_of(name) is not None or home in self.dead:
             return False
         self.ending.discard(name)
@@ -214,7 +214,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
         return True
 
     def do_unadvertise(self, name: str) -> bool:
-        """A publisher ends, wherever it is."""
+        """End a publisher, wherever it is."""
         if self.publishers.home_of(name) is None or name in self.ending:
             return False
         self.ending.add(name)
@@ -222,7 +222,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
         return True
 
     def do_publish(self, name: str, number: int) -> bool:
-        """A publisher publishes, if it may."""
+        """Let a publisher publish if it may."""
         if self.publishers.home_of(name) is None or name in self.ending:
             return False
         self.publish(name, self.content_of(self.publisher_filters[name], number), 100)
@@ -234,12 +234,12 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
         super()._change_publisher(publisher, connection, home, filter_)
 
     def is_between_homes(self, name: str) -> bool:
-        """Return True if a publisher has left one home and is not taken by the next."""
+        """Return True if a publisher has left one home and the next one has not taken it."""
         client = self.publishers._publishers.get(name)
         return client is not None and client.goes_to is not None
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Remember where publishers are."""
+        """Remember the homes of publishers."""
         if role is not Role.PUBLISHER:
             return
         self.publisher_homes[client] = home
@@ -249,7 +249,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
             self.publisher_filters[client] = filter_
 
     def on_user_change(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:
-        """Nothing: users are asked themselves."""
+        """Do nothing: the users themselves are asked."""
 
     def on_may_publish(self, publisher: str) -> None:
         """Remember that a publisher may publish."""
@@ -263,7 +263,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
 
     @abstractmethod
     def content_of(self, filter_: Filter, number: int) -> dict[str, float | str]:
-        """Return what a publisher with this filter publishes."""
+        """Return the content that a publisher with this filter publishes."""
 
     @abstractmethod
     def random_changes(self, count: int, rng: random.Random) -> Sequence[Any]:
@@ -271,20 +271,20 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
 
     @abstractmethod
     def random_moves(self, count: int, mistaken_share: float, rng: random.Random) -> Sequence[Sequence[str]]:
-        """Return clients and where they go; now and then the controller is mistaken about where one is."""
+        """Return clients and their next homes; occasionally the controller is mistaken about a present home."""
 
     @abstractmethod
     def leave_all(self) -> list[Action]:
-        """Return the actions by which everybody leaves."""
+        """Return the actions by which all clients leave."""
 
     @abstractmethod
     def check_at_rest(self) -> None:
-        """Raise a BrokenPromiseError when a broker's tables are not what clients and plans say."""
+        """Raise a BrokenPromiseError if a broker's tables do not match clients and plans."""
 
     # --- checks ------------------------------------------------------------------------------------------------
 
     def check_settled(self) -> None:
-        """Raise a BrokenPromiseError unless all is as it must be once nothing is under way."""
+        """Raise a BrokenPromiseError unless everything is as required once nothing is under way."""
         self.account.check_nothing_lost()
         for name, one in self.account.subscriptions.items():
             if one.is_open and one.confirmed_ms is None:
@@ -316,14 +316,14 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
                 raise BrokenPromiseError("state", f"{name} holds another overlay than the plans say")
             for part in parts_of(core):
                 kept_empty = KEPT_EMPTY if is_inside else (*KEPT_EMPTY, *OF_CLIENTS)
-                # Of a plan that was aborted without it one that has come back does not know.
+                # A returned broker does not know a plan that was aborted without it.
                 check_empty(part, [one for one in kept_empty if one != "_early" or name not in self.lives_from], name)
             if not is_inside:
                 check_empty(held, OF_TABLES, name)
         self.check_at_rest()
 
     def check_unsubscribed(self) -> None:
-        """Raise a BrokenPromiseError when a broker keeps something of subscriptions, of which there are none."""
+        """Raise a BrokenPromiseError if a broker keeps anything of subscriptions although there are none."""
         for name, core in self.cores.items():
             tables = core.tables[core.epoch]
             for part in parts_of(core):
@@ -334,7 +334,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
                 raise BrokenPromiseError("leak of topics", f"{name} keeps {str(kept)[:300]}")
 
     def check_left(self) -> None:
-        """Raise a BrokenPromiseError when a broker keeps something of clients that have all left."""
+        """Raise a BrokenPromiseError if a broker keeps anything of clients although all have left."""
         self.check_settled()
         for name, core in self.cores.items():
             for part in parts_of(core):
@@ -343,7 +343,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
 
 
 def describe(value: Any) -> str:
-    """Return a message or effect on one line, without what says little."""
+    """Return a message or effect on one line, without uninformative fields."""
     text = re.sub(r"<\w+\.(\w+): '\w+'>", r"\1", str(value))
     text = re.sub(r"\(Predicate\((.*?)\),?\)", r"<\1>", text)
     text = re.sub(r"(links_removed|links_added|moves|id_moves)=\(\), |, size_bytes=\d+|digest='[\w-]*'(, )?", "", text)

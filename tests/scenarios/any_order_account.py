@@ -1,8 +1,8 @@
-"""Who is owed what and who got it, kept apart from any broker's tables: stands where the emulator's ledger does.
+"""The account of who is owed what and who got it, independent of brokers' tables, in place of the emulator's ledger.
 
-In: what clients did and what brokers handed over, on a clock on which no two deeds happen at once. Out: a
-BrokenPromiseError as soon as something is wrong, unless it must count on. What waits at a publisher between two
-homes is not published yet: whoever judges a run asks the publishers' side for it.
+In: what clients did and what brokers handed over, on a clock on which no two events are simultaneous. Out: a
+BrokenPromiseError as soon as something is wrong, unless the account must keep counting. What waits at a publisher
+between two homes is not published yet: a check of a run asks the publishers' side for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Key = tuple[str, int]  # Publisher, sequence number.
 
 
 class BrokenPromiseError(AssertionError):
-    """The promise is broken; ``kind`` is the same for failures of one sort, ``detail`` names who and what."""
+    """The promise is broken; ``kind`` is the same for failures of one sort, ``detail`` gives names and facts."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(f"{kind}: {detail}")
@@ -28,11 +28,11 @@ class BrokenPromiseError(AssertionError):
 
 @dataclass(frozen=True)
 class AccountRules:
-    """What the account lets pass.
+    """What the account tolerates.
 
     ``tolerates_concurrent``: a notification published before a subscription's confirmation or after its end may be
-    handed over; it is never owed. ``orders_stays``: order is demanded over all stays of a publisher, not within each.
-    ``excuses``: reasons for which a notification may be dropped. ``raises``: the first fault ends the run.
+    handed over; it is never owed. ``orders_stays``: order is required across all stays of a publisher, not only within
+    each. ``excuses``: reasons for which a notification may be dropped. ``raises``: the first fault ends the run.
     """
 
     tolerates_concurrent: bool = True
@@ -43,7 +43,7 @@ class AccountRules:
 
 @dataclass
 class Subscription:
-    """What one subscription wants, since when and until when, and what it got."""
+    """What one subscription wants, from and until when, and what it got."""
 
     filter_: Filter
     asked_ms: float
@@ -72,43 +72,43 @@ class Account:
         self.counts = dict.fromkeys(
             ("owed", "delivered", "repeated", "unexpected", "out_of_order", "concurrent", "out_of_order_over_stays"), 0
         )
-        self.is_excused: Callable[[Key, str], bool] = lambda key, subscription: False  # What is owed no longer.
+        self.is_excused: Callable[[Key, str], bool] = lambda key, subscription: False  # What is no longer owed.
         self._stay_of: dict[Key, int] = {}
         self._sequence_next: dict[str, int] = {}
 
     # --- what clients do ---------------------------------------------------------------------------------------
 
     def begin_stay(self, publisher: str) -> None:
-        """A publisher has come, perhaps again under its name."""
+        """Begin a stay of a publisher, possibly again under its name."""
         self.stays[publisher] = self.stays.get(publisher, -1) + 1
 
     def sequence_next(self, publisher: str) -> int:
-        """Return the sequence number that a publisher's name continues with."""
+        """Return the sequence number with which a publisher's name continues."""
         return self._sequence_next.get(publisher, 0)
 
     def ask(self, subscription: str, filter_: Filter) -> None:
-        """A client asks for a subscription."""
+        """Note a client's request for a subscription."""
         self.subscriptions[subscription] = Subscription(filter_, self.now_ms)
 
     def confirm(self, subscription: str, filter_: Filter, now_ms: float) -> None:
-        """Begin to owe the subscription what is published after now."""
+        """Owe the subscription what is published from now on."""
         self.subscriptions[subscription].confirmed_ms = now_ms
 
     def confirm_partly(self, subscription: str, filter_: Filter) -> None:
-        """Owe nothing yet to a subscription that one of two homes has confirmed."""
+        """Owe nothing yet to a subscription that only one of two homes has confirmed."""
 
     def confirm_ended(self, subscription: str, now_ms: float) -> None:
         """Owe nothing to a subscription that its client had ended by the time it was confirmed."""
 
     def cancel(self, subscription: str, now_ms: float) -> None:
-        """Cease to owe the subscription what is published after now."""
+        """Stop owing the subscription what is published from now on."""
         self.subscriptions[subscription].cancelled_ms = now_ms
 
     def release(self, subscription: str, now_ms: float) -> None:
-        """Forget nothing: what is handed over after the end is held against the time of publishing."""
+        """Keep everything: deliveries after the end are compared with the time of publishing."""
 
     def publish(self, notification: Notification) -> int:
-        """Note who is owed the notification."""
+        """Note which subscriptions are owed the notification; return their number."""
         key = notification.publisher, notification.sequence
         if key in self.published or notification.sequence < self.sequence_next(notification.publisher):
             raise BrokenPromiseError("sequence used twice", f"{key} at {self.now_ms}")
@@ -130,7 +130,7 @@ class Account:
     # --- what brokers do ---------------------------------------------------------------------------------------
 
     def deliver(self, notification: Notification, subscription: str, now_ms: float) -> None:
-        """Book a hand-over."""
+        """Record a delivery."""
         key = notification.publisher, notification.sequence
         one = self.subscriptions[subscription]
         self.counts["delivered"] += 1
@@ -148,10 +148,10 @@ class Account:
         self._check_order(key, subscription, one)
 
     def stamp(self, notification: Notification) -> None:
-        """Nothing: what died excuses nothing here."""
+        """Do nothing: deaths excuse nothing here."""
 
     def drop(self, notification: Notification, reason: str) -> None:
-        """Remember why a notification did not continue."""
+        """Remember why a notification was dropped."""
         self.dropped.setdefault((notification.publisher, notification.sequence), reason)
 
     def _is_concurrent(self, one: Subscription, key: Key) -> bool:
@@ -182,7 +182,7 @@ class Account:
     # --- the end -----------------------------------------------------------------------------------------------
 
     def lost(self) -> list[tuple[Key, str]]:
-        """Return what is owed and has not come, without what may be dropped; final when all is quiet."""
+        """Return what is owed and undelivered, except what may be dropped; final once nothing is under way."""
         return [
             (key, name)
             for key, names in self.missing.items()
@@ -205,13 +205,13 @@ class Account:
             )
 
     def story_of(self, subscription: str) -> str:
-        """Say when a subscription was asked for, confirmed and ended."""
+        """Describe when a subscription was requested, confirmed and ended."""
         one = self.subscriptions[subscription]
         return f"asked {one.asked_ms}, confirmed {one.confirmed_ms}, cancelled {one.cancelled_ms}"
 
 
 def check_empty(owner: Any, attributes: Sequence[str], name: str) -> None:
-    """Raise a BrokenPromiseError when one of these, where it exists, is not empty."""
+    """Raise a BrokenPromiseError if one of these attributes exists and is not empty."""
     for attribute in attributes:
         found = getattr(owner, attribute, ())
         if len(found):

@@ -1,4 +1,4 @@
-"""The time of an any-order run: it passes only by actions, and whoever waits for a time is served behind the action."""
+"""The time of an any-order run: it advances only by actions, and due timers fire after the action."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass
 class Timer:
-    """What is to happen at a time, as a simpy event tells it."""
+    """Something that happens at a time, with the callbacks of a simpy event."""
 
     due_ms: float
     value: Any
@@ -24,13 +24,13 @@ class Clock:
         self._timers: list[Timer] = []
 
     def timeout(self, delay_ms: float, value: Any = None) -> Timer:
-        """Return a timer whose callbacks are called when the time has come."""
+        """Return a timer whose callbacks are called when its time has come."""
         self._timers.append(Timer(self.now + delay_ms, value))
         return self._timers[-1]
 
     @property
     def next_ms(self) -> float | None:
-        """When the next timer is due; None while nobody waits."""
+        """When the next timer is due, or None without timers."""
         return min((timer.due_ms for timer in self._timers), default=None)
 
     @property
@@ -39,7 +39,7 @@ class Clock:
         return self.next_ms is not None and self.next_ms <= self.now
 
     def serve(self) -> None:
-        """Call the callbacks of all timers that are due, the earliest first, those included that they set."""
+        """Call the callbacks of all due timers, the earliest first, including timers that they set."""
         while self.is_any_due:
             next_ms = self.next_ms
             timer = next(one for one in self._timers if one.due_ms == next_ms)

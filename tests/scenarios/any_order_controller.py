@@ -1,7 +1,7 @@
-"""The controller of the any-order runs: the real PlanRunner and PlanLog over ports in memory that fail as told.
+"""The controller of the any-order runs: the real PlanRunner and PlanLog over ports in memory that fail on demand.
 
 In: plans to begin, answers of brokers, time, faults. Out: commands, stored plans. It can be killed after every single
-effect; what restarts knows only the plans that were stored.
+effect; after a restart it knows only the stored plans.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ UP, AWAY, UNACKNOWLEDGED = "up", "away", "unacknowledged"
 
 
 class ControllerKilledError(Exception):
-    """The controller dies behind an effect."""
+    """The controller dies after an effect."""
 
 
 @dataclass
 class PlanShelf:
-    """Where plans are stored, by one controller or, one after the other, by several.
+    """The place where one controller, or several in succession, store plans.
 
-    ``state`` says whether plans can be: UNACKNOWLEDGED stores them and says that it has not. Who stores with a lower
-    term than ``term`` is fenced off, as a transactional producer is by its successor.
+    ``state`` is whether plans can be stored: UNACKNOWLEDGED stores them but reports that it has not. A controller that
+    stores with a lower term than ``term`` is fenced off, as a transactional producer is by its successor.
     """
 
     term: int
@@ -43,7 +43,7 @@ class PlanShelf:
 
 
 class AnyOrderController:
-    """Ports, stored plans and the runner, None while the controller is dead; one that is fenced off dies for good."""
+    """Ports, stored plans and the runner, which is None while the controller is dead; a fenced-off one stays dead."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class AnyOrderController:
     # --- life and death ----------------------------------------------------------------------------------------
 
     def restart(self) -> bool:
-        """Start a controller from what was stored; tell whether that was possible."""
+        """Start a controller from the stored plans; return whether that was possible."""
         plans = self.load()
         if self.runner is not None or plans is None or self.shelf.term > self.term:
             return False
@@ -85,14 +85,14 @@ class AnyOrderController:
         return True
 
     def successor(self, term: int) -> AnyOrderController:
-        """Return the one that takes over from what is stored here; from now on this one can store nothing."""
+        """Return the controller that takes over from what is stored here; from now on this one can store nothing."""
         self.shelf.term = term
         after = AnyOrderController(self.inventory, self.limits, self._send, term, f"t{term}", self.shelf)
         after.dead = self.dead
         return after
 
     def begin_anew(self, other: AnyOrderController) -> None:
-        """Start with a copy of what another one has stored."""
+        """Restart with a copy of what another controller has stored."""
         self.kill()
         self.shelf.stored = dict(other.shelf.stored)
         self.restart()
@@ -107,7 +107,7 @@ class AnyOrderController:
         return self.runner is None or self.runner.deposed_by_term > 0
 
     def kill(self) -> bool:
-        """Kill it; answers that it had not taken are lost. Tell whether it was alive."""
+        """Kill it; answers that it had not taken are lost. Return whether it was alive."""
         was_alive = self.runner is not None
         self.kills += was_alive
         self.runner = None
@@ -123,19 +123,19 @@ class AnyOrderController:
 
     @property
     def has_work(self) -> bool:
-        """Return True if something waits for its next step that needs no time to pass."""
+        """Return True if a step is ready that needs no time to pass."""
         runner = self.runner
         if runner is None or self.is_out:
             return False
         return bool(self.results) or runner.queue_lengths["effects"] > 0
 
     def begin(self, plan: Plan, now_ms: int) -> None:
-        """Take up a new plan."""
+        """Begin a new plan."""
         assert self.runner is not None
         self.runner.begin(plan, now_ms)
 
     def advance(self, now_ms: int, kill_behind: int = 0) -> None:
-        """Take a step; with ``kill_behind`` above 0 the controller dies behind that many effects, if there are."""
+        """Take a step; with ``kill_behind`` above 0 the controller dies after that many effects."""
         if self.runner is None:
             return
         self._effects_left = kill_behind
@@ -147,12 +147,12 @@ class AnyOrderController:
         self._effects_left = 0
 
     def take_result(self, result: CommandResult) -> None:
-        """An answer reaches the topic; nobody reads it there while the controller is dead."""
+        """Put an answer into the topic, where it is not read while the controller is dead."""
         if not self.is_out:
             self.results.append(result)
 
     def describe(self) -> str:
-        """Say what is under way and whom it waits for."""
+        """Describe the plan under way and the brokers it waits for."""
         moving = self.log.moving
         if self.runner is None or moving is None:
             return "dead" if self.runner is None else "no plan under way"
@@ -165,8 +165,8 @@ class AnyOrderController:
     def commit(self, plan: Plan | None, commands: Sequence[Command], members: Sequence[Member] = ()) -> bool:
         """Store the plan as the store's state allows, then send the commands.
 
-        Kafka stores them whole or not at all; here the controller may die between any two of them, which is worse.
-        Commands of one that is fenced off still go out: they may have been on their way.
+        Kafka stores them all or not at all; here the controller may die between any two of them, which is worse.
+        Commands of a fenced-off controller are still sent: they may have been on their way.
         """
         if plan is not None and not self._store_plan(plan):
             return False
@@ -196,7 +196,7 @@ class AnyOrderController:
         self.shelf.stored.pop(plan, None)
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: nothing waits here."""
 
     def emit(self, event: AdaptationEvent) -> None:
         """Keep an event's text."""
@@ -204,7 +204,7 @@ class AnyOrderController:
         self._count_effect()
 
     def poll(self) -> list[CommandResult]:
-        """Return the answers that have come."""
+        """Return the answers that have arrived."""
         found = list(self.results)
         self.results.clear()
         return found
@@ -217,7 +217,7 @@ class AnyOrderController:
 
 
 def new_plan(log: PlanLog, target: OverlayConfiguration, moves: Sequence[ClientMove]) -> Plan:
-    """Return a plan from the present configuration of the log to its next epoch, without the changes."""
+    """Return a plan from the present configuration of the log to its next epoch, still without changes."""
     return Plan(
         f"plan-{target.epoch}", log.present.epoch, target.epoch, 0, (), (), (), (), 0.0, 0.0, PlanPhase.PREPARING, (),
         moves=tuple(moves),

@@ -1,10 +1,10 @@
 """Brokers of an any-order overlay that die, what is lost with them, and the plans that repair the overlay.
 
-In: actions ("die", "cut", "notice", "declare", "repair", "come_again"). Out: what they set off, and for each
-notification that has not come whether a death excuses that. A broker that dies takes with it what is in it and on links
-to it; what it had sent may still come, up to where a link is cut. Neighbours notice behind what has come, each in its
-own time. The controllers know of a death when it is declared. A broker that has died may come back, empty and outside
-the overlay, and be taken in by a plan in which its earlier life is lost. Nobody dies twice.
+In: actions ("die", "cut", "notice", "declare", "repair", "come_again"). Out: their effects, and for each notification
+that was not delivered whether a death excuses that. A broker that dies loses its queue and what is on links to it; what
+it had sent may still arrive, unless a link is cut. Neighbours notice the death after what has arrived, each in its own
+time. The controllers know of a death once it is declared. A dead broker may return, empty and outside the overlay, and
+be admitted by a plan in which its earlier life is lost. No broker dies twice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Action = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class PeerGone:
-    """A broker's own word to itself that a neighbour is dead."""
+    """A broker's internal message that a neighbour is dead."""
 
     peer: str
 
@@ -42,9 +42,9 @@ class PeerGone:
 class MortalBrokers:
     """Deaths of brokers. A part of an any-order overlay.
 
-    ``dead`` are those that are, ``declared`` those of whose death the controllers know. ``returned`` have come back and
-    are not in the overlay; ``lives_from`` says for all that have died since which epoch they live again. ``taken`` says
-    which brokers have taken a notification from their queues, ``stamped`` in which epoch and at which home it was
+    ``dead`` are the dead brokers, ``declared`` those whose death the controllers know. ``returned`` have returned and
+    are not in the overlay; ``lives_from`` gives, for every broker that died, the epoch from which it lives again.
+    ``taken`` gives the brokers that took a notification from their queues, ``stamped`` its epoch and home when it was
     published.
     """
 
@@ -65,11 +65,11 @@ class MortalBrokers:
     names: tuple[str, ...]
 
     def set_up_deaths(self) -> None:
-        """Begin with nobody dead."""
+        """Begin without dead brokers."""
         self.dead: dict[str, None] = {}
         self.declared: set[str] = set()
         self.returned: dict[str, None] = {}
-        self.readmitted: set[str] = set()  # Their present lives are those that the controllers know of.
+        self.readmitted: set[str] = set()  # Their present lives are those that the controllers know.
         self.lives_from: dict[str, float] = {}
         self.noticed: set[tuple[str, str]] = set()
         self.taken: dict[Key, set[str]] = {}
@@ -82,8 +82,8 @@ class MortalBrokers:
     # --- deaths ------------------------------------------------------------------------------------------------
 
     def do_die(self, name: str) -> bool:
-        """A broker dies with its queue and what is on links to it; its clients have no home any more."""
-        broker, gone = self.brokers[name], {name, *self.dead, *self.returned}  # Who has returned is outside.
+        """Kill a broker with its queue and what is on links to it; its clients no longer have a home."""
+        broker, gone = self.brokers[name], {name, *self.dead, *self.returned}  # A returned broker is outside.
         if name in self.lives_from or any(overlay <= gone for overlay in self._overlays_to_come()):
             return False
         broker.is_dead = broker.is_outside = True
@@ -101,7 +101,7 @@ class MortalBrokers:
         return True
 
     def _overlays_to_come(self) -> list[set[str]]:
-        """Return the brokers of the overlays in force and of those that plans under way lead to: some live in each."""
+        """Return the brokers of each overlay in force, or led to by a plan under way: some must live in each."""
         logs = [one.log for one in self.met_controllers]
         moving = [(log, log.moving) for log in logs if log.moving is not None]
         found = [set(log.present.brokers) for log in logs]
@@ -112,7 +112,7 @@ class MortalBrokers:
         """Put a message into a broker's queue."""
 
     def do_return(self, name: str) -> bool:
-        """A dead broker starts over, when its neighbours have noticed; what they had sent may still come to it."""
+        """Restart a dead broker once its neighbours have noticed; what they had sent may still reach it."""
         left = [pair for pair in self.on_links if pair[0] == name]
         if name not in self.dead or left or any(of == name for _, of in self.to_notice()):
             return False
@@ -124,26 +124,26 @@ class MortalBrokers:
         return True
 
     def is_left_behind(self, name: str) -> bool:
-        """Return True when a broker that has come back heard of a plan that was to take it in and ended without it.
+        """Return True if a returned broker heard of a plan that was to admit it and that ended without it.
 
-        It was considered dead then, so nobody told it the end. It hears of that, or of the overlay in force, before it
-        is taken in; until then nobody asks it, and it serves no client.
+        It was considered dead then, so it was not notified of the end. It learns of that, or of the overlay in force,
+        before it is admitted; until then it gets no commands and serves no client.
         """
         return name in self.returned and self.brokers[name].core.under_way is not None
 
     def note_life(self, name: str) -> None:
-        """Remember in which epoch a broker that has come back is part of the overlay again."""
+        """Remember in which epoch a returned broker is part of the overlay again."""
         core = self.brokers[name].core
         if name in self.returned and not core.tables[core.epoch].is_outside:
             del self.returned[name]
             self.lives_from[name] = core.epoch
 
     def do_cut(self, name: str, peer: str) -> bool:
-        """What a dead broker had sent to a neighbour and is still under way is lost."""
+        """Lose what a dead broker had sent to a neighbour and is still under way."""
         return name in self.dead and self.on_links.pop((name, peer), None) is not None
 
     def do_notice(self, peer: str, name: str) -> bool:
-        """A neighbour notices a death, behind all that has come over the link."""
+        """Let a neighbour notice a death, after everything that has arrived over the link."""
         if (peer, name) not in self.to_notice():
             return False
         self.noticed.add((peer, name))
@@ -151,7 +151,7 @@ class MortalBrokers:
         return True
 
     def to_notice(self) -> list[tuple[str, str]]:
-        """Return who may notice whose death now."""
+        """Return the pairs of brokers in which the first may now notice the death of the second."""
         return [
             (peer, name)
             for name in self.dead
@@ -164,12 +164,12 @@ class MortalBrokers:
 
     @property
     def undeclared(self) -> list[str]:
-        """The brokers whose life is over without the controllers knowing: some may be back."""
+        """The brokers whose death the controllers do not know; some may have returned."""
         known = self.declared | self.readmitted
         return [name for name in (*self.dead, *self.returned) if name not in known]
 
     def do_declare(self, names: Sequence[str]) -> bool:
-        """The controllers know from now on that these are dead, or have been."""
+        """Let the controllers know that these are, or have been, dead."""
         found = set(names).intersection(self.undeclared)
         self.declared |= found
         for controller in self.met_controllers:
@@ -180,13 +180,13 @@ class MortalBrokers:
 
     @property
     def homeless(self) -> list[str]:
-        """The publishers and users whose home has died, or the one that they were to go to."""
+        """The publishers and users whose present or next home has died."""
         gone = {WHOEVER_TAKES_IT, *self.dead}
         names = [name for name, client in self.publishers._publishers.items() if client.goes_to in gone]
         return sorted([*names, *self.users._homeless])
 
     def do_come_again(self, name: str, home: str) -> bool:
-        """A client that has lost its home begins a new stay elsewhere, unless it is about to end."""
+        """Begin a new stay of a client that has lost its home at another one, unless it is about to end."""
         if name not in self.homeless or home in self.dead:
             return False
         client = self.publishers._publishers.get(name)
@@ -203,24 +203,24 @@ class MortalBrokers:
 
     @property
     def lost_in_force(self) -> list[str]:
-        """The brokers of the overlay in force that are declared dead, or were before they came back."""
+        """The brokers of the overlay in force that are declared dead, or were before they returned."""
         gone = self.declared | self.returned.keys()
         return [name for name in self.controller.log.present.brokers if name in gone]
 
     def do_repair(self, *change: Any) -> bool:
-        """The controller takes up the plan that takes the declared dead out of the overlay in force."""
+        """Begin the plan that removes the dead from the overlay in force."""
         return bool(self.lost_in_force) and self._repair((), *change)
 
     def do_take_back(self, backs: Sequence[tuple[str, Any]], *change: Any) -> bool:
-        """The controller takes up a plan that does this, too, and by which brokers that have come back join."""
+        """Begin a plan that also admits brokers that have returned."""
         if any(name not in self.returned or self._is_awaited_by_rival(name) for name, _ in backs):
             return False
         return self._repair(backs, *change)
 
     def _is_awaited_by_rival(self, name: str) -> bool:
-        """Return True while the plan of a controller with a log of its own may rest on an earlier life of a broker.
+        """Return True while the plan of a controller with a separate log may rely on an earlier life of a broker.
 
-        That plan would wait forever for a broker that has forgotten it and is in another's plan since.
+        That plan would wait forever for a broker that has forgotten it and has been in another controller's plan since.
         """
         rivals = [one.log for one in self.met_controllers if one.shelf is not self.controller.shelf]
         return any(log.moving is not None and name in log.target_of(log.moving).brokers for log in rivals)
@@ -247,18 +247,18 @@ class MortalBrokers:
 
     @abstractmethod
     def repaired(self, log: Any, lost: Sequence[str], *change: Any) -> OverlayConfiguration | None:
-        """Return the overlay without the lost, None when this change leads to none."""
+        """Return the overlay without the lost brokers, or None if this change leads to none."""
 
     @abstractmethod
     def with_joined(self, target: Any, name: str, place: Any) -> OverlayConfiguration:
-        """Return the overlay with one broker more."""
+        """Return the overlay with one more broker."""
 
     @abstractmethod
     def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
         """Return a repair as an action."""
 
     def mending_actions(self, rng: random.Random) -> list[Action]:
-        """Return what must still be done about the dead when all is quiet, empty when nothing must."""
+        """Return what remains to be done about the dead once nothing is under way; empty if nothing remains."""
         if self.undeclared:
             return [("declare", tuple(self.undeclared))]
         coming: list[Action] = [("come_again", name, rng.choice(self.names)) for name in self.homeless]
@@ -270,7 +270,7 @@ class MortalBrokers:
     # --- what a death excuses ----------------------------------------------------------------------------------
 
     def is_refused_from_the_dead(self, source: str | None, effects: Sequence[Any]) -> bool:
-        """Return True if what comes from a declared dead is not taken: its epoch may be retired without it."""
+        """Return True if a message from a declared dead broker is not taken: its epoch may be retired without it."""
         return source in self.declared and any(isinstance(effect, Dropped) for effect in effects)
 
     def note_taken(self, name: str, message: Any, effects: Sequence[Any]) -> None:
@@ -288,10 +288,10 @@ class MortalBrokers:
         self.taken.setdefault(key, set()).add(name)
 
     def is_excused(self, key: Key, subscription: str) -> bool:
-        """Return True if a notification may not have come because of a death.
+        """Return True if a death excuses that a notification was not delivered.
 
-        So it is where its way, in the overlay of the epoch that it is stamped with, begins or ends at a broker that has
-        died, or leads over one from which the next broker of the way had not taken it.
+        It does if the notification's path, in the overlay of its epoch, begins or ends at a dead broker, or leads over
+        one from which the path's next broker had not taken it.
         """
         if not self.lives_from:
             return False
@@ -305,13 +305,13 @@ class MortalBrokers:
         )
 
     def has_gone_on(self, key: Key, way: Sequence[str], at: int) -> bool:
-        """Return True if the next broker of a way has taken a notification."""
+        """Return True if the next broker of a path has taken a notification."""
         return way[at + 1] in self.taken[key]
 
     @abstractmethod
     def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:
-        """Return the ways that a notification published at ``home`` may take to a subscription."""
+        """Return the paths that a notification published at ``home`` may take to a subscription."""
 
     def overlay_of(self, epoch: int) -> Any:
-        """Return the overlay of an epoch that was stamped: of plans to one epoch, that which was executed."""
+        """Return the overlay of a stamped epoch: of all plans to that epoch, the executed one's."""
         return self.overlays[epoch]

@@ -1,7 +1,7 @@
 """What clients, operators and faults do in an any-order run: random deeds as lists of actions.
 
-In: an any-order overlay and random numbers. Out: actions, none when a deed is not possible. Features say which deeds a
-run may have, so that the faults that one of them shows do not hide those that another would.
+In: an any-order overlay and random numbers. Out: actions, none if a deed is not possible. Features determine the deeds
+that a run may have, so that the faults shown by one do not hide those shown by another.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FEATURES = {
     "mistaken": "plans name wrong homes of clients",
     "deaf": "a broker hears no commands for a while",
 }
-ASTRAY_SHARE = 0.03  # Of the clients: those that come to any broker, also to one outside.
+ASTRAY_SHARE = 0.03  # The share of clients that connect to any broker, even one outside.
 DEATHS = {"die": "brokers die, and the overlay is repaired"}
 DEATHS_MAX = 4
 MOVERS = {"movers": "plans move subscribers of a tree, too"}
@@ -40,7 +40,7 @@ Deed = Callable[[], list[Action]]
 
 
 class Deeds(ABC):
-    """Random deeds and their weights on any overlay; ``features`` are those that this run has."""
+    """Random deeds and their weights on any overlay; ``features`` are those of this run."""
 
     def __init__(self, overlay: AnyOrderOverlay, rng: random.Random, features: Iterable[str]) -> None:
         self.overlay = overlay
@@ -88,18 +88,18 @@ class Deeds(ABC):
 
     @abstractmethod
     def want_more(self) -> list[Action]:
-        """A subscriber or user wants something new."""
+        """Let a subscriber or user request something new."""
 
     # --- publishers --------------------------------------------------------------------------------------------
 
     def publish(self) -> list[Action]:
-        """Publishers that may publish do so."""
+        """Let publishers publish that may."""
         ready = sorted(self.overlay.allowed - self.overlay.ending)
         count = self.rng.randint(1, 3) if ready else 0
         return [("publish", self.rng.choice(ready), self.rng.randint(0, 9)) for _ in range(count)]
 
     def advertise(self) -> list[Action]:
-        """A new publisher comes, now and then one that ends at once."""
+        """Connect a new publisher, occasionally one that ends at once."""
         overlay = self.overlay
         name = f"p{len(overlay.publisher_homes)}"
         if len(overlay.publisher_homes) >= self.publishers_max + len(overlay.ending):
@@ -109,7 +109,7 @@ class Deeds(ABC):
         return [coming, ("unadvertise", name)] if ends_at_once else [coming]
 
     def end_publisher(self) -> list[Action]:
-        """A publisher ends, often one that a plan moves; it may come again at once."""
+        """End a publisher, often one that a plan moves; it may reconnect at once."""
         overlay = self.overlay
         here = [name for name in sorted(overlay.publisher_homes) if overlay.publishers.home_of(name) is not None]
         moved = self._clients_of_plan().intersection(here)
@@ -123,7 +123,7 @@ class Deeds(ABC):
         return [("unadvertise", name), *(self._coming_again(name) if returns else ())]
 
     def return_publisher(self) -> list[Action]:
-        """A publisher that has left comes again, perhaps to another home."""
+        """Reconnect a publisher that has left, perhaps at another home."""
         gone = [name for name in sorted(self.overlay.ending) if self.overlay.publishers.home_of(name) is None]
         return self._coming_again(self.rng.choice(gone)) if gone else []
 
@@ -141,7 +141,7 @@ class Deeds(ABC):
     # --- plans, the controller, faults -------------------------------------------------------------------------
 
     def plan(self) -> list[Action]:
-        """The controller takes up a plan when it has none under way."""
+        """Begin a plan at the controller if none is under way."""
         overlay, rng = self.overlay, self.rng
         if not overlay.controller.is_idle or overlay.lost_in_force:
             return []
@@ -152,15 +152,15 @@ class Deeds(ABC):
         return [("plan", *self._planned)]
 
     def kill(self) -> list[Action]:
-        """The controller dies."""
+        """Kill the controller."""
         return [("kill",)]
 
     def restart(self) -> list[Action]:
-        """A dead controller is started again."""
+        """Restart a dead controller."""
         return [("restart",)] if self.overlay.controller.runner is None else []
 
     def send_late(self) -> list[Action]:
-        """A command or an answer of any time comes once more."""
+        """Repeat an earlier command or answer."""
         if self.rng.random() < 0.7:
             sent = list(self.overlay.sent_commands)
             return [("late_command", *self.rng.choice(sent))] if sent else []
@@ -168,14 +168,14 @@ class Deeds(ABC):
         return [("late_result", *self.rng.choice(given))] if given else []
 
     def change_store(self) -> list[Action]:
-        """The store of plans goes or comes."""
+        """Make the store of plans unavailable or available."""
         is_up = self.overlay.controller.shelf.state == UP
         return [("store", self.rng.choice((AWAY, UNACKNOWLEDGED)) if is_up or self.rng.random() < 0.2 else UP)]
 
     # --- deaths ------------------------------------------------------------------------------------------------
 
     def die(self) -> list[Action]:
-        """A broker dies, now and then with another one, and some of what it had sent is lost on its links."""
+        """Kill a broker, occasionally two; some of what it had sent is lost on its links."""
         rng, living = self.rng, self.overlay.names
         count = min(rng.choice((1, 1, 1, 2)), DEATHS_MAX - len(self.overlay.dead), len(living) - 1)
         names = rng.sample(living, max(count, 0))
@@ -184,26 +184,26 @@ class Deeds(ABC):
         return dying + [("cut", *pair) for pair in cut if pair in self.overlay.on_links]
 
     def cut(self) -> list[Action]:
-        """What a dead broker had sent and is still under way is lost."""
+        """Lose what a dead broker had sent and is still under way."""
         links = [pair for pair in self.overlay.on_links if pair[0] in self.overlay.dead]
         return [("cut", *self.rng.choice(links))] if links else []
 
     def declare(self) -> list[Action]:
-        """The controller learns of deaths."""
+        """Let the controller learn of deaths."""
         names = self.overlay.undeclared
         return [("declare", tuple(self.rng.sample(names, self.rng.randint(1, len(names)))))] if names else []
 
     def mend(self) -> list[Action]:
-        """The controller repairs the overlay."""
+        """Let the controller repair the overlay."""
         lost = self.overlay.lost_in_force
         return [self.overlay.random_repair(lost, self.rng)] if lost and self.overlay.controller.is_idle else []
 
     def give_back(self) -> list[Action]:
-        """A dead broker comes back, perhaps before anybody has repaired the overlay."""
+        """Return a dead broker, perhaps before the overlay is repaired."""
         return [("return", self.rng.choice(list(self.overlay.dead)))] if self.overlay.dead else []
 
     def take_back(self) -> list[Action]:
-        """The controller lets brokers that have come back begin at the overlay in force, and takes them in."""
+        """Let the controller install the overlay in force at returned brokers, and admit them."""
         overlay, rng = self.overlay, self.rng
         at = overlay.controller.log.present.epoch
         behind = [("install", name) for name in overlay.returned if overlay.cores[name].epoch != at]
@@ -214,14 +214,14 @@ class Deeds(ABC):
         return [*behind, ("take_back", backs, *overlay.random_repair(overlay.lost_in_force, rng)[1:])]
 
     def come_again(self) -> list[Action]:
-        """A publisher that has lost its home comes again elsewhere."""
+        """Reconnect a publisher that has lost its home elsewhere."""
         names = self.overlay.homeless
         return [("come_again", self.rng.choice(names), self._a_broker())] if names else []
 
     # --- other controllers -------------------------------------------------------------------------------------
 
     def plan_as_rival(self) -> list[Action]:
-        """A second controller takes up a plan, often the very change that the first one has taken up."""
+        """Begin a plan at a second controller, often the same change that the first one has begun."""
         overlay, rng = self.overlay, self.rng
         planned = self._planned if rng.random() < 0.5 else None
         if planned is None:
@@ -232,32 +232,32 @@ class Deeds(ABC):
         return [("rival", at, "plan", *planned) for at in overlay.rivals]
 
     def let_rival_fail(self) -> list[Action]:
-        """A second controller dies, or starts again."""
+        """Kill or restart a second controller."""
         is_alive = {at: self.overlay.controllers[at].runner is not None for at in self.overlay.rivals}
         return [("rival", at, "kill" if alive else "restart") for at, alive in is_alive.items()]
 
     def give_same_log(self) -> list[Action]:
-        """Two controllers begin alike again, when no plan of theirs is under way."""
+        """Give two controllers the same log again if no plan of theirs is under way."""
         return [("same_log",)]
 
     def take_over(self) -> list[Action]:
-        """Another controller takes over; the leader is suspended."""
+        """Let another controller take over; the leader is suspended."""
         return [("take_over",)]
 
     def wake(self) -> list[Action]:
-        """A leader that was suspended continues as if nothing had happened."""
+        """Resume a suspended leader, which continues as if nothing had happened."""
         asleep = sorted(self.overlay.suspended)
         return [("rival", self.rng.choice(asleep), "wake")] if asleep else []
 
     # --- brokers that come and go ------------------------------------------------------------------------------
 
     def install(self) -> list[Action]:
-        """A broker outside is told which overlay is in force."""
+        """Notify a broker outside which overlay is in force."""
         outside = [name for name in self.overlay.fleet if name not in self.overlay.names]
         return [("install", self.rng.choice(outside))] if outside else []
 
     def empty(self) -> list[Action]:
-        """All clients of a broker that no plan moves end: it may leave."""
+        """End all clients of a broker that no plan moves, so that it may leave."""
         return self.overlay.ends_of(self.overlay.staying_at(self._a_broker()))
 
     def _a_broker(self) -> str:
@@ -283,17 +283,17 @@ class TreeDeeds(Deeds):
         self.deeds |= {self.subscribe: 1.6, self.cancel: 1.0}
 
     def want_more(self) -> list[Action]:
-        """A subscriber comes."""
+        """Connect a subscriber."""
         return self.subscribe()
 
     def subscribe(self) -> list[Action]:
-        """A subscriber comes."""
+        """Connect a subscriber."""
         price_max = self.rng.choice((0, self.rng.randint(1, 9)))
         name = f"s{len(self.overlay.account.subscriptions)}"
         return [("subscribe", name, self._a_broker(), self.rng.choice(self.kinds), price_max)]
 
     def cancel(self) -> list[Action]:
-        """A subscriber leaves."""
+        """Disconnect a subscriber."""
         names = self.overlay.open_names
         return [("cancel", self.rng.choice(names))] if names else []
 
@@ -313,7 +313,7 @@ class RingDeeds(Deeds):
         return super().first_actions() + users
 
     def connect(self) -> list[Action]:
-        """A user comes, perhaps again."""
+        """Connect a user, possibly again."""
         names, gone = self.overlay.user_homes, self._gone()
         if gone and "again" in self.features and self.rng.random() < 0.6:
             name = self.rng.choice(gone)
@@ -322,16 +322,16 @@ class RingDeeds(Deeds):
         return [("connect", name, self._a_broker(), self._some_topics())]
 
     def want_more(self) -> list[Action]:
-        """A user comes or wants other topics."""
+        """Connect a user, or change a user's topics."""
         return self.connect() if self.rng.random() < 0.5 else self.change()
 
     def change(self) -> list[Action]:
-        """A user wants other topics."""
+        """Change a user's topics."""
         names = self.overlay.connected
         return [("topics", self.rng.choice(names), self._some_topics())] if names else []
 
     def disconnect(self) -> list[Action]:
-        """A user leaves, often one that a plan moves; it may come again at once, often to the same home."""
+        """Disconnect a user, often one that a plan moves; it may reconnect at once, often to the same home."""
         here = self.overlay.connected
         moved = self._clients_of_plan().intersection(here)
         if moved and self.rng.random() < 0.5:

@@ -1,9 +1,9 @@
-"""The controllers of an any-order overlay and what is under way between them and the brokers, each thing in any order.
+"""The controllers of an any-order overlay, and what is under way between them and the brokers, in any order.
 
-In: actions about commands, answers and controllers. Out: what they set off. The first controller is the one that leads;
-others may stand beside it. RIVALS names the ways in which there can be more than one. All of them read all answers, as
-from one topic. What is begun by others than the first, or is of a higher term, bears that in its key: ``plan-2/t3#3``
-is plan-2 as the controller of term 3 began it, told in term 3.
+In: actions about commands, answers and controllers. Out: their effects. The first controller leads; others may exist
+next to it. RIVALS names the ways in which there can be more than one. All of them read all answers, as from one topic.
+The keys of what other controllers began, or of what has a higher term, contain that: ``plan-2/t3#3`` is plan-2 as the
+controller of term 3 began it, commanded in term 3.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ CONTROLLERS_MAX = 8
 class ManyControllers:
     """The controllers, and commands and answers that are under way. A part of an any-order overlay.
 
-    ``controller`` leads; ``suspended`` are those that take no steps, by their place among ``controllers``.
+    ``controller`` leads; ``suspended`` are those that take no steps, by their positions in ``controllers``.
     """
 
     clock: Any
     brokers: dict[str, Any]
 
     def set_up_controllers(self, inventory: Inventory, limits: TransitionLimits, rival: str) -> None:
-        """Begin with one controller, and with what ``rival`` says (empty: nothing)."""
+        """Begin with one controller, and with the rival that ``rival`` names (empty: none)."""
         self.rival = rival
         self.term_max = TERM_FIRST
         self.commands: dict[tuple[str, str, str], int] = {}  # Plan, phase, broker -> how many are under way.
@@ -49,7 +49,7 @@ class ManyControllers:
         self.suspended: set[int] = set()
         self.controllers = [AnyOrderController(inventory, limits, self._take_command)]
         self.controller = self.controllers[0]
-        self.met_controllers = list(self.controllers)  # Also those that are there no longer.
+        self.met_controllers = list(self.controllers)  # Including those that no longer exist.
         if rival in (TWIN, STRANGER):
             self.term_max += rival == STRANGER
             self._add(AnyOrderController(inventory, limits, self._take_command, self.term_max, "rival"))
@@ -59,13 +59,13 @@ class ManyControllers:
         self.met_controllers.append(controller)
 
     def leave_alone(self, at: int) -> None:
-        """Take away all controllers but one."""
+        """Remove all controllers but one."""
         self.controller = self.controllers[at]
         self.controllers, self.suspended = [self.controller], set()
 
     @property
     def rivals(self) -> list[int]:
-        """The places of all controllers but the one that leads."""
+        """The positions of all controllers except the leader."""
         return [at for at, one in enumerate(self.controllers) if one is not self.controller]
 
     @abstractmethod
@@ -74,7 +74,7 @@ class ManyControllers:
 
     @abstractmethod
     def plan_of(self, log: Any, changes: Sequence[Any], moves: Sequence[ClientMove]) -> Plan | None:
-        """Return a plan with these changes as far as they are possible, None when nothing is left to do."""
+        """Return a plan with these changes as far as they are possible, or None if nothing is left to do."""
 
     # --- commands and answers ----------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class ManyControllers:
         self.commands[key] = self.commands.get(key, 0) + 1
 
     def on_result(self, result: CommandResult) -> None:
-        """A broker has answered: it takes its time until the controllers hear of it."""
+        """Put a broker's answer under way to the controllers."""
         key = self._name_of(result), str(result.phase), result.broker, str(result.outcome)
         self.given_results[key] = result
         self.results[key] = self.results.get(key, 0) + 1
@@ -96,7 +96,7 @@ class ManyControllers:
         return self._names.get(told.digest, told.plan) + ("" if told.term == TERM_FIRST else f"#{told.term}")
 
     def do_command(self, plan: str, phase: str, broker: str, is_kept: int) -> bool:
-        """A command reaches its broker; when it is kept it will come again."""
+        """Let a command reach its broker; if it is kept it will be repeated."""
         key = plan, phase, broker
         if not _take_out(self.commands, key, is_kept):
             return False
@@ -104,14 +104,14 @@ class ManyControllers:
         return True
 
     def do_late_command(self, plan: str, phase: str, broker: str) -> bool:
-        """A command that was sent at some time comes once more."""
+        """Repeat a command that was sent at some time."""
         command = self.sent_commands.get((plan, phase, broker))
         if command is not None:
             self._enqueue(self.brokers[broker], None, command)
         return command is not None
 
     def do_result(self, plan: str, phase: str, broker: str, outcome: str, is_kept: int) -> bool:
-        """An answer reaches the controllers; when it is kept it will come again."""
+        """Let an answer reach the controllers; if it is kept it will be repeated."""
         key = plan, phase, broker, outcome
         if not _take_out(self.results, key, is_kept):
             return False
@@ -119,7 +119,7 @@ class ManyControllers:
         return True
 
     def do_late_result(self, plan: str, phase: str, broker: str, outcome: str) -> bool:
-        """An answer that was given at some time comes once more."""
+        """Repeat an answer that was given at some time."""
         result = self.given_results.get((plan, phase, broker, outcome))
         if result is not None:
             self._hand_out(result)
@@ -132,24 +132,24 @@ class ManyControllers:
     # --- the controller that leads -----------------------------------------------------------------------------
 
     def do_advance(self, kill_behind: int) -> bool:
-        """The controller takes a step, and perhaps dies behind an effect of it."""
+        """Let the controller take a step, and perhaps die after an effect of it."""
         return self._advance(self.controller, kill_behind)
 
     def do_kill(self) -> bool:
-        """The controller dies."""
+        """Kill the controller."""
         return self.controller.kill()
 
     def do_restart(self) -> bool:
-        """A controller starts, unless one is alive."""
+        """Start a controller, unless one is alive."""
         return self.controller.restart()
 
     def do_store(self, state: str) -> None:
-        """Plans can be stored, cannot be, or are stored without acknowledgement."""
+        """Change the store: plans are stored, refused, or stored without acknowledgement."""
         for controller in self.controllers:
             controller.shelf.state = state
 
     def do_plan(self, changes: Sequence[Any], moves: Sequence[Sequence[str]]) -> bool:
-        """The controller takes up a plan, if none is under way."""
+        """Begin a plan at the controller, if none is under way."""
         return self._plan(self.controller, changes, moves)
 
     def _advance(self, controller: AnyOrderController, kill_behind: int) -> bool:
@@ -169,7 +169,7 @@ class ManyControllers:
     # --- others beside it --------------------------------------------------------------------------------------
 
     def do_rival(self, at: int, deed: str, *told: Any) -> bool:
-        """A controller that does not lead does something: it steps, plans, dies, starts, or wakes up."""
+        """Let a controller that does not lead step, plan, die, start or resume."""
         if at not in self.rivals:
             return False
         controller = self.controllers[at]
@@ -186,7 +186,7 @@ class ManyControllers:
         return controller.kill() if deed == "kill" else controller.restart()
 
     def do_take_over(self) -> bool:
-        """The leader is suspended or dead; another one takes over from the same log, with a higher term."""
+        """Suspend a leader, or replace a dead one: another controller takes over the same log with a higher term."""
         before = self.controller
         if len(self.controllers) >= CONTROLLERS_MAX or before.load() is None:
             return False
@@ -197,7 +197,7 @@ class ManyControllers:
         return True
 
     def do_same_log(self) -> bool:
-        """Somebody gives both controllers that know nothing of each other the newer log: they begin alike again."""
+        """Give two controllers that do not know each other the newer log: they begin alike again."""
         if len(self.controllers) != 2 or not all(one.is_idle for one in self.controllers):
             return False
         newer = max(self.controllers, key=lambda one: one.log.present.epoch)
@@ -207,7 +207,7 @@ class ManyControllers:
         return True
 
     def do_lead(self, at: int) -> bool:
-        """One controller alone continues, with a higher term; all others are suspended for good."""
+        """Let one controller alone continue, with a higher term; all others are suspended for good."""
         if at >= len(self.controllers):
             return False
         self.term_max += 1
@@ -220,7 +220,7 @@ class ManyControllers:
 
 
 def _take_out(pool: dict[Any, int], key: Any, is_kept: int) -> bool:
-    """Return True if the pool has it; take one out unless it is kept."""
+    """Return whether the pool has it; take one out unless it is kept."""
     left = pool.get(key, 0)
     if left and not is_kept:
         pool[key] = left - 1

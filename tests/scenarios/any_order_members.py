@@ -1,7 +1,7 @@
-"""Brokers that join an any-order overlay and leave it, and those outside that are brought to its epoch.
+"""Brokers that join and leave an any-order overlay, and brokers outside that are brought to its epoch.
 
-In: an any-order overlay and random numbers. Out: changes of a plan, moves that go with them, and installs. The fleet is
-all brokers that there are; ``names`` are those in the overlay, as the controller that leads has it.
+In: an any-order overlay and random numbers. Out: changes of a plan, the moves that go with them, and installs. The
+fleet is all existing brokers; ``names`` are those in the overlay of the leading controller.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from regraft.producers.emulator.emulate_overlay import EmulatedBroker
 from regraft.schemas.command import Command, CommandPhase
 from regraft.schemas.plan import OFF_RING, IdMove, Plan, PlanPhase
 
-JOIN, LEAVE = "join", "leave"  # The first word of a change of a plan.
+JOIN, LEAVE = "join", "leave"  # The first word of a change in a plan.
 MEMBERS = {"members": "brokers join the overlay and leave it"}
 BROKERS_MIN = 2
-CHANGES_SHARE = 0.5  # Of the plans: those by which brokers come or go, where they do.
-MISTAKEN_SHARE = 0.1  # Of the plans by which brokers leave: those that leave clients behind.
+CHANGES_SHARE = 0.5  # The share of plans by which brokers come or go, in runs in which they do.
+MISTAKEN_SHARE = 0.1  # The share of plans with leaving brokers that leave clients behind.
 NO_PLAN = "bootstrap"
 NOBODY = Plan("none", 0, 0, 0, (), (), (), (), 0.0, 0.0, PlanPhase.COMPLETED, ())
 
 
 class ChangingMembers:
-    """The brokers of the fleet. A part of an any-order overlay; ``members_change``: plans may add some or take some."""
+    """The brokers of the fleet. A part of an any-order overlay; ``members_change``: plans may add or remove some."""
 
     brokers: dict[str, EmulatedBroker]
     controller: Any
@@ -37,14 +37,14 @@ class ChangingMembers:
     returned: dict[str, None]
 
     def set_up_members(self, spares: Iterable[str]) -> None:
-        """Add brokers that are in no overlay; without any, none comes or goes."""
+        """Add brokers that are in no overlay; without any, no broker joins or leaves."""
         for name in spares:
             self.brokers[name] = EmulatedBroker(self.start.core_of(name, 0), DeliveryCells(1))
         self.members_change = bool(spares)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The brokers of the overlay in force that live."""
+        """The living brokers of the overlay in force."""
         if not self.members_change:
             return tuple(name for name in self.fleet if name not in self.returned)
         gone = self.dead.keys() | self.returned.keys()
@@ -52,12 +52,12 @@ class ChangingMembers:
 
     @property
     def fleet(self) -> tuple[str, ...]:
-        """All brokers that live."""
+        """All living brokers."""
         return tuple(name for name, broker in sorted(self.brokers.items()) if not broker.is_dead)
 
     @property
     def cores(self) -> dict[str, Any]:
-        """The protocol cores by broker, of those that live."""
+        """The protocol cores of the living brokers, by name."""
         return {name: self.brokers[name].core for name in self.fleet}
 
     @property
@@ -68,7 +68,7 @@ class ChangingMembers:
 
     @abstractmethod
     def place_of(self, broker: str, rng: random.Random) -> Any:
-        """Return where in the overlay a broker joins."""
+        """Return the place in the overlay at which a broker joins."""
 
     @abstractmethod
     def moving_from(self, broker: str) -> list[str]:
@@ -80,7 +80,7 @@ class ChangingMembers:
 
     @abstractmethod
     def ends_of(self, clients: Sequence[str]) -> list[Any]:
-        """Return the actions by which clients that no plan moves end."""
+        """Return the actions that end clients that no plan moves."""
 
     @abstractmethod
     def _take_command(self, command: Command, instance: str) -> None:
@@ -89,14 +89,14 @@ class ChangingMembers:
     # --- plans -------------------------------------------------------------------------------------------------
 
     def random_joins_and_leaves(self, rng: random.Random) -> list[tuple[Any, ...]]:
-        """Return brokers that join and leave, in any order; none where they never do."""
+        """Return brokers that join and leave, in any order; none in runs without such changes."""
         if not self.members_change or rng.random() >= CHANGES_SHARE:
             return []
         outside = [name for name in self.fleet if name not in self.names and self._is_near(name)]
-        outside = [name for name in outside if name not in self.returned]  # They are taken back.
+        outside = [name for name in outside if name not in self.returned]  # They are admitted by a repair.
         empty = [name for name in self.names if not self.staying_at(name)]
         joins = rng.sample(outside, min(len(outside), rng.choice((0, 1, 1, 2))))
-        may_leave = max(len(self.names) - BROKERS_MIN, 0)  # Of those that live some must stay.
+        may_leave = max(len(self.names) - BROKERS_MIN, 0)  # Some of the living must stay.
         leaves = rng.sample(empty, min(len(empty), may_leave, rng.choice((0, 0, 1, 1, 2))))
         found = [(JOIN, name, self.place_of(name, rng)) for name in joins] + [(LEAVE, name) for name in leaves]
         rng.shuffle(found)
@@ -112,7 +112,7 @@ class ChangingMembers:
         rng: random.Random,
         mistaken_share: float = MISTAKEN_SHARE,
     ) -> Sequence[Sequence[str]]:
-        """Return the moves as brokers that come and go make them: away from these, now and then to those."""
+        """Return the moves adapted to joins and leaves: away from leaving brokers, occasionally to joining ones."""
         if not self.members_change:
             return moves
         leaving = [change[1] for change in changes if change[0] == LEAVE]
@@ -132,7 +132,7 @@ class ChangingMembers:
     # --- brokers outside ---------------------------------------------------------------------------------------
 
     def do_install(self, name: str) -> bool:
-        """The controller tells a broker outside the overlay which one is in force."""
+        """Let the controller notify a broker outside which overlay is in force."""
         controller = self.controller
         moving = controller.log.moving
         if controller.runner is None or name in self.names:

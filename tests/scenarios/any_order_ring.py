@@ -1,4 +1,4 @@
-"""The any-order overlay as a Chord ring: users with topics, who move, publishers, and IDs that are reassigned."""
+"""The any-order overlay as a Chord ring: users with topics that move, publishers, and IDs that are reassigned."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BITS = 6
 
 
 def random_ring_inventory(broker_count: int, rng: random.Random) -> Inventory:
-    """Brokers with random IDs; costs are of no account."""
+    """Return brokers with random IDs; costs do not matter."""
     brokers = tuple(f"b{number:02d}" for number in range(broker_count))
     ids = rng.sample(range(1 << BITS), broker_count)
     ring = ChordConfiguration.of(0, BITS, dict(zip(brokers, ids, strict=True)))
@@ -52,12 +52,12 @@ class AnyOrderRing(AnyOrderOverlay):
         spares: Sequence[str] = (),
     ) -> None:
         super().__init__(inventory, limits, account, rival, spares)
-        self.user_homes: dict[str, str] = {}  # Where each was last, also of those that have left.
-        self.served: dict[str, list[tuple[int, str]]] = {}  # By subscription: since which epoch at which home.
+        self.user_homes: dict[str, str] = {}  # The last home of each user, including those that have left.
+        self.served: dict[str, list[tuple[int, str]]] = {}  # By subscription: the epoch and the home since then.
         self.taken_down: dict[Key, set[str]] = {}
 
     def do_connect(self, name: str, home: str, topics: Sequence[str]) -> bool:
-        """A user comes, perhaps again under its name, unless it is connected."""
+        """Connect a user, possibly again under its name, unless it is connected."""
         if self.users.home_of(name) is not None or home in self.dead:
             return False
         self.user_homes[name] = home
@@ -65,26 +65,26 @@ class AnyOrderRing(AnyOrderOverlay):
         return True
 
     def do_topics(self, name: str, topics: Sequence[str]) -> bool:
-        """A user wants other topics."""
+        """Change the topics of a user."""
         if self.users.home_of(name) is None:
             return False
         self.change_topics(name, topics)
         return True
 
     def do_disconnect(self, name: str) -> bool:
-        """A user leaves."""
+        """Disconnect a user."""
         if self.users.home_of(name) is None:
             return False
         self.disconnect_user(name)
         return True
 
     def on_user_change(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:
-        """Remember where users are."""
+        """Remember the homes of users."""
         self.user_homes[user] = home
 
     @property
     def connected(self) -> list[str]:
-        """The users that are here."""
+        """The connected users."""
         return [name for name in self.user_homes if self.users.home_of(name) is not None]
 
     def filter_of(self, what: str) -> Filter:
@@ -92,7 +92,7 @@ class AnyOrderRing(AnyOrderOverlay):
         return topic_filter(what)
 
     def content_of(self, filter_: Filter, number: int) -> dict[str, float | str]:
-        """Return something on the publisher's topic."""
+        """Return content on the publisher's topic."""
         return {"topic": str(filter_[0].value)}
 
     def moving_from(self, broker: str) -> list[str]:
@@ -104,7 +104,7 @@ class AnyOrderRing(AnyOrderOverlay):
         return [name for name in sorted(self.publisher_homes) if self.publishers.home_of(name) == broker]
 
     def ends_of(self, clients: Sequence[str]) -> list[Action]:
-        """Return the actions by which publishers end."""
+        """Return the actions that end publishers."""
         return [("unadvertise", name) for name in clients]
 
     # --- plans -------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class AnyOrderRing(AnyOrderOverlay):
         return ring_plan(log, changes, moves)
 
     def random_changes(self, count: int, rng: random.Random) -> Sequence[Any]:
-        """Return random pairs of brokers that exchange their IDs; where brokers come and go, some of these first."""
+        """Return random pairs of brokers that exchange their IDs, after joins and leaves if brokers come and go."""
         coming_and_going = self.random_joins_and_leaves(rng)
         return (*coming_and_going, *self._exchanges(count, rng))
 
@@ -126,7 +126,7 @@ class AnyOrderRing(AnyOrderOverlay):
         return rng.randrange(1 << BITS)
 
     def random_moves(self, count: int, mistaken_share: float, rng: random.Random) -> Sequence[Sequence[str]]:
-        """Return users and where they go."""
+        """Return users and their next homes."""
         names = sorted(self.user_homes) if len(self.names) > 1 else []
         moves = []
         for name in sorted(rng.sample(names, min(count, len(names)))):
@@ -139,7 +139,7 @@ class AnyOrderRing(AnyOrderOverlay):
     # --- repairs -----------------------------------------------------------------------------------------------
 
     def repaired(self, log: PlanLog, lost: Sequence[str], *change: Any) -> ChordConfiguration | None:
-        """Return the ring without the lost, with IDs exchanged by pairs."""
+        """Return the ring without the lost brokers, with pairs of IDs exchanged."""
         before = log.present
         assert isinstance(before, ChordConfiguration)
         ids = {broker: number for broker, number in before.id_of.items() if broker not in lost}
@@ -150,13 +150,13 @@ class AnyOrderRing(AnyOrderOverlay):
         return ChordConfiguration.of(log.epoch_next, before.bits, ids)
 
     def with_joined(self, target: Any, name: str, place: Any) -> ChordConfiguration:
-        """Return the ring with a broker at an ID, or at the next that is free."""
+        """Return the ring with a broker at an ID, or at the next free one."""
         free = (number % (1 << BITS) for number in itertools.count(place))
         number = next(one for one in free if one not in target.ids)
         return ChordConfiguration.of(target.epoch, target.bits, target.id_of | {name: number})
 
     def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
-        """Return a repair by which successors take over what the lost had, now and then with IDs exchanged besides."""
+        """Return a repair in which successors take over from the lost, occasionally with IDs exchanged as well."""
         changes = self._exchanges(rng.choice((0, 0, 0, 1)), rng)
         waiting = [(name, one.home) for name, one in self.users._homeless.items() if one.home in lost]
         moves = [(name, home, rng.choice(self.names)) for name, home in waiting if rng.random() < 0.5]
@@ -171,10 +171,10 @@ class AnyOrderRing(AnyOrderOverlay):
         super()._enqueue(broker, source, message)
 
     def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:
-        """Return the way to the rendezvous and from there to the home of the subscription in that epoch."""
+        """Return the path to the rendezvous and on to the home of the subscription in that epoch."""
         ring = self.overlay_of(epoch)
         root = ring.rendezvous(str(self.account.subscriptions[subscription].filter_[0].value))
-        aborted = self.aborted_epochs  # By such a plan nobody has moved.
+        aborted = self.aborted_epochs  # Such a plan has moved no users.
         served = [one for since, one in self.served[subscription] if since <= epoch and since not in aborted][-1:]
         down = ring.route(root, served[0]) if served and served[0] in ring.brokers else (root,)
         return [[*ring.route(home, root), *down[1:]]]
@@ -187,7 +187,7 @@ class AnyOrderRing(AnyOrderOverlay):
             self.taken_down.setdefault((message.publisher, message.sequence), set()).add(name)
 
     def has_gone_on(self, key: Key, way: Sequence[str], at: int) -> bool:
-        """Return True if the next broker has taken a notification, from the rendezvous where that is behind."""
+        """Return True if the next broker has taken a notification, after the rendezvous if that has passed it on."""
         root = self.overlay_of(self.stamped[key][0]).rendezvous(str(self.account.published[key].content["topic"]))
         taken = self.taken_down.get(key, set()) if root in way[: at + 1] else self.taken[key]
         return way[at + 1] in taken
@@ -195,12 +195,12 @@ class AnyOrderRing(AnyOrderOverlay):
     # --- checks ------------------------------------------------------------------------------------------------
 
     def leave_all(self) -> list[Action]:
-        """Disconnect all users and publishers."""
+        """Return the actions that disconnect all users and publishers."""
         actions: list[Action] = [("disconnect", name) for name in self.connected]
         return actions + [("unadvertise", name) for name in sorted(self.publisher_homes)]
 
     def check_at_rest(self) -> None:
-        """Trees are the unions of routes, rendezvous know their publishers, homes serve their users and nobody else."""
+        """Check that trees are unions of routes, rendezvous know their publishers, and homes serve just their users."""
         if self.users.is_any_moving:
             raise BrokenPromiseError("for ever between two homes", f"users {self.connected}")
         self._check_users()

@@ -1,8 +1,8 @@
-"""One any-order run from a seed: random deeds under a schedule, then rest, one more plan, everybody leaves.
+"""One any-order run from a seed: random deeds under a schedule, then rest, one more plan, and all clients leave.
 
-In: a RunSpec, and perhaps the actions of an earlier run to do again. Out: a RunResult with the actions done, what broke
-and when. Equal specs give equal runs; so do equal actions. After the actions comes what is demanded of every run
-(:func:`finish`), which draws from the seed of the spec alone.
+In: a RunSpec, and optionally the actions of an earlier run to repeat. Out: a RunResult with the actions performed, and
+what failed and when. Equal specs give equal runs; so do equal actions. After the actions come the requirements of every
+run (:func:`finish`), which draw from the seed of the spec alone.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tests.scenarios.any_order_tree import AnyOrderTree, tree_inventory
 OVERLAYS = TREE, RING, SCOT = "tree", "ring", "scot"
 SETTLE_MOVES_MAX = 100_000
 LEAVES_FIRST_SHARE = 0.3
-RIVALS_SHARE = 0.4  # Of the runs: those with more than one controller.
-MEMBERS_SHARE = 0.4  # Of the runs: those in which brokers join and leave.
-MOVERS_SHARE = 0.7  # Of the runs on trees and structured cyclic overlays: those in which subscribers move.
-DEATHS_SHARE = {TREE: 0.4, RING: 0.4, SCOT: 0.4}  # Of the runs: those in which brokers die.
+RIVALS_SHARE = 0.4  # The share of runs with more than one controller.
+MEMBERS_SHARE = 0.4  # The share of runs in which brokers join and leave.
+MOVERS_SHARE = 0.7  # The share of runs on trees and structured cyclic overlays in which subscribers move.
+DEATHS_SHARE = {TREE: 0.4, RING: 0.4, SCOT: 0.4}  # The share of runs in which brokers die.
 REPAIRS_MAX = 70  # Until one is executed: others may have used up some epochs.
 FURTHER_PLANS_MAX = 60  # Until one is executed: others may have used up some epochs.
 IDLE_ROUNDS_MAX = 6  # Times that the controller asks again without any effect before a plan counts as stuck.
@@ -40,9 +40,9 @@ IDLE_ROUNDS_MAX = 6  # Times that the controller asks again without any effect b
 
 @dataclass(frozen=True)
 class RunSpec:
-    """All that a run follows from: ``features`` are keys of FEATURES, DEATHS and MOVERS and at most one of RIVALS.
+    """Everything that determines a run: ``features`` are keys of FEATURES, DEATHS and MOVERS and at most one of RIVALS.
 
-    ``finish`` is the schedule behind the actions.
+    ``finish`` is the schedule after the actions.
     """
 
     seed: int
@@ -56,23 +56,23 @@ class RunSpec:
 
     @property
     def rival(self) -> str:
-        """Which other controllers there are, empty for none."""
+        """The kind of other controllers, empty for none."""
         return next((name for name in self.features if name in RIVALS), "")
 
     @property
     def spares(self) -> tuple[str, ...]:
-        """The brokers outside that there are at first."""
+        """The brokers that are outside at first."""
         count = random.Random(f"{self.seed} {self.overlay} spares").randint(1, 3) if "members" in self.features else 0
         return tuple(f"b{self.broker_count + number:02d}" for number in range(count))
 
     @staticmethod
     def of(seed: int, overlay: str, without: Iterable[str] = (), schedule: str | None = None) -> RunSpec:
-        """Draw a spec from its seed: which schedule, which features, how many brokers and steps."""
+        """Draw a spec from its seed: schedule, features, and numbers of brokers and steps."""
         rng = random.Random(f"{seed} {overlay}")
         chosen = rng.choice(SCHEDULES)
         share = rng.choice((0.3, 0.6, 1.0))
         features = [name for name in FEATURES if rng.random() < share]
-        others = random.Random(f"{seed} {overlay} rivals")  # Of their own: what is drawn behind stays what it was.
+        others = random.Random(f"{seed} {overlay} rivals")  # Drawn separately, so later draws stay the same.
         features += [others.choice(list(RIVALS))] if others.random() < RIVALS_SHARE else []
         deaths = random.Random(f"{seed} {overlay} deaths")
         features += DEATHS if deaths.random() < DEATHS_SHARE[overlay] else []
@@ -82,8 +82,8 @@ class RunSpec:
         features += MOVERS if overlay != RING and movers.random() < MOVERS_SHARE else []
         broker_count = rng.choice((2, 2, 3, 3, 4, 5, 6, 7, 9))
         if overlay == RING and set(DEATHS).intersection(features):
-            broker_count = deaths.choice((2, 3, 5, 7, 9, 12))  # A dead broker is on ways of others on a larger ring.
-            if deaths.random() < 0.5:  # Where little else goes wrong, more plans are under way when brokers die.
+            broker_count = deaths.choice((2, 3, 5, 7, 9, 12))  # Larger rings have paths over a dead broker.
+            if deaths.random() < 0.5:  # With fewer other faults, more plans are under way when brokers die.
                 features = [name for name in features if name in ("end", "return", "again", "late", *DEATHS, *MEMBERS)]
         return RunSpec(
             seed,
@@ -99,7 +99,7 @@ class RunSpec:
 
 @dataclass
 class RunResult:
-    """What became of a run. ``position`` is how many actions had been done when it failed."""
+    """The result of a run. ``position`` is the number of actions before the failure."""
 
     spec: RunSpec
     actions: list[Action]
@@ -109,12 +109,12 @@ class RunResult:
 
     @property
     def kind(self) -> str:
-        """Which sort of failure it is, empty for none."""
+        """The sort of failure, empty for none."""
         return "" if self.failure is None else self.failure.kind
 
 
 class Driver:
-    """An overlay with its deeds and schedule; keeps the actions that were done."""
+    """An overlay with its deeds and schedule; keeps the actions that were performed."""
 
     def __init__(self, spec: RunSpec, rules: AccountRules | None = None, *, is_traced: bool = False) -> None:
         self.spec = spec
@@ -149,21 +149,21 @@ class Driver:
         return schedule_of(kind, self.overlay, rng, may_repeat="late" in features, may_kill="kill" in features)
 
     def do(self, actions: Iterable[Action]) -> None:
-        """Do these actions."""
+        """Perform these actions."""
         for action in actions:
             self.actions.append(action)
             if not self.overlay.apply(action):
                 self.actions.pop()
 
     def move(self) -> bool:
-        """Let one thing happen that is ready; tell whether there was any."""
+        """Let one ready event happen; return whether there was any."""
         action = self.schedule.next_action()
         if action is not None:
             self.do([action])
         return action is not None
 
     def run_randomly(self) -> None:
-        """Do the random part of the run."""
+        """Perform the random part of the run."""
         self.do(self.deeds.first_actions())
         for _ in range(self.spec.step_count):
             if self.rng.random() < self.spec.deed_share:
@@ -174,7 +174,7 @@ class Driver:
                 self.move()
 
     def settle(self) -> None:
-        """Let things happen until nothing is under way; a controller is alive, nobody is deaf, all can be stored."""
+        """Let events happen until nothing is under way, with a living controller, no deaf broker, a working store."""
         overlay = self.overlay
         self.schedule.deaf = ""
         self.schedule.may_repeat = self.schedule.may_kill = False
@@ -219,10 +219,10 @@ class Driver:
         raise BrokenPromiseError(f"stuck {phase}", f"{controller.describe()}; {waits}; {list(controller.events)[-2:]}")
 
     def _leave_one(self) -> None:
-        """Let all controllers continue until they have nothing to say, then one alone: an operator sees to that.
+        """Let all controllers continue until nothing remains to do, then one alone, as an operator would ensure.
 
-        Where each has its own log, each brings its plan under way to an end first, and the one that is left is
-        that whose last plan is in force.
+        If each has a separate log, each first brings its plan under way to an end, and the one that remains is the one
+        whose last plan is in force.
         """
         overlay = self.overlay
         for _ in range(IDLE_ROUNDS_MAX):
@@ -250,7 +250,7 @@ def run(
     rules: AccountRules | None = None,
     is_traced: bool = False,
 ) -> RunResult:
-    """Do a run, or these actions of one, and say what became of it."""
+    """Perform a run, or these actions of one, and return its result."""
     driver = Driver(spec, rules, is_traced=is_traced)
     result = RunResult(spec, driver.actions, driver.overlay)
     try:
@@ -269,13 +269,13 @@ def run(
 
 
 def finish(driver: Driver) -> None:
-    """Demand what must be so behind every run: rest, one more plan, and nothing left when everybody has gone."""
+    """Require what must hold after every run: rest, one more plan, and nothing left once all clients have gone."""
     spec, overlay = driver.spec, driver.overlay
     rng = random.Random(f"{spec.seed} {spec.overlay} finish")
     driver.schedule = driver.new_schedule(spec.finish, rng)
     driver.settle()
     overlay.check_settled()
-    if rng.random() < LEAVES_FIRST_SHARE:  # Before publishers that come could repair what is kept of subscriptions.
+    if rng.random() < LEAVES_FIRST_SHARE:  # Before new publishers could repair leftovers of subscriptions.
         driver.do(action for action in overlay.leave_all() if action[0] != "unadvertise")
         driver.settle()
         overlay.check_settled()
@@ -283,7 +283,7 @@ def finish(driver: Driver) -> None:
     overlay.controller.limits = PATIENT
     driver.do([("kill",), ("restart",)])
     coming = [("advertise", f"new{kind}", rng.choice(overlay.names), kind) for kind in overlay.kinds]
-    driver.do(coming)  # Whoever wants something wants it of publishers that come late, too.
+    driver.do(coming)  # Subscriptions also cover publishers that connect late.
     for _ in range(2):
         driver.settle()
         overlay.check_settled()
@@ -299,7 +299,7 @@ def finish(driver: Driver) -> None:
 
 
 def _carry_out_one_more(driver: Driver, rng: random.Random) -> None:
-    """Demand that a further plan is executed; where others have used up epochs, one of some plans."""
+    """Require that a further plan is executed; if others have used up epochs, one of several plans."""
     spec, overlay = driver.spec, driver.overlay
     for attempt in range(1, FURTHER_PLANS_MAX + 1):
         changes, moves = overlay.random_changes(1, rng), overlay.random_moves(2, 0.0, rng)
@@ -317,7 +317,7 @@ def _carry_out_one_more(driver: Driver, rng: random.Random) -> None:
 
 
 def _take_back(driver: Driver, rng: random.Random) -> None:
-    """Demand that brokers that have come back can be taken in, whatever plans they heard of outside."""
+    """Require that returned brokers can be admitted, whatever plans they heard of outside."""
     overlay = driver.overlay
     for _ in range(FURTHER_PLANS_MAX):
         if not overlay.returned:
@@ -364,7 +364,7 @@ def _counts(overlay: AnyOrderOverlay) -> dict[str, int]:
 
 
 def gentle_spec(seed: int, overlay: str, *, is_hasty: bool = False, kills: bool = False) -> RunSpec:
-    """Return a run of what happens on a good day, under each schedule in turn: to compare brokers without a guard."""
+    """Return a run without faults, under each schedule in turn, for comparing brokers without a safeguard."""
     rng = random.Random(f"{seed} {overlay} gentle")
     features = [name for name, is_wanted in (("hasty", is_hasty), ("kill", kills)) if is_wanted]
     spec = RunSpec.of(seed, overlay, schedule=SCHEDULES[seed % len(SCHEDULES)])
@@ -374,7 +374,7 @@ def gentle_spec(seed: int, overlay: str, *, is_hasty: bool = False, kills: bool 
 
 
 def count_faults(spec: RunSpec) -> dict[str, int]:
-    """Return the counts of a run that continues behind faults; "lost" is 0 unless it comes to rest."""
+    """Return the counts of a run that continues after faults; "lost" is 0 unless it comes to rest."""
     driver = Driver(spec, AccountRules(raises=False))
     lost = 0
     with contextlib.suppress(BrokenPromiseError):

@@ -1,8 +1,8 @@
-"""Which of the things that are ready happens next: uniformly, by weights that are redrawn, or by strict priorities.
+"""Which ready event happens next: uniformly at random, by weights that are redrawn, or by strict priorities.
 
-In: an any-order overlay and a generator of random numbers. Out: actions. A lane is what keeps its order or what one
-broker waits for: a link, a broker's queue, the commands to a broker, its answers, the controller. Random orders seldom
-let one lane wait for long while all others run on, which is what strict priorities do all the time.
+In: an any-order overlay and a generator of random numbers. Out: actions. A lane is a sequence that keeps its order, or
+events that one broker waits for: a link, a broker's queue, the commands to a broker, its answers, the controller.
+Random orders seldom let one lane wait for long while all others run, as strict priorities do all the time.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ KIND_WEIGHTS = {
     "rival": 2.0,
     "notice": 1.0,
 }
-REPEATED_SHARE = 0.1  # Of commands and answers: those that come again.
-KILLED_SHARE = 0.02  # Of the controller's steps: those in which it dies.
-STEP_PAUSE_MS = 40  # The controller looks at the clock at least so often, if the schedule lets it.
+REPEATED_SHARE = 0.1  # The share of commands and answers that are repeated.
+KILLED_SHARE = 0.02  # The share of the controller's steps in which it dies.
+STEP_PAUSE_MS = 40  # The controller looks at the clock at least this often, if the schedule lets it.
 
 
 class Schedule:
-    """Chooses the next action; the base is the uniform one.
+    """Chooses the next action; the base class is uniform.
 
     ``may_repeat``, ``may_kill``: whether commands and answers are repeated and the controller dies in its steps.
-    ``deaf`` hears no commands.
+    ``deaf`` brokers receive no commands.
     """
 
     def __init__(self, overlay: AnyOrderOverlay, rng: random.Random, *, may_repeat: bool, may_kill: bool) -> None:
@@ -47,7 +47,7 @@ class Schedule:
         self._stepped_ms: dict[str, int] = {}
 
     def next_action(self) -> Action | None:
-        """Return what happens next, None when nothing is ready."""
+        """Return the next action, or None if nothing is ready."""
         lanes = self._ready()
         return self._action_of(self._choose(lanes)) if lanes else None
 
@@ -97,7 +97,7 @@ class Schedule:
 
 
 class WeightedSchedule(Schedule):
-    """Slow links and starving brokers: every lane has a weight, between 1 and 1000, which is redrawn now and then."""
+    """Slow links and starving brokers: every lane has a weight between 1 and 1000, which is redrawn occasionally."""
 
     weights: dict[Lane, float]
 
@@ -111,7 +111,7 @@ class WeightedSchedule(Schedule):
 
 
 class PrioritySchedule(Schedule):
-    """A total order of lanes: the highest that is ready goes first. Rarely a lane gets another place in the order."""
+    """A total order of lanes: the highest ready one goes first. Rarely a lane gets another place in the order."""
 
     priorities: dict[Lane, float]
 
@@ -128,7 +128,7 @@ class PrioritySchedule(Schedule):
 
 
 class PlainSchedule(Schedule):
-    """What is easiest to follow: each thing that was set off runs to its end before the next."""
+    """The schedule that is easiest to follow: each event's consequences run to their end before the next event."""
 
     def _choose(self, lanes: list[Lane]) -> Lane:
         kinds = ("broker", "link", "notice", "results", "controller", "rival", "commands")

@@ -1,4 +1,4 @@
-"""The any-order overlay as a structured cyclic one: places exchanged, regions linked otherwise, publishers that move.
+"""The any-order overlay as a structured cyclic one: places and region links are exchanged, publishers move.
 
 Static routing only: around congestion copies overtake each other, which is not a fault there.
 """
@@ -31,7 +31,7 @@ SWAP, RELINK = "swap", "relink"
 
 
 def scot_inventory(broker_count: int, rng: random.Random) -> Inventory:
-    """Brokers in clusters, at least two in each, those beside a whole product in regions of their own."""
+    """Return brokers in clusters of at least two; brokers left over from the product get separate regions."""
     inventory = tree_inventory(broker_count, rng)
     clusters = rng.randint(1, max(min(3, broker_count // 2), 1))
     regions = broker_count // clusters
@@ -45,7 +45,7 @@ def scot_inventory(broker_count: int, rng: random.Random) -> Inventory:
 
 
 def changed(overlay: ScotConfiguration, fleet: Inventory, change: BrokerChange) -> ScotConfiguration:
-    """Return the overlay over other brokers, of the same epoch. Raises ValueError where that cannot be."""
+    """Return the overlay over other brokers, in the same epoch. Raises ValueError if that is impossible."""
     target = repaired_scot(overlay.with_homes({}), RepairTask(change, fleet), overlay.degree_max).target
     assert isinstance(target, ScotConfiguration)
     return target.at_epoch(overlay.epoch)
@@ -58,7 +58,7 @@ class AnyOrderScot(AnyOrderTree):
         return tree_inventory(len(self.brokers), random.Random(0))
 
     def _with(self, overlay: ScotConfiguration, change: Sequence[Any]) -> ScotConfiguration:
-        """Return the overlay after one change of a plan. Raises ValueError where that cannot be."""
+        """Return the overlay after one change of a plan. Raises ValueError if that is impossible."""
         if change[0] == JOIN:
             return changed(overlay, self._fleet_inventory(), BrokerChange(joined=frozenset({change[1]})))
         if change[0] == LEAVE:
@@ -90,7 +90,7 @@ class AnyOrderScot(AnyOrderTree):
     def _moves_of_subscribers(
         self, living: Sequence[str], mistaken_share: float, rng: random.Random
     ) -> Sequence[Sequence[str]]:
-        """Return nothing: all subscribers of a broker move, or none."""
+        """Return no moves: either all subscribers of a broker move, or none."""
         return ()
 
     def moving_from(self, broker: str) -> list[str]:
@@ -104,7 +104,7 @@ class AnyOrderScot(AnyOrderTree):
         rng: random.Random,
         mistaken_share: float = MISTAKEN_SHARE,
     ) -> Sequence[Sequence[str]]:
-        """Return the same with a move of everybody at brokers that leave, but for mistakes, and at times at others."""
+        """Return the moves, with all clients of leaving brokers, except for mistakes, and sometimes of others."""
         found = ChangingMembers.with_leaving(self, changes, moves, rng, mistaken_share)
         if not self.subscribers_move:
             return found
@@ -117,13 +117,13 @@ class AnyOrderScot(AnyOrderTree):
 
     @staticmethod
     def _announced(move: ClientMove, before: ScotConfiguration, target: ScotConfiguration) -> ClientMove:
-        """Return a move of a publisher to a home that it can be announced at: none has both who leaves and joins."""
+        """Return the move, to a broker of both overlays if it would lead from a leaving broker to a joining one."""
         both = sorted(set(before.brokers) & set(target.brokers) - {move.home_from})
         is_apart = move.home_from not in target.brokers and move.home_to not in before.brokers
         return ClientMove(move.client, move.home_from, both[0]) if is_apart and both else move
 
     def random_changes(self, count: int, rng: random.Random) -> Sequence[Any]:
-        """Return brokers that exchange their places, or other links between regions; some come and go first."""
+        """Return brokers that exchange their places, or other links between regions; some join or leave first."""
         overlay, found = self.controller.log.present, []
         assert isinstance(overlay, ScotConfiguration)
         wanted = [*self.random_joins_and_leaves(rng)]
@@ -141,7 +141,7 @@ class AnyOrderScot(AnyOrderTree):
         return tuple(found)
 
     def _overlays_to_come(self) -> list[set[str]]:
-        """Return of which brokers some must live: two of all. A cluster may die as a whole."""
+        """Return groups of brokers in which some must live: two of all brokers. A cluster may die as a whole."""
         logs = [one.log for one in self.met_controllers]
         overlays: list[Any] = [log.present for log in logs]
         overlays += [log.target_of(log.moving) for log in logs if log.moving is not None]
@@ -150,7 +150,7 @@ class AnyOrderScot(AnyOrderTree):
     # --- repairs -----------------------------------------------------------------------------------------------
 
     def repaired(self, log: PlanLog, lost: Sequence[str], *change: Any) -> Any:
-        """Return the overlay without the lost, None where too few are left."""
+        """Return the overlay without the lost brokers, or None if too few are left."""
         before = log.present
         assert isinstance(before, ScotConfiguration)
         gone = frozenset(lost) & set(before.brokers)
@@ -160,21 +160,21 @@ class AnyOrderScot(AnyOrderTree):
             return None
 
     def with_joined(self, target: Any, name: str, place: Any) -> Any:
-        """Return the overlay with a broker more."""
+        """Return the overlay with one more broker."""
         return changed(target, self._fleet_inventory(), BrokerChange(joined=frozenset({name})))
 
     def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
-        """Return a repair: there is one alone."""
+        """Return the only possible repair."""
         return ("repair", (), (), self.random_moves(rng.choice((0, 0, 1, 2)), 0.0, rng))
 
     def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:
-        """Return the way of static routing."""
+        """Return the path of static routing."""
         return [self.overlay_of(epoch).static_way(home, self.serving(epoch, subscription))]
 
     # --- checks ------------------------------------------------------------------------------------------------
 
     def check_at_rest(self) -> None:
-        """Every home knows its clients, and each of the region its publishers; what has ended may be served still."""
+        """Check that every home knows its clients, and the region its publishers; ended ones may still be served."""
         connected = {name for name in self.publisher_homes if self.publishers.home_of(name) is not None}
         hosted: dict[str, str] = {}
         for name, core in self.cores_inside.items():
@@ -202,8 +202,8 @@ class AnyOrderScot(AnyOrderTree):
             raise BrokenPromiseError("leak of locals", f"{sorted(served.symmetric_difference(self.open_names))}")
 
     def check_unsubscribed(self) -> None:
-        """Nothing: what has ended is served a while longer."""
+        """Check nothing: ended subscriptions are served a while longer."""
 
     def check_left(self) -> None:
-        """All is at rest; what has ended is served a while longer."""
+        """Check that all is at rest; ended subscriptions are served a while longer."""
         self.check_settled()

@@ -1,4 +1,4 @@
-"""The any-order overlay as a tree: subscribers with one subscription each, publishers that move, exchanged links."""
+"""The any-order overlay as a tree: subscribers with one subscription each, moving publishers, exchanged links."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tests.scenarios.any_order_controller import new_plan
 from tests.scenarios.any_order_members import BROKERS_MIN, JOIN, LEAVE, MISTAKEN_SHARE
 
 SYMBOLS = ("A", "B", "C")
-EVERYBODY = "*"  # Begins the name of the client in a move of all subscribers of a broker.
+EVERYBODY = "*"  # Begins the client's name in a move of all subscribers of a broker.
 
 
 def tree_inventory(broker_count: int, rng: random.Random) -> Inventory:
-    """Brokers with a random tree; costs are of no account."""
+    """Return brokers with a random tree; costs do not matter."""
     brokers = tuple(f"b{number:02d}" for number in range(broker_count))
     cost = np.ones((broker_count, broker_count)) - np.eye(broker_count)
     return Inventory(brokers, np.ones(broker_count), cost, broker_count, random_tree(brokers, broker_count, rng))
@@ -52,11 +52,11 @@ class AnyOrderTree(AnyOrderOverlay):
         spares: Sequence[str] = (),
     ) -> None:
         super().__init__(inventory, limits, account, rival, spares)
-        self.served: dict[str, list[tuple[int, str]]] = {}  # By subscription: since which epoch at which next home.
-        self.going: dict[str, tuple[int, str]] = {}  # By subscription: for which epoch it was asked to go where.
+        self.served: dict[str, list[tuple[int, str]]] = {}  # By subscription: the epoch and the next home since then.
+        self.going: dict[str, tuple[int, str]] = {}  # By subscription: the epoch and home of its move.
 
     def do_subscribe(self, name: str, home: str, symbol: str, price_max: int) -> bool:
-        """A subscriber comes; with a price above 0 it wants only what is cheaper."""
+        """Connect a subscriber; with a price above 0 it wants only what is cheaper."""
         if name in self.account.subscriptions or home in self.dead:
             return False
         filter_ = self.filter_of(symbol)
@@ -66,7 +66,7 @@ class AnyOrderTree(AnyOrderOverlay):
         return True
 
     def do_cancel(self, name: str) -> bool:
-        """A subscriber leaves."""
+        """Disconnect a subscriber."""
         one = self.account.subscriptions.get(name)
         if one is None or not one.is_open:
             return False
@@ -87,7 +87,7 @@ class AnyOrderTree(AnyOrderOverlay):
         return [name for name, one in self.account.subscriptions.items() if one.is_open]
 
     def moving_from(self, broker: str) -> list[str]:
-        """Return the publishers at home at a broker and, where they move, the subscriptions."""
+        """Return the publishers at home at a broker and, if they move, the subscriptions."""
         publishers = [name for name in sorted(self.publisher_homes) if self.publishers.home_of(name) == broker]
         return publishers + (self._subscriptions_at(broker) if self.subscribers_move else [])
 
@@ -99,7 +99,7 @@ class AnyOrderTree(AnyOrderOverlay):
         return [name for name in self.open_names if self.subscribers._subscribers[name].home == broker]
 
     def ends_of(self, clients: Sequence[str]) -> list[Action]:
-        """Return the actions by which subscriptions end."""
+        """Return the actions that end subscriptions."""
         return [("cancel", name) for name in clients]
 
     # --- plans -------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class AnyOrderTree(AnyOrderOverlay):
         return tree_plan(log, changes, moves)
 
     def random_changes(self, count: int, rng: random.Random) -> Sequence[Any]:
-        """Return random exchanges of one link for another; where brokers come and go, some of these first."""
+        """Return random exchanges of one link for another, after joins and leaves if brokers come and go."""
         tree, coming_and_going = self.controller.log.present, []
         assert isinstance(tree, Configuration)
         for change in self.random_joins_and_leaves(rng):
@@ -119,11 +119,11 @@ class AnyOrderTree(AnyOrderOverlay):
         return (*coming_and_going, *exchanges_in(tree, count, rng))
 
     def place_of(self, broker: str, rng: random.Random) -> Any:
-        """Return a broker that one that joins is linked to."""
+        """Return a broker to which a joining one is linked."""
         return rng.choice(self.names)
 
     def random_moves(self, count: int, mistaken_share: float, rng: random.Random) -> Sequence[Sequence[str]]:
-        """Return publishers and where they go."""
+        """Return publishers and their next homes."""
         living = self.names if len(self.names) > 1 else ()
         names = sorted(name for name in self.publisher_homes if self.publishers.home_of(name) in living)
         moves = []
@@ -139,14 +139,14 @@ class AnyOrderTree(AnyOrderOverlay):
         rng: random.Random,
         mistaken_share: float = MISTAKEN_SHARE,
     ) -> Sequence[Sequence[str]]:
-        """Return the same, at times with a move of everybody at brokers that leave, or at any."""
+        """Return the moves, sometimes with one of all clients at a leaving broker, or at any broker."""
         found = super().with_leaving(changes, moves, rng, mistaken_share)
         if not self.subscribers_move or rng.random() < 0.5:
             return found
         leaving = [change[1] for change in changes if change[0] == LEAVE]
         homes = [name for name in self.names if name not in leaving]
         emptied = {*leaving, *rng.sample(self.names, rng.randint(0, 1))}
-        if set(self.names) - emptied and rng.random() < 0.5:  # Nobody is named.
+        if set(self.names) - emptied and rng.random() < 0.5:  # No client is named.
             found = [move for move in found if move[0] not in self.account.subscriptions]
         pairs = [(name, [home for home in homes if home != name]) for name in sorted(emptied)]
         return (*found, *((EVERYBODY + name, name, rng.choice(others)) for name, others in pairs if others))
@@ -154,7 +154,7 @@ class AnyOrderTree(AnyOrderOverlay):
     def _moves_of_subscribers(
         self, living: Sequence[str], mistaken_share: float, rng: random.Random
     ) -> Sequence[Sequence[str]]:
-        """Return subscriptions and where they go, now and then one that is ending, or from where it is not."""
+        """Return subscriptions and their next homes, occasionally an ending one, or one with a wrong present home."""
         ended = [name for name in self.account.subscriptions if name not in self.open_names][-3:]
         homes = {name: self.subscribers._subscribers[name].home for name in self.open_names}
         homes |= {name: self.subscription_homes[name] for name in ended if rng.random() < 0.1}
@@ -170,7 +170,7 @@ class AnyOrderTree(AnyOrderOverlay):
     # --- repairs -----------------------------------------------------------------------------------------------
 
     def repaired(self, log: PlanLog, lost: Sequence[str], *change: Any) -> Configuration | None:
-        """Return the tree without the lost and with other links instead of some, None when that is none."""
+        """Return the tree without the lost brokers and with exchanged links, or None if that is no tree."""
         removed, added = change
         before = log.present
         assert isinstance(before, Configuration)
@@ -182,12 +182,12 @@ class AnyOrderTree(AnyOrderOverlay):
             return None
 
     def with_joined(self, target: Any, name: str, place: Any) -> Configuration:
-        """Return the tree with a broker as a leaf at another one, or at the first where that is gone."""
+        """Return the tree with a broker as a leaf at another one, or at the first if that one is gone."""
         peer = place if place in target.brokers else target.brokers[0]
         return changed_tree(target, (JOIN, name, peer))
 
     def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
-        """Return random links between the fragments, now and then with links exchanged besides."""
+        """Return random links between the fragments, occasionally with links exchanged as well."""
         before = self.controller.log.present
         living = [name for name in before.brokers if name not in lost]
         kept = [pair for pair in before.links if not {*lost}.intersection(pair)]
@@ -204,11 +204,11 @@ class AnyOrderTree(AnyOrderOverlay):
         return ("repair", tuple(removed), tuple(added), self.random_moves(rng.choice((0, 0, 1, 2)), 0.0, rng))
 
     def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:
-        """Return the one way through the tree."""
+        """Return the only path through the tree."""
         return [self.overlay_of(epoch).path(home, self.serving(epoch, subscription))]
 
     def serving(self, epoch: int, subscription: str) -> str:
-        """Return the broker that a subscription is at in an epoch, or goes to by its plan."""
+        """Return the broker at which a subscription is in an epoch, or to which its plan moves it."""
         at = self.subscription_homes[subscription]
         for since, place in self.served.get(subscription, []):
             at = place if since <= epoch else at
@@ -225,12 +225,12 @@ class AnyOrderTree(AnyOrderOverlay):
     # --- checks ------------------------------------------------------------------------------------------------
 
     def leave_all(self) -> list[Action]:
-        """End all subscriptions and publishers."""
+        """Return the actions that end all subscriptions and publishers."""
         actions: list[Action] = [("cancel", name) for name in self.open_names]
         return actions + [("unadvertise", name) for name in sorted(self.publisher_homes)]
 
     def check_at_rest(self) -> None:
-        """Every broker knows every publisher with its home and waits for no answer, every home its subscriptions."""
+        """Check that brokers know all publishers' homes and await no answer, and homes know their subscriptions."""
         homes = {name: home for name in self.publisher_homes if (home := self.publishers.home_of(name)) is not None}
         for name, core in self.cores.items():
             known = {one: advertised.home for one, advertised in core.routing.interests.advertisements.items()}
@@ -261,15 +261,15 @@ def tree_plan(log: PlanLog, changes: Sequence[Any], moves: Sequence[ClientMove])
 
 
 def homes_moved(moves: Sequence[ClientMove]) -> tuple[HomeMove, ...]:
-    """Return the brokers all of whose subscribers move."""
+    """Return the brokers of which all subscribers move."""
     return tuple(sorted(HomeMove(one.home_from, one.home_to) for one in moves if one.client.startswith(EVERYBODY)))
 
 
 def changed_tree(tree: Configuration, change: Sequence[Any]) -> Configuration:
-    """Return the tree with one link exchanged, (removed, added), or with a broker more or less.
+    """Return the tree with one link exchanged, (removed, added), or with one broker more or less.
 
-    (JOIN, broker, peer) comes as a leaf, the neighbours of (LEAVE, broker) are joined in a line. Raises ValueError
-    where that cannot be.
+    (JOIN, broker, peer) joins as a leaf; the neighbours of (LEAVE, broker) are linked in a line. Raises ValueError if
+    that is impossible.
     """
     if change[0] == JOIN:
         return Configuration.of(tree.epoch, {*tree.brokers, change[1]}, [*tree.links, (change[1], change[2])])

@@ -1,4 +1,4 @@
-"""The loop on the virtual clock as the scenarios want it: a controller that may be killed, delays of any kind."""
+"""The control loop on the virtual clock for scenarios: with a controller that may be killed, and any delays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["GRACE_MS", "WINDOW_MS", "ClosedLoop"]
 
 
 class ClosedLoop(VirtualLoop):
-    """One emulated overlay and its controller on one virtual clock; ``kill_controller`` may be called at any time."""
+    """An emulated overlay and its controller on one virtual clock; ``kill_controller`` may be called at any time."""
 
     def __init__(
         self,
@@ -40,12 +40,15 @@ class ClosedLoop(VirtualLoop):
         )
 
     def kill_controller(self) -> None:
-        """Replace the controller by one that knows only what was stored; what it had not read or sent yet is lost."""
+        """Replace the controller by one that knows only what was stored; what it had not yet read or sent is lost."""
         self.ports.results.records.clear()
         self.loop = self.new_loop()
 
     def finish(self) -> bool:
-        """Let a plan under way come to its end with traffic still flowing, then stop the clients."""
+        """Let a plan under way end with traffic still flowing, then stop the clients.
+
+        Raises AssertionError if it does not.
+        """
         if not super().finish():
             raise AssertionError(f"a plan is still under way: {self.plans[-1]}")
         return True

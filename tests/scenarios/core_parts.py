@@ -1,4 +1,4 @@
-"""The parts of a broker's core, for tests that look inside."""
+"""The parts of a broker's core, for tests that inspect them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def parts_of(core: Any) -> list[Any]:
-    """Return a core, its routing, the parts of that and theirs, each once."""
+    """Return a core, its routing, and their parts recursively, each once."""
     found = {id(part): part for part in (core, core.routing, *_owned(core.routing))}
     for part in _owned(core.routing):
         found |= {id(inner): inner for inner in _owned(part)}
@@ -18,5 +18,5 @@ def _owned(owner: Any) -> list[Any]:
 
 
 def _is_part(name: str, value: Any) -> bool:
-    """Return True for what the routing owns; with an underscore it has a way to others, or data."""
+    """Return True for what the routing owns; a name with an underscore is a reference to another part, or data."""
     return not name.startswith("_") and hasattr(value, "__dict__")

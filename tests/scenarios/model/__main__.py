@@ -19,7 +19,7 @@ SCENARIOS = TREES + RINGS
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Check what is asked for; return 1 when a fault is found, else 0."""
+    """Check what the arguments name; return 1 if a fault is found, otherwise 0."""
     asked = _parser().parse_args(arguments)
     drawn = [random_scenario(asked.seed + at) for at in range(asked.random)]
     chosen = drawn or [one for one in SCENARIOS if one.name in asked.scenario or _is_of_size(one, asked)]

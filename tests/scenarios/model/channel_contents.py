@@ -1,7 +1,7 @@
-"""What is in a channel, as small integers: messages in their order, each with what it must not be handled before.
+"""The contents of a channel as small integers: messages in order, each with a barrier before which it must wait.
 
-In: messages by number. Out: contents by number, and what becomes of one when a message is added or taken away. Which
-channels there are and who takes from them belongs to :mod:`tests.scenarios.model.overlay_model`.
+In: messages by number. Out: contents by number, and the content after a message is added or taken. Which channels exist
+and who takes from them belongs to :mod:`tests.scenarios.model.overlay_model`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ BARRIERS = 64  # More than a queue holds in any scenario.
 
 
 class Contents:
-    """What is in a channel, by number: messages with barriers, as message * BARRIERS + barrier; 0 is empty."""
+    """The contents of channels by number: messages with barriers, as message * BARRIERS + barrier; 0 is empty."""
 
     def __init__(self, messages: Ranks) -> None:
         self._messages = messages
@@ -59,7 +59,7 @@ class Contents:
         return found
 
     def ranked(self, number: int, mask: int) -> int:
-        """Return the content when only the notifications of the mask are counted in times."""
+        """Return the content with only the notifications of the mask counted in times."""
         if not number:
             return 0
         found = self._ranked.get((number, mask))

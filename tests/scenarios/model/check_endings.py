@@ -1,6 +1,6 @@
-"""What must hold when nothing is under way any more, and that nothing stays behind when all clients have gone.
+"""What must hold when nothing is under way any more, and that nothing is left once all clients have gone.
 
-In: a state without moves. Out: what is wrong with it, in words. Faults on the way there are found where they happen.
+In: a state without moves. Out: what is wrong with it, in words. Faults before the end are found where they happen.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.scenarios.model.mortal_brokers import DEAD
 from tests.scenarios.model.overlay_model import ABORT, ACCOUNT, CONTROL, PARTS, OverlayModel, State
 from tests.scenarios.model.scripted_clients import PublisherScript
 
-MOVES_MAX = 5_000  # Of the clean-up; a scenario needs a hundred.
+MOVES_MAX = 5_000  # Steps of the clean-up; a scenario needs a hundred.
 OF_A_CORE = (
     "locals",
     "advertisements",
@@ -27,14 +27,14 @@ OF_TABLES = ("entries", "withdrawn", "topics", "registered", "successors", "ende
 
 
 class EndingChecks:
-    """Checks of terminal states; the clean-up from one is run once."""
+    """Checks of terminal states; the clean-up from each is run once."""
 
     def __init__(self, model: OverlayModel) -> None:
         self._model = model
         self._leaks: dict[tuple[int, ...], str] = {}
 
     def fault(self, state: State) -> str:
-        """Say what is wrong with a state in which nothing is under way, empty when all is well."""
+        """Describe what is wrong with a state in which nothing is under way, empty if nothing is."""
         return self._stuck(state) or self._leak(state)
 
     def _stuck(self, state: State) -> str:
@@ -63,7 +63,7 @@ class EndingChecks:
         return found
 
     def _clean_up(self, state: State) -> str:
-        """Let subscribers go, then publishers, and look at what the brokers still know."""
+        """Disconnect subscribers, then publishers, and check what the brokers still know."""
         model = self._model
         clients = [model.clients.copy_of(number) for number in state[model.first_client : model.first_channel]]
         try:

@@ -1,4 +1,4 @@
-"""Scenarios in which brokers of a tree die and plans repair it; steps are explained in :mod:`scripted_scenario`."""
+"""Scenarios in which brokers of a tree die and plans repair it; :mod:`scripted_scenario` explains the steps."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Times as ranks: states that differ only in times that nobody can tell apart are made one.
+"""Times as ranks: states that differ only in indistinguishable times become one.
 
 In: a state with notifications under way whose publish times are some of 1 .. clock. Out: the state with these times
-counted from 1 without gaps, and all others where they were between them. Times are compared only with those of
-notifications: what lies between two of them that are gone is the same. When none is under way, what is still owed can
-never come, so a loss shows at once.
+counted from 1 without gaps, and all other times where they were between them. Times are compared only with those of
+notifications: anything between two times of notifications that are gone is equivalent. If none is under way, what is
+still owed can never arrive, so a loss shows at once.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ UNTIMED = (str, int, float, set, frozenset, Surroundings, *IGNORED_TYPES)
 
 
 def publications_in(frozen: Any) -> int:
-    """Return a mask of the notifications that a frozen part holds: bit n for the one of time 2n + 2."""
+    """Return a mask of the notifications in a frozen part: bit n for the one with time 2n + 2."""
     if isinstance(frozen, Notification):
         return 1 << int(frozen.publish_ms) // 2 - 1
-    if dataclasses.is_dataclass(frozen):  # A hand-over that is held back, for example.
+    if dataclasses.is_dataclass(frozen):  # For example in a delivery that is held back.
         return publications_in(tuple(getattr(frozen, field.name) for field in dataclasses.fields(frozen)))
     found = 0
     if isinstance(frozen, tuple | frozenset):
@@ -33,7 +33,7 @@ def publications_in(frozen: Any) -> int:
 
 
 def rank(time: float, mask: int) -> float:
-    """Return a time when only the notifications of the mask are counted."""
+    """Return a time with only the notifications of the mask counted."""
     if time < 1:
         return time  # Before the first move.
     count = (mask & ((1 << int(time - 1) // 2) - 1)).bit_count()  # Those before it.
@@ -71,7 +71,7 @@ def _field_with_ranks(name: str, value: Any, mask: int) -> Any:
 
 
 class Ranks:
-    """For each part by number: which notifications it holds, and what it becomes when times are ranks."""
+    """For each part by number: the notifications in it, and the part with ranks for times."""
 
     def __init__(self, key_of: Callable[[int], Any], ranked: Callable[[int, int], int]) -> None:
         self._key_of = key_of
@@ -87,7 +87,7 @@ class Ranks:
         return found
 
     def of(self, number: int, mask: int) -> int:
-        """Return the part when only the notifications of the mask are counted."""
+        """Return the part with only the notifications of the mask counted."""
         key = number, mask
         found = self._of.get(key)
         if found is None:

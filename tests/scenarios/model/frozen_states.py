@@ -1,7 +1,7 @@
 """Mutable parts of a model as small integers: equal states of a part have one number, and a number gives the part back.
 
-A core or a client is frozen into a key (what decides how it continues; counters and caches are left out) and kept as a
-pickle, from which a copy is made when it has to take a step that nobody has seen yet. Immutable values (configurations,
+A core or a client is frozen into a key (what determines its future; counters and caches are left out) and kept as a
+pickle, from which a copy is made when it must take a step that was not computed yet. Immutable values (configurations,
 messages, predicates) are shared by all copies. What a part is and what steps it takes belong to the modules that use
 this one.
 """
@@ -23,7 +23,7 @@ from regraft.producers.brokers.match_content import MatchIndex
 from regraft.producers.emulator.publisher_clients import MoveCounts
 from regraft.producers.emulator.user_clients import BrokerTopics, UserCounts
 
-# Counters, caches, and what follows from the configuration: nothing of it decides what happens next.
+# Counters, caches, and what follows from the configuration: none of it affects what happens next.
 IGNORED_FIELDS = {
     "asked_ms",
     "boot_ms",
@@ -42,10 +42,10 @@ IGNORED_FIELDS = {
     "_rendezvous",
     "_sent",
 }
-# How a part of a core reaches the others: each is seen once, where it is owned.
+# The references from a part of a core to others: each part is frozen once, where it is owned.
 WIRING = {"_change", "_core", "_endings", "_interests", "_moves", "_publishers", "_ring", "_trees"}
 IGNORED_TYPES = (MatchIndex, MoveCounts, UserCounts, BrokerTopics)
-UNORDERED_FIELDS = {"_gone_publishers", "advertisements"}  # Dicts that nobody iterates over in a way that shows.
+UNORDERED_FIELDS = {"_gone_publishers", "advertisements"}  # Dicts whose order of iteration has no effect.
 
 Value = TypeVar("Value", bound=Hashable)
 
@@ -95,7 +95,7 @@ class Parts:
 
 
 class Surroundings:
-    """What a client object is given as environment, ledger and ways to ask; all copies share :data:`SURROUNDINGS`."""
+    """The environment, ledger and request functions of a client object; all copies share :data:`SURROUNDINGS`."""
 
     def __init__(self) -> None:
         self.now: float = 0.0
@@ -106,7 +106,7 @@ class Surroundings:
         return "SURROUNDINGS"
 
     def begin(self, now: float) -> None:
-        """Forget what was asked and noted before."""
+        """Forget earlier requests and notes."""
         self.now, self.asked, self.noted = now, [], []
 
     def ask(self, home: str, request: Any) -> None:
@@ -114,27 +114,27 @@ class Surroundings:
         self.asked.append((home, request))
 
     def ignore(self, *_: Any) -> None:
-        """Take what the model does not follow."""
+        """Accept calls that the model does not follow."""
 
     def confirm_partly(self, subscription: str, *_: Any) -> None:
-        """Stand in for the ledger: nothing is owed yet."""
+        """In place of the ledger: nothing is owed yet."""
 
     def confirm(self, subscription: str, *_: Any) -> None:
-        """Stand in for the ledger: a subscription is confirmed."""
+        """In place of the ledger: a subscription is confirmed."""
         self.noted.append(("confirm", subscription))
 
     def cancel(self, subscription: str, *_: Any) -> None:
-        """Stand in for the ledger: a subscription has ended."""
+        """In place of the ledger: a subscription has ended."""
         self.noted.append(("cancel", subscription))
 
-    publish = drop = ignore  # Of the ledger, too: notifications are seen where they are asked for.
+    publish = drop = ignore  # Also for the ledger: notifications are recorded with the requests.
 
 
 SURROUNDINGS = Surroundings()
 
 
 def frozen(part: Any) -> Hashable:
-    """Return a value that is equal for two parts when they continue alike."""
+    """Return a value that is equal for two parts if they have the same future."""
     kind = type(part)
     if part is None or kind in (int, str, float, bool) or is_value(kind):
         return part.epoch if isinstance(part, Configuration | ChordConfiguration) else _as_is(part)
@@ -152,7 +152,7 @@ def frozen(part: Any) -> Hashable:
 
 
 def own_names(part: Any) -> list[str]:
-    """Return the attributes of an object but those by which a part of a core reaches the others."""
+    """Return the attributes of an object except references from a part of a core to others."""
     is_of_core = type(part).__module__.startswith("regraft.producers.brokers.")
     return [name for name in part.__dict__ if not is_of_core or name not in WIRING]
 

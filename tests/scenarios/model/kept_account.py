@@ -1,7 +1,7 @@
-"""The account of one run as a value: what each subscription is owed, and what the protocol may not do.
+"""The account of one run as a value: what each subscription is owed, and what the protocol must not do.
 
-In: what clients do and what brokers hand over. Out: the next account, or a Violation. It knows no times, links or
-epochs: what is owed is settled when a notification is handed to its publisher's home.
+In: what clients do and what brokers deliver. Out: the next account, or a Violation. It knows no times, links or epochs:
+what is owed is settled when a notification is handed to its publisher's home.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Violation(Exception):  # noqa: N818 - a finding, not an error of the check
 
 @dataclass(frozen=True)
 class Rules:
-    """What the promise means where more than one meaning is possible.
+    """What the promise means in cases that allow several meanings.
 
-    ``early``: hand-overs of notifications published before the confirmation are "wrong", or fine "after_request" (when
-    published after the subscription was asked for), or "fine". ``late``: hand-overs of what was published when the
-    subscription had ended are "wrong" or, while the end is on its way, "fine". Neither is owed, but comes once at most
-    and in order. The cores judge both by the order of events, so the defaults are what no home can know without clocks.
-    ``is_ordered_across_stays``: a publisher that comes again under its name continues in one order.
+    ``early``: deliveries of notifications published before the confirmation are "wrong", or fine "after_request" (if
+    published after the subscription was requested), or "fine". ``late``: deliveries of what was published after the
+    subscription ended are "wrong" or, while the end is on its way, "fine". Neither is owed, but comes at most once and
+    in order. The cores judge both by the order of events, so the defaults are what no home can know without clocks.
+    ``is_ordered_across_stays``: a publisher that reconnects under its name continues in one order.
     """
 
     early: str = "fine"
@@ -37,10 +37,10 @@ class Rules:
 
 @dataclass(frozen=True)
 class Account:
-    """``states`` of subscriptions that are not gone: their name and filter, and "asked", "confirmed" or "ended".
+    """``states`` are the subscriptions that are not gone: name and filter, and "asked", "confirmed" or "ended".
 
-    ``owed`` must still come, ``allowed`` may: what :class:`Rules` call fine. ``stays`` are first
-    sequence numbers of publishers' stays, where they matter.
+    ``owed`` must still be delivered, ``allowed`` may be: what :class:`Rules` call fine. ``stays`` are first sequence
+    numbers of publishers' stays, if they matter.
     """
 
     rules: Rules = Rules()
@@ -51,7 +51,7 @@ class Account:
     stays: frozenset[tuple[str, int]] = frozenset()
 
     def after(self, note: tuple[Any, ...]) -> Account:
-        """Return the account after one more thing; raise Violation when it must not be."""
+        """Return the account after one more event; raise Violation if that is not allowed."""
         match note:
             case ("ask", name, filter_):
                 return self._ask(name, filter_)
@@ -77,7 +77,7 @@ class Account:
         raise ValueError(f"the account does not know {note}")
 
     def fault(self) -> str:
-        """Say what is wrong when nothing is under way any more, empty when all is well."""
+        """Describe what is wrong when nothing is under way any more, empty if nothing is."""
         waiting = sorted(name for name, _, state in self.states if state == "asked")
         if self.owed:
             return f"lost: {_named(self.owed)}"

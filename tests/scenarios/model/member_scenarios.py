@@ -1,4 +1,4 @@
-"""Scenarios in which brokers join and leave: what a step means stands in :mod:`scripted_scenario`."""
+"""Scenarios in which brokers join and leave; :mod:`scripted_scenario` explains the steps."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Brokers of the model that die: when, what is lost with them, who notices, and what need not come because of it.
+"""Brokers of the model that die: when, what is lost with them, who notices, and what a death excuses.
 
-In: a state. Out: the moves that deaths add, and where they lead. A broker may die at any time; its queue and all on
-links to it are lost with it, and what it had sent comes all the same or is lost, too. Neighbours notice behind what
-comes, and the controller learns of it, each at any time. Nobody is at home there, and it does not come back.
+In: a state. Out: the moves that deaths add, and the states they lead to. A broker may die at any time; its queue and
+everything on links to it are lost with it, and what it had sent either arrives or is lost, too. Neighbours notice after
+what arrives, and the controller learns of it, each at any time. No client is at home there, and the broker does not
+return.
 
-A notification is excused when its way, in the tree that it is stamped in, leads over a dead broker. That is laxer than
-the promise: what had crossed the broker before it died is owed all the same.
+A notification is excused if its path, in the tree that it is stamped with, leads over a dead broker. That is laxer than
+the promise: what had crossed the broker before it died is still owed.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from regraft.overlay.configuration import Configuration
 from regraft.producers.brokers.broker_messages import Notification
 from tests.scenarios.model.kept_account import Pair
 
-DIE, NOTICE, DECLARE = range(3, 6)  # Kinds of moves, behind those of the model.
-DEAD = -1  # In a state, the number of a core that is no more.
+DIE, NOTICE, DECLARE = range(3, 6)  # Kinds of moves, after those of the model.
+DEAD = -1  # In a state, the number of a core that no longer exists.
 EMPTY = 0  # In a state, a channel without messages.
 
 
 @dataclass(frozen=True)
 class PeerGone:
-    """A broker's own word to itself that a neighbour is dead."""
+    """A broker's internal message that a neighbour is dead."""
 
     peer: str
 
 
 class MortalBrokers:
-    """The deaths of one model; ``names`` are those who die, ``homes`` where each client ever connects."""
+    """The deaths of one model; ``names`` are the brokers that die, ``homes`` all brokers a client connects to."""
 
     def __init__(self, model: Any, names: Iterable[str], homes: dict[str, frozenset[str]]) -> None:
         self._model = model
@@ -42,17 +43,17 @@ class MortalBrokers:
     # --- what may happen ---------------------------------------------------------------------------------------------
 
     def moves(self, state: Any, declared: frozenset[str]) -> list[tuple[int, ...]]:
-        """Return what may happen next because brokers die."""
+        """Return the moves that are possible because brokers die."""
         found = [(DIE, one) for one in self._deaths(state)] + [(NOTICE, one) for one in self._to_notice(state)]
         return found + [(DECLARE, at) for at in self._dead(state) if self._model.brokers[at] not in declared]
 
     def _deaths(self, state: Any) -> list[int]:
-        """Return who may die now, twice the broker's position, one more when all that it had sent is lost."""
+        """Return who may die now: twice the broker's position, plus one if all that it had sent is lost."""
         living = [at for at in self._mortals if state[self._model.first_core + at] != DEAD]
         return [2 * at + is_cut for at in living for is_cut in (0, 1)]
 
     def _to_notice(self, state: Any) -> list[int]:
-        """Return the channels behind which a broker may notice that a neighbour is dead."""
+        """Return the channels after which a broker may notice that a neighbour is dead."""
         model, found = self._model, []
         for at in self._dead(state):
             for peer in range(len(model.brokers)):
@@ -79,7 +80,7 @@ class MortalBrokers:
     # --- what it leads to --------------------------------------------------------------------------------------------
 
     def die(self, after: list[int], move: int) -> None:
-        """Let a broker die in a state that is being made."""
+        """Let a broker die in a state under construction."""
         model, broker, is_cut = self._model, move // 2, move % 2 == 1
         after[model.first_core + broker] = DEAD
         for at, (source, goal) in enumerate(model.channels):
@@ -87,12 +88,12 @@ class MortalBrokers:
                 after[model.first_channel + at] = EMPTY
 
     def excused(self, state: Any, owed: Iterable[Pair], trees: Iterable[Configuration]) -> frozenset[Pair]:
-        """Return what need not come any more, in one of these trees."""
+        """Return what is no longer owed in one of these trees."""
         dead = frozenset(self._model.brokers[at] for at in self._dead(state))
         return frozenset(one for one in owed for home in self._homes[one[1]] if self._is_cut(home, one[0], dead, trees))
 
     def excused_from(self, state: Any, home: str, notification: Notification, tree: Configuration) -> frozenset[Pair]:
-        """Return of a notification that has just been stamped to whom it need not come."""
+        """Return the deliveries of a notification just stamped that are not owed."""
         dead = frozenset(self._model.brokers[at] for at in self._dead(state))
         subscriptions = (name for name in self._homes if name[0] in "st")
         key = notification.publisher, notification.sequence

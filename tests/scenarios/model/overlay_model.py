@@ -1,18 +1,18 @@
 """One overlay as a state of small integers: the real broker cores, links, clients with scripts, controller, account.
 
-In: a scenario. Out: for each state the moves that are possible and where they lead. Every part (a core, a client, what
-is in a channel, the controller, the account) is a number of :mod:`tests.scenarios.model.frozen_states`, and what a core
-does with a message is worked out once and remembered, so that a move costs a few look-ups. Which moves are worth taking
+In: a scenario. Out: for each state the possible moves and the states they lead to. Every part (a core, a client, the
+content of a channel, the controller, the account) is a number of :mod:`tests.scenarios.model.frozen_states`, and what a
+core does with a message is computed once and remembered, so a move costs a few look-ups. Which moves are worth taking
 belongs to :mod:`tests.scenarios.model.reduce_moves`, the search to :mod:`tests.scenarios.model.search_states`.
 
-A broker takes messages in the order in which they reach its queue. What clients ask is in the home's queue at once, in
-one channel for all clients of a broker; a message of a link or a command reaches the queue at any time after it was
-sent, in one channel for each link and direction and one for each plan and broker. So it may be handled before what
-clients ask later, but never before what stood in the queue when it was sent: it carries how much that was (its
-barrier), and each request handled lowers the barriers. This is the queue of a broker without its inner states.
+A broker takes messages in the order in which they reach its queue. Requests of clients are in the home's queue at once,
+in one channel for all clients of a broker; a message of a link or a command reaches the queue at any time after it was
+sent, in one channel for each link and direction and one for each plan and broker. So it may be handled before later
+requests of clients, but never before what was in the queue when it was sent: it carries how much that was (its
+barrier), and each handled request lowers the barriers. This is the queue of a broker without its inner states.
 
-Time is the number of notifications handed to homes so far: the n-th has time 2n, all that happens between it and the
-next one time 2n + 1. More is never compared (a confirmation or an end with a publication), and a time that follows from
+Time is the number of notifications handed to homes so far: the n-th has time 2n, everything between it and the next one
+time 2n + 1. Nothing finer is ever compared (a confirmation or an end with a publication), and a time that follows from
 the state does not multiply states.
 """
 
@@ -45,8 +45,8 @@ from tests.scenarios.model.scripted_clients import ScriptedClient
 State = tuple[int, ...]
 Move = tuple[int, ...]
 DELIVER, STEP, ABORT = range(3)
-CLIENTS = "clients"  # The source of the channel of all that clients ask of a broker.
-CLOCK, CONTROL, ACCOUNT, PARTS = range(4)  # Places in a state; then cores, clients, channels.
+CLIENTS = "clients"  # The source of the channel of all requests of clients to a broker.
+CLOCK, CONTROL, ACCOUNT, PARTS = range(4)  # Positions in a state; then cores, clients, channels.
 IGNORED = {"Published"}
 CLIENT_OF = {
     "Confirmed": "subscription",
@@ -59,12 +59,12 @@ CLIENT_OF = {
 
 
 class UnknownEffectError(NotImplementedError):
-    """A core does something that the model does not follow."""
+    """A core has an effect that the model does not follow."""
 
 
 @dataclass(frozen=True)
 class Reaction:
-    """What a core does with a message: its next state, what it puts on links, all other effects, or how it fails."""
+    """A core's reaction to a message: its next state, what it puts on links, all other effects, or how it fails."""
 
     core: int
     pushes: tuple[tuple[int, int], ...]
@@ -74,7 +74,7 @@ class Reaction:
 
 @dataclass(frozen=True)
 class Deed:
-    """What a client does: its next state, its requests, notes for the account, and whether it has published."""
+    """A client's step: its next state, its requests, notes for the account, and whether it has published."""
 
     client: int
     pushes: tuple[tuple[int, int], ...]
@@ -98,7 +98,7 @@ class OverlayModel:
     ) -> None:
         self.configuration = configuration
         joining = {broker for change in plans for broker in change.brokers()}
-        self.brokers = tuple(sorted({*configuration.brokers, *joining}))  # Who is to join is outside at first.
+        self.brokers = tuple(sorted({*configuration.brokers, *joining}))  # A broker that will join is outside at first.
         self.is_ring = isinstance(configuration, ChordConfiguration)
         self.names = tuple(client.name for client in clients)
         self.plans = plans
@@ -164,13 +164,13 @@ class OverlayModel:
     # --- moves -------------------------------------------------------------------------------------------------------
 
     def begin_plans(self, state: State) -> State:
-        """Let the controller begin; until then clients are alone."""
+        """Let the controller begin; before that only clients act."""
         after = list(state)
         self._control(after, "begin")
         return tuple(after)
 
     def moves(self, state: State) -> list[Move]:
-        """Return all that may happen next."""
+        """Return all possible moves."""
         heads = self.contents.heads
         deliveries = self._deliveries
         found = [deliveries[at] for at, content in enumerate(state[self.first_channel :]) if heads[content] >= 0]
@@ -198,7 +198,7 @@ class OverlayModel:
         return self.client_facts(state[self.first_client + self.client_at[name]])[2]
 
     def take(self, state: State, move: Move) -> State:
-        """Return the state after a move; raise Violation when it breaks the promise."""
+        """Return the state after a move; raise Violation if it breaks the promise."""
         after, (kind, at) = list(state), move
         if kind == DELIVER:
             place, broker = self.first_channel + at, self.goals[at]
@@ -231,7 +231,7 @@ class OverlayModel:
             self._control(after, ("declare", self.brokers[at]))
 
     def _forget_times(self, after: list[int]) -> None:
-        """Make ranks of times; see :mod:`tests.scenarios.model.forget_times`."""
+        """Replace times by ranks; see :mod:`tests.scenarios.model.forget_times`."""
         held, first, second = self.contents.held, self.first_client, self.first_channel
         mask = 0
         for content in after[second:]:
@@ -239,7 +239,7 @@ class OverlayModel:
         for number in after[PARTS:first]:
             mask |= 0 if number == DEAD else self._core_ranks.held(number)
         if mask + 1 == 1 << after[CLOCK]:
-            return  # All that were published are under way.
+            return  # All published ones are under way.
         if not mask:
             self._note(after, ("none under way",))
         after[CLOCK] = mask.bit_count()
@@ -255,7 +255,7 @@ class OverlayModel:
         return tuple(after)
 
     def reaction_to(self, state: State, at: int) -> Reaction:
-        """Return what a broker does with the first message of a channel."""
+        """Return a broker's reaction to the first message of a channel."""
         message = self.contents.heads[state[self.first_channel + at]]
         return self._reaction(state, self.goals[at], self._peers[at], message)
 
@@ -270,7 +270,7 @@ class OverlayModel:
             self._push(after, channel, sent)
         is_from_dead = source is not None and after[PARTS + self.broker_at[source]] == DEAD
         for effect in reaction.effects:
-            if not (is_from_dead and type(effect).__name__ == "Dropped"):  # Its life may be over for this broker.
+            if not (is_from_dead and type(effect).__name__ == "Dropped"):  # For this broker its life may be over.
                 self._spread(after, self.brokers[broker], effect)
 
     def _reaction(self, state: State | list[int], broker: int, source: str | None, message: int) -> Reaction:
@@ -309,7 +309,7 @@ class OverlayModel:
         elif name == "Published":
             self._excuse(after, broker, effect.notification)
         elif name == "Cancelled":
-            # The other home of a user, or of a subscription that moves, may still hand over what is owed.
+            # The other home of a moving user or subscription may still deliver what is owed.
             if not self.is_ring and effect.subscription not in self.moved_clients:
                 self._note(after, ("gone", effect.subscription))
         elif name in CLIENT_OF:
@@ -319,7 +319,7 @@ class OverlayModel:
             raise UnknownEffectError(f"{broker} does {effect}; the model knows only {', '.join(known)}")
 
     def _excuse(self, after: list[int], home: str, notification: Notification) -> None:
-        """Note whom a notification that is stamped behind a death need not reach."""
+        """Note which deliveries of a notification that is stamped after a death are not owed."""
         assert self._mortals is not None
         trees = self.controls.values[after[CONTROL]].live_overlays
         tree = next(one for one in trees if one.epoch == notification.epoch)

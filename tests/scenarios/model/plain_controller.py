@@ -1,7 +1,7 @@
-"""A controller as a value: the plans of a scenario one after the other, each phase when all have answered the last.
+"""A controller as a value: the plans of a scenario one after the other, each phase once all brokers answered the last.
 
-In: answers of brokers. Out: the commands that may reach their brokers now, in any order. That an answer may take its
-time needs no state of its own: the commands that follow from it may take theirs. Repeated commands and deaths of the
+In: answers of brokers. Out: the commands that may reach their brokers now, in any order. Delays of answers need no
+state of their own: the commands that follow from them may be delayed instead. Repeated commands and deaths of the
 controller are left to the random tests.
 """
 
@@ -26,10 +26,10 @@ _ANSWERS = {phase: frozenset(answers_to(phase)) for phase in CommandPhase}
 
 @dataclass(frozen=True)
 class PlannedChange:
-    """What one plan leads to: all links of a tree or all IDs of a ring (None: as they are), and who moves.
+    """What one plan leads to: all links of a tree or all IDs of a ring (None: unchanged), and the moves.
 
-    The brokers are those that the links or IDs name: others leave, and some may join. A repair waits until the deaths
-    of all who are in it no more are declared. A plan that a declared death makes impossible is left out.
+    The brokers are those that the links or IDs name: others leave, and some may join. A repair waits until all brokers
+    that are no longer in it are declared dead. A plan that a declared death makes impossible is left out.
     """
 
     links: tuple[tuple[str, str], ...] | None = None
@@ -69,9 +69,9 @@ def plan(
 
 @dataclass(frozen=True)
 class Control:
-    """Where the controller is; ``ended`` says how plans ended. A step returns the commands that follow from it.
+    """The state of the controller; ``ended`` gives the ends of plans. A step returns the commands that follow from it.
 
-    ``instance`` stands in the digests of its plans; answers of other digests are not for it. ``declared`` are the
+    ``instance`` is part of the digests of its plans; it ignores answers with other digests. ``declared`` are the
     brokers that it knows to be dead.
     """
 
@@ -86,17 +86,17 @@ class Control:
 
     @property
     def live_overlays(self) -> list[OverlayConfiguration]:
-        """The overlay in force and that which the plan under way leads to."""
+        """The overlay in force and the one that the plan under way leads to."""
         return [self.configuration] if self.phase is None else [self.configuration, self._target]
 
     @property
     def under_way(self) -> PlannedChange | None:
-        """The plan under way; None when all are over."""
+        """The plan under way, or None if all have ended."""
         return self.plans[len(self.ended)] if len(self.ended) < len(self.plans) else None
 
     @property
     def can_abort(self) -> bool:
-        """Return True if the plan may be called off now."""
+        """Return True if the plan may be aborted now."""
         under_way = self.under_way
         return under_way is not None and under_way.may_abort and self.phase is CommandPhase.PREPARE
 
@@ -117,7 +117,7 @@ class Control:
         return self.phase is not None and all((broker, outcome) in self.answered for outcome in _ANSWERS[self.phase])
 
     def after(self, event: CommandResult | str | tuple[str, str]) -> tuple[Control, list[Command]]:
-        """Take an answer, "abort", or ("declare", broker); raise Violation when a broker refuses what it may not.
+        """Take an answer, "abort", or ("declare", broker); raise Violation if a broker refuses what it must not.
 
         After an abort, prepares that have not reached their brokers may still do so.
         """
@@ -128,7 +128,7 @@ class Control:
         if self.phase is None or event.epoch_to != self.epoch_max or event.digest != self._digest:
             return self, []
         if self.phase is event.phase is CommandPhase.ABORT and event.refusal is Refusal.PLAN:
-            event = msgspec.structs.replace(event, outcome=Outcome.ABORTED)  # Another plan holds the broker.
+            event = msgspec.structs.replace(event, outcome=Outcome.ABORTED)  # The broker is in another plan.
         if event.outcome is Outcome.REFUSED:
             if event.phase is CommandPhase.PREPARE:
                 return self._enter(CommandPhase.ABORT) if self.phase is CommandPhase.PREPARE else (self, [])
@@ -139,14 +139,14 @@ class Control:
         return taken._go_on() if all(taken.has_answered(one) for one in self.asked) else (taken, [])
 
     def fault(self) -> str:
-        """Say what is wrong when nothing is under way any more, empty when all is well."""
+        """Describe what is wrong when nothing is under way any more, empty if nothing is."""
         if self.phase is None:
             return "" if self.under_way is None else f"plan {len(self.ended) + 1} does not begin"
         missing = [broker for broker in self.asked if not self.has_answered(broker)]
         return f"plan {len(self.ended) + 1} waits in {self.phase} for {', '.join(missing)}"
 
     def _heed_death(self) -> tuple[Control, list[Command]]:
-        """Call off what is being prepared, or continue without the dead and tell all of them; or begin a repair."""
+        """Abort what is being prepared, or continue without the dead and notify all of them; or begin a repair."""
         if self.phase is None:
             return self.begin()
         if self.phase is CommandPhase.PREPARE:
@@ -176,12 +176,12 @@ class Control:
 
     @property
     def asked(self) -> list[str]:
-        """Who takes part in the plan under way: the brokers of both overlays, but for those that are dead."""
+        """The brokers that take part in the plan under way: those of both overlays, except the dead."""
         return sorted({*self.configuration.brokers, *self._target.brokers} - self.declared)
 
     @property
     def _digest(self) -> str:
-        """The digest of the plan under way; the plain one of its overlay unless there is another controller."""
+        """The digest of the plan under way; just that of its overlay unless there is another controller."""
         target = self._target
         return target.digest + (BETWEEN + self.instance if self.instance else "")
 

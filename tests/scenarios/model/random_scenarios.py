@@ -1,6 +1,6 @@
-"""Scenarios drawn at random, for orders of events in overlays that nobody has thought of; equal seeds, equal scenarios.
+"""Random scenarios, for orders of events that the tables do not cover; equal seeds give equal scenarios.
 
-In: a seed. Out: a scenario of two or three brokers, few clients and one or two plans. A drawn scenario that shows a
+In: a seed. Out: a scenario of two or three brokers, few clients and one or two plans. A random scenario that shows a
 fault belongs in the tables, in its smallest form.
 """
 
@@ -16,11 +16,11 @@ from regraft.overlay.tree import cycle_links, random_tree
 from tests.scenarios.model.plain_controller import PlannedChange, plan
 from tests.scenarios.model.scripted_scenario import BITS, Scenario, topic_at
 
-STEPS_MAX = 4  # Of all clients together, besides those that are taken before the search begins.
+STEPS_MAX = 4  # Of all clients together, in addition to those taken before the search begins.
 
 
 def random_scenario(seed: int) -> Scenario:
-    """Return the scenario of a seed; every other one is of a ring."""
+    """Return the scenario of a seed; every other one has a ring."""
     rng = random.Random(seed)
     brokers = [f"b{at}" for at in range(rng.choice((2, 2, 3)))]
     if seed % 2:

@@ -1,23 +1,23 @@
-"""Partial-order reduction: where one broker alone may continue, without losing any ending or any fault.
+"""Partial-order reduction: when only one broker's moves need be tried, without losing any ending or any fault.
 
 In: a state and its moves. Out: the moves that are tried, all of them or those of one broker. They are a persistent set
-(Godefroid, 1996, chapter 4): whatever the others do before this broker does something, it commutes with what this
-broker may do now. Every run then has an equivalent one that begins with one of these moves, and as runs are finite, no
-further proviso is needed: all endings are reached, and a fault on the way, which is a fact about one part, is met, too.
+(Godefroid, 1996, chapter 4): whatever the others do before this broker acts commutes with what this broker may do now.
+Every run then has an equivalent one that begins with one of these moves, and as runs are finite, no further proviso is
+needed: all endings are reached, and so is a fault before the end, which is a fact about one part.
 
-The moves of broker b are taken alone when
+The moves of broker b are taken alone if
 
-1. *no other move at b can become possible first*. Channels into b that hold something hide what comes behind it. Each
-   empty one must be out of reach: its source, and all that could wake it without b, has nothing to do. New commands do
-   not come before b has answered the last ones; an abort may, then b is not taken alone.
+1. *no other move at b can become possible first*. Non-empty channels into b hide what comes after. Each empty one must
+be out of reach: its source, and everything that could wake it without b, has nothing to do. New commands do not come
+before b has answered the last ones; an abort may, then b is not taken alone.
+
 2. *what b may do touches nothing that others touch*: messages at the end of its own channels, answers (a set), and of
-   clients and the account only what commutes with all others' moves: a hand-over, since what is owed is settled when a
-   notification is published (unless the user is also served elsewhere), a confirmation when nothing is published any
-   more, the permission of a publisher that does nothing but publish.
+clients and the account only what commutes with all others' moves: a delivery, since what is owed is settled when a
+notification is published (unless the user is also served elsewhere), a confirmation if nothing is published any more,
+the permission of a publisher that only publishes.
 
-One thing does not commute but is on the safe side: a message sent before a client asks something of its receiver may
-be handled before or after that, one sent behind it only after. So b's sending first allows all that its sending later
-does.
+One thing does not commute but is safe: a message sent before a client's request to its receiver may be handled before
+or after that, one sent after it only after. So sending first allows everything that sending later does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.scenarios.model.scripted_clients import PublisherScript, ScriptedClie
 
 
 class ClientFacts:
-    """What a client in one state may still do; ``homes`` is a mask of brokers that it may ask something of."""
+    """What a client in one state may still do; ``homes`` is a mask of brokers to which it may send requests."""
 
     def __init__(self, model: OverlayModel, client: ScriptedClient) -> None:
         self.has_steps = bool(client.left)
@@ -73,9 +73,9 @@ class Reduction:
         return sum({1 << model.broker_at[peer] for one in all_of_them for peer in one.neighbours.get(name, ())})
 
     def chosen(self, state: State, moves: list[Move]) -> list[Move]:
-        """Return the moves of one broker when they can be tried alone, else all."""
+        """Return the moves of one broker if they can be tried alone, otherwise all."""
         if len(moves) == 1 or any(move[0] > ABORT for move in moves):
-            return moves  # A death is in the way of all.
+            return moves  # A death prevents any reduction.
         model = self._model
         filled = 0
         for at, content in enumerate(state[model.first_channel :]):
@@ -117,7 +117,7 @@ class Reduction:
         return not self._may_be_commanded(control, broker, awake)
 
     def _awake(self, filled: int, broker: int, clients: list[ClientFacts]) -> int:
-        """Return the mask of brokers that may do something before ``broker`` does."""
+        """Return the mask of brokers that may act before ``broker`` does."""
         awake = 0
         for at, goal in enumerate(self._model.goals):
             if filled >> at & 1:
@@ -141,7 +141,7 @@ class Reduction:
         return awake
 
     def _may_be_commanded(self, number: int, broker: int, awake: int) -> bool:
-        """Return True if a command for ``broker`` may be sent before it does something."""
+        """Return True if a command for ``broker`` may be sent before it acts."""
         known = self._waking.get(number)
         if known is None:
             known = self._waking[number] = self._learn_control(number)
@@ -154,7 +154,7 @@ class Reduction:
         """Return who has not answered, whether an abort may come, and whether a plan is under way."""
         control = self._model.controls.values[number]
         if isinstance(control, RivalControls):
-            return 0, True, True  # The one's commands do not wait for answers to the other: nothing is left out.
+            return 0, True, True  # One's commands do not wait for answers to the other: nothing is left out.
         under_way = control.under_way
         asked = () if under_way is None else control.asked
         missing = sum(1 << self._model.broker_at[name] for name in asked if not control.has_answered(name))

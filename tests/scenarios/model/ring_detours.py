@@ -1,4 +1,4 @@
-"""Scenarios of a ring on which a way leads over another broker, or becomes shorter or longer."""
+"""Scenarios of a ring on which a path leads over another broker, or becomes shorter or longer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.scenarios.model.scripted_scenario import Scenario, ring, topic_at
 
 NEAR = ring(b0=3, b1=12, b2=20)
 IN_NEAR, FROM_NEAR = topic_at(NEAR, "b1"), topic_at(NEAR, "b2")
-DETOUR = plan(ids={"b0": 20, "b1": 12, "b2": 3})  # The way from b2 to b1 led over b0, and is direct then.
+DETOUR = plan(ids={"b0": 20, "b1": 12, "b2": 3})  # The path from b2 to b1 led over b0, and becomes direct.
 BYPASS = plan(ids={"b0": 12, "b1": 3, "b2": 20})  # The same, and b2 stays where it is.
 
 DETOURS = (
@@ -59,7 +59,7 @@ DETOURS = (
     ),
 )
 
-# Shows a fault that is still there: the end of a publisher in the old epoch overtakes what it has published in the new.
+# Shows a fault that still exists: a publisher's end in the old epoch overtakes its notifications in the new one.
 OPEN = Scenario(
     "ring_detour_end_behind",
     "a publisher's way becomes shorter, it publishes and ends, and so does a user",

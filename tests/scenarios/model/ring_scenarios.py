@@ -1,4 +1,4 @@
-"""Scenarios of a Chord ring: what a step means stands in :mod:`scripted_scenario`."""
+"""Scenarios of a Chord ring; :mod:`scripted_scenario` explains the steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TURN = plan(ids={"b0": 40, "b1": 3})
 SHIFT = plan(ids={"b0": 20, "b1": 40, "b2": 3})
 MOVE = plan(moves=(("u", "b0", "b1"),))
 
-# Each of these has shown a fault of the protocol once.
+# Each of these once showed a fault of the protocol.
 FAULTS = (
     Scenario(
         "ring_rejoin",
@@ -52,7 +52,7 @@ FAULTS = (
     ),
 )
 
-DRAWN = (  # Found among drawn scenarios.
+DRAWN = (  # Found among random scenarios.
     Scenario(
         "ring_late_unregister",
         "a publisher's end comes to the rendezvous when the epoch has been retired",

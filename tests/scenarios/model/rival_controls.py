@@ -1,7 +1,7 @@
-"""Two controllers as one value: each has a plan for the same epoch and knows nothing of the other.
+"""Two controllers as one value: each has a plan for the same epoch and does not know the other.
 
-In: answers of brokers, which both read. Out: the commands of both. Their terms are equal, so that only the digest tells
-them apart.
+In: answers of brokers, which both read. Out: the commands of both. Their terms are equal, so only the digest
+distinguishes them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from regraft.schemas.command import Command, CommandResult
 from tests.scenarios.model.plain_controller import Control
 
-RIVAL = "rival"  # As the second one's plans say who began them.
+RIVAL = "rival"  # Stands for the second one in the digests of its plans.
 
 
 @dataclass(frozen=True)
 class RivalControls:
-    """Where both are; what both have in common looks like one controller."""
+    """The states of both; what they have in common looks like one controller."""
 
     first: Control
     second: Control
@@ -28,7 +28,7 @@ class RivalControls:
 
     @property
     def can_abort(self) -> bool:
-        """Tell that no plan is called off: they are in each other's way enough."""
+        """Return False: no plan is aborted on purpose, as the two already interfere with each other."""
         return False
 
     def begin(self) -> tuple[RivalControls, list[Command]]:
@@ -44,7 +44,7 @@ class RivalControls:
         return replace(self, first=first, second=second), commands + others
 
     def fault(self) -> str:
-        """Say what is wrong at the end: both must have ended, and one of them at most with a plan executed."""
+        """Describe what is wrong at the end: both must have ended, at most one of them with a plan executed."""
         faults = [fault for one in (self.first, self.second) if (fault := one.fault())]
         if "completed" in self.first.ended and "completed" in self.second.ended:
             faults.append("both plans were executed")

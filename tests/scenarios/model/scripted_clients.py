@@ -1,7 +1,7 @@
 """Clients with a script: what each publisher, subscription or user still does, around the real client code.
 
-In: "take your next step", or an effect of a broker that is meant for this client. Out: requests and notes for the
-account, left with :data:`tests.scenarios.model.frozen_states.SURROUNDINGS`. When a step is taken, the search chooses.
+In: "take your next step", or an effect of a broker for this client. Out: requests and notes for the account, left with
+:data:`tests.scenarios.model.frozen_states.SURROUNDINGS`. The search chooses when a step is taken.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.scenarios.model.frozen_states import SURROUNDINGS
 
 
 class Content(dict[str, float | str]):
-    """The content of a notification, hashable because nobody changes it."""
+    """The content of a notification, hashable because it is never changed."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(sorted(self.items())))
@@ -26,7 +26,7 @@ class Content(dict[str, float | str]):
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that a client does; ``after`` = (client or "plan", n): not before that has taken n steps."""
+    """One step of a client; ``after`` = (client or "plan", n): not before that one has taken n steps."""
 
     kind: str
     home: str = ""
@@ -35,13 +35,13 @@ class Step:
 
 
 def call_with(method: Callable[..., Any], **known: Any) -> Any:
-    """Call with those of the known values that the method has parameters for."""
+    """Call with those of the known values for which the method has parameters."""
     wanted = inspect.signature(method).parameters
     return method(**{name: value for name, value in known.items() if name in wanted})
 
 
 class ScriptedClient:
-    """A client, its script and how far it is."""
+    """A client, its script and its position in it."""
 
     takes: dict[str, str] = {}  # noqa: RUF012 - effect's type -> method of the client object
     clients: Any = None
@@ -54,7 +54,7 @@ class ScriptedClient:
 
     @property
     def left(self) -> tuple[Step, ...]:
-        """The steps that are still to be taken."""
+        """The steps that remain."""
         return self.script[self.done :]
 
     @property
@@ -74,7 +74,7 @@ class ScriptedClient:
         self.do(step)
 
     def see(self, effect: Any, broker: str) -> None:
-        """Take what a broker says to this client."""
+        """Take a broker's effect for this client."""
         method = getattr(self.clients, self.takes[type(effect).__name__])
         known = {name: getattr(effect, name) for name in type(effect).__dataclass_fields__}
         call_with(method, **(known | {"home": broker, "broker": broker}))
@@ -84,16 +84,16 @@ class ScriptedClient:
         raise NotImplementedError
 
     def do(self, step: Step) -> None:
-        """Do one thing."""
+        """Perform one step."""
         raise NotImplementedError
 
     def end(self) -> None:
-        """Leave for good, if it is there."""
+        """Leave for good, if connected."""
         if self.is_possible("disconnect"):
             self.do(Step("disconnect"))
 
     def fault(self) -> str:
-        """Say what is wrong with this client when nothing is under way any more, empty when all is well."""
+        """Describe what is wrong with this client when nothing is under way any more, empty if nothing is."""
         return ""
 
 
@@ -120,14 +120,14 @@ class PublisherScript(ScriptedClient):
         return super().may_publish_later or (here is not None and bool(here.waiting))
 
     def is_possible(self, kind: str) -> bool:
-        """A publisher publishes when it may, and ends when it is there."""
+        """Return True for a connect if it is not connected; otherwise if it is, is not ending, and may publish."""
         here = self.clients._publishers.get(self.name)
         if kind == "connect":
             return here is None
         return here is not None and not here.is_ending and (kind == "disconnect" or here.may_publish)
 
     def do(self, step: Step) -> None:
-        """Do one thing."""
+        """Perform one step."""
         if step.kind == "connect":
             self.clients.connect(self.name, step.home, topic_filter(self.topic))
         elif step.kind == "publish":
@@ -136,7 +136,7 @@ class PublisherScript(ScriptedClient):
             self.clients.disconnect(self.name)
 
     def fault(self) -> str:
-        """A connected publisher may publish and is somewhere."""
+        """Describe the fault of a connected publisher that may not publish or has no home."""
         here = self.clients._publishers.get(self.name)
         if here is None:
             return ""
@@ -146,7 +146,7 @@ class PublisherScript(ScriptedClient):
 
 
 class SubscriptionScript(ScriptedClient):
-    """One subscription of a tree: asked for, and perhaps cancelled."""
+    """One subscription of a tree: requested, and perhaps cancelled."""
 
     takes = {  # noqa: RUF012
         "Confirmed": "confirm",
@@ -170,16 +170,16 @@ class SubscriptionScript(ScriptedClient):
 
     @property
     def home(self) -> str:
-        """Where it is, empty before and after."""
+        """Its home, empty before and after."""
         here = self.clients._subscribers.get(self.name)
         return "" if here is None else here.home
 
     def is_possible(self, kind: str) -> bool:
-        """It is asked for once and ended once."""
+        """Return True for a connect if it has no home, otherwise if it has one."""
         return (kind == "connect") is not bool(self.home)
 
     def do(self, step: Step) -> None:
-        """Do one thing."""
+        """Perform one step."""
         if step.kind == "connect":
             self.clients.subscribe(self.name, step.home, topic_filter(self.topic))
         else:
@@ -208,11 +208,11 @@ class UserScript(ScriptedClient):
         )
 
     def is_possible(self, kind: str) -> bool:
-        """It connects when it is away, else it changes its topics or leaves."""
+        """Return True for a connect if it is not connected, otherwise if it is."""
         return (kind == "connect") is (self.clients.home_of(self.name) is None)
 
     def do(self, step: Step) -> None:
-        """Do one thing."""
+        """Perform one step."""
         if step.kind == "connect":
             self.clients.connect(self.name, step.home, step.topics)
         elif step.kind == "change":
@@ -221,7 +221,7 @@ class UserScript(ScriptedClient):
             self.clients.disconnect(self.name)
 
     def fault(self) -> str:
-        """A connected user is at one home."""
+        """Describe the fault of a connected user that is still on its way to another home."""
         here = self.clients._users.get(self.name)
         if here is None or here.goes_to is None:
             return ""

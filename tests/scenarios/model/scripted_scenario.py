@@ -1,10 +1,10 @@
-"""A scenario: an overlay, clients with scripts, plans; written in short, turned into a model.
+"""A scenario: an overlay, clients with scripts, and plans, written in short and turned into a model.
 
 A script is a text of steps: ``@b0`` connect to b0 (a user to the topic of the scenario, ``@b0:A,B`` to these), ``*``
 publish, ``-`` end, ``=`` a user wants nothing, ``=A,B`` or ``=+`` (the topic of the scenario) it wants these. A step
-may say after what it comes: ``*>plan1`` when one plan is over, ``@b0>p2`` when p has taken two steps. What stands
-before ``|`` is done and settled before the search begins, client after client. Publishers are called p, q, r,
-subscriptions of a tree s, t, users of a ring u, v, w, with a digit or without.
+may name what it comes after: ``*>plan1`` when one plan is over, ``@b0>p2`` when p has taken two steps. Steps before
+``|`` are performed and settled before the search begins, client after client. Publishers are called p, q, r,
+subscriptions of a tree s, t, users of a ring u, v, w, with or without a digit.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def topic_at(configuration: ChordConfiguration, broker: str) -> str:
 class Scenario:
     """``scripts`` by client; ``topic`` is that of publishers and subscribers that do not name one.
 
-    ``is_repeating``: every command reaches its broker twice, at any times. ``rival``: what a second controller wants
-    that knows nothing of the first. ``mortals`` die, each at any time; nobody is at home there.
+    ``is_repeating``: every command reaches its broker twice, at any times. ``rival``: the change of a second controller
+    that does not know the first. ``mortals`` die, each at any time; no client is at home there.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Scenario:
 
 
 def _settled(model: OverlayModel, state: State) -> State:
-    """Deliver all that is under way, without any new step."""
+    """Deliver everything that is under way, without any new step."""
     while moves := [move for move in model.moves(state) if move[0] == DELIVER]:
         state = model.take(state, moves[0])
     return state

@@ -1,8 +1,8 @@
-"""Breadth-first search over all states of a model: the shortest way to a fault, or the proof that there is none.
+"""Breadth-first search over all states of a model: the shortest path to a fault, or the proof that there is none.
 
 In: a model and bounds. Out: a Result, with the moves of a counterexample. Each state is expanded once. Runs are finite
-(each move consumes a message, a command or a step of a script), so every run ends in a state without moves, where the
-promises about endings are checked; promises about the way are checked with each move.
+(each move consumes a message, a command or a step of a script), so every run ends in a state without moves, in which
+the promises about endings are checked; all other promises are checked with each move.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PROGRESS_S = 10.0
 
 @dataclass(frozen=True)
 class Bounds:
-    """When a search is cut: ``states_max``, ``seconds_max``; and whether moves are left out where that is sound."""
+    """When a search is cut off: ``states_max``, ``seconds_max``; and whether moves are left out if that is sound."""
 
     states_max: int = 5_000_000
     seconds_max: float = 3600.0
@@ -31,7 +31,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Result:
-    """What a search has found; ``moves`` lead to the fault. ``is_complete``: nothing was cut."""
+    """The result of a search; ``moves`` lead to the fault. ``is_complete``: nothing was cut off."""
 
     states: int
     transitions: int
@@ -61,7 +61,7 @@ class Search:
         self._begin_s = self._told_s = time.monotonic()
 
     def run(self) -> Result:
-        """Search until a fault is found, all is seen or a bound is met."""
+        """Search until a fault is found, all states are seen or a bound is reached."""
         level = [(0, self._first)]
         while level:
             following: list[tuple[int, State]] = []

@@ -1,7 +1,7 @@
-"""A counterexample for people: the moves that lead to a fault, numbered, with what each broker and client did.
+"""A counterexample for people: the moves that lead to a fault, numbered, with the effects on brokers and clients.
 
-In: a model, the state in which the search began, and moves. Out: lines of text. One line is one move; what it caused
-stands behind it.
+In: a model, the state in which the search began, and moves. Out: lines of text. One line is one move, followed by its
+effects.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _effect_told(effect: Any) -> str:
 
 
 def told(message: Any) -> str:
-    """Return a message in short: its type and what tells it from others."""
+    """Return a message in short: its type and what distinguishes it from others."""
     if isinstance(message, Command):
         return f"{message.phase.upper()} {message.plan}"
     if isinstance(message, Notification):

@@ -1,4 +1,4 @@
-"""In small overlays no order of messages, commands and clients' steps breaks the promise: all of them are tried."""
+"""In small overlays no order of messages, commands and clients' steps breaks the promise: all orders are tried."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BOUNDS = Bounds(states_max=2_000_000, seconds_max=300.0)
 
 @pytest.mark.parametrize("name", SMALL)
 def test_no_order_breaks_the_promise(name: str) -> None:
-    """All that is owed comes once and in order, everybody settles, nothing stays behind, in every order there is."""
+    """In every order all that is owed is delivered once and in order, all parts settle, and nothing is left behind."""
     model, first = BY_NAME[name].model()
     result = Search(name, model, first, BOUNDS).run()
     assert not result.fault, "\n".join(trace_lines(model, first, result.moves, result.fault))
@@ -31,7 +31,7 @@ def test_no_order_breaks_the_promise(name: str) -> None:
 
 
 def test_no_order_loses_what_a_publisher_has_published_before_its_end() -> None:
-    """Nothing that is published before a user ends is lost, also when the publisher ends, too."""
+    """Nothing published before a user ends is lost, even if the publisher ends, too."""
     model, first = OPEN.model()
     result = Search(OPEN.name, model, first, BOUNDS).run()
     assert not result.fault, "\n".join(trace_lines(model, first, result.moves, result.fault))
@@ -41,7 +41,7 @@ def test_no_order_loses_what_a_publisher_has_published_before_its_end() -> None:
     "name", ["tree_move_subscribe", "tree_move_end", "tree_swap_advertise", "ring_move_elsewhere", "ring_turn_end"]
 )
 def test_the_reduction_loses_no_ending(name: str) -> None:
-    """Moves that are left out lead nowhere that others do not: with and without them the same endings are reached."""
+    """The moves that are left out lead to no other endings: the same ones are reached with and without them."""
     model, first = BY_NAME[name].model()
     reduced, full = (
         Search(name, model, first, Bounds(BOUNDS.states_max, BOUNDS.seconds_max, is_reduced=is_reduced))
@@ -66,9 +66,9 @@ def test_the_reduction_loses_no_ending(name: str) -> None:
 def test_without_a_part_of_the_protocol_promises_break(
     name: str, core: type, method: str, answer: object, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The search finds what goes wrong without the hold, the wait for all to be prepared, or one plan in each epoch.
+    """The search finds the faults without the hold, the wait until all are prepared, or one plan per epoch.
 
-    So it does where a repair does not end what has ended beyond the dead.
+    It also finds that of a repair that does not end what has ended beyond the dead.
     """
     monkeypatch.setattr(core, method, lambda *_: answer)
     model, first = BY_NAME[name].model()

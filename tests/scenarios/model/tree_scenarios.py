@@ -1,4 +1,4 @@
-"""Scenarios of a tree that routes by content: what a step means stands in :mod:`scripted_scenario`."""
+"""Scenarios of a tree that routes by content; :mod:`scripted_scenario` explains the steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BOW = links_of("b0-b3", "b1-b2", "b2-b3")
 MOVE = plan(moves=(("p", "b0", "b1"),))
 SWAP = plan(links=BENT)
 
-# Each of these has shown a fault of the protocol once.
+# Each of these once showed a fault of the protocol.
 FAULTS = (
     Scenario(
         "tree_early_end", "a publisher ends before it is confirmed, then a plan comes", TWO, {"p": "@b0 -"}, (plan(),)
@@ -42,7 +42,7 @@ FAULTS = (
     ),
 )
 
-DRAWN = (  # Found among drawn scenarios.
+DRAWN = (  # Found among random scenarios.
     Scenario(
         "tree_mover_comes_late",
         "a publisher that was to move comes during the plan",
