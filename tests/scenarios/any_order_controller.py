@@ -91,7 +91,7 @@ class AnyOrderController:
         after.dead = self.dead
         return after
 
-    def begin_anew(self, other: AnyOrderController) -> None:
+    def begin_again(self, other: AnyOrderController) -> None:
         """Restart with a copy of what another controller has stored."""
         self.kill()
         self.shelf.stored = dict(other.shelf.stored)

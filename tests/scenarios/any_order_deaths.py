@@ -257,7 +257,7 @@ class MortalBrokers:
     def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
         """Return a repair as an action."""
 
-    def mending_actions(self, rng: random.Random) -> list[Action]:
+    def repair_actions(self, rng: random.Random) -> list[Action]:
         """Return what remains to be done about the dead once nothing is under way; empty if nothing remains."""
         if self.undeclared:
             return [("declare", tuple(self.undeclared))]

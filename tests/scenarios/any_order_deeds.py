@@ -68,7 +68,7 @@ class Deeds(ABC):
         if overlay.members_change:
             self.deeds |= {self.install: 0.6, self.empty: 0.3}
         if "die" in self.features:
-            self.deeds |= {self.die: 0.15, self.cut: 0.3, self.declare: 0.4, self.mend: 1.0, self.come_again: 0.5}
+            self.deeds |= {self.die: 0.15, self.cut: 0.3, self.declare: 0.4, self.repair: 1.0, self.come_again: 0.5}
             self.deeds |= {self.give_back: 0.2, self.take_back: 0.8} if overlay.members_change else {}
 
     def next_actions(self) -> list[Action]:
@@ -193,7 +193,7 @@ class Deeds(ABC):
         names = self.overlay.undeclared
         return [("declare", tuple(self.rng.sample(names, self.rng.randint(1, len(names)))))] if names else []
 
-    def mend(self) -> list[Action]:
+    def repair(self) -> list[Action]:
         """Let the controller repair the overlay."""
         lost = self.overlay.lost_in_force
         return [self.overlay.random_repair(lost, self.rng)] if lost and self.overlay.controller.is_idle else []

@@ -92,8 +92,10 @@ class ManyControllers:
         if result.outcome is Outcome.REFUSED:
             self.refusals[f"refused_{result.refusal}"] = self.refusals.get(f"refused_{result.refusal}", 0) + 1
 
-    def _name_of(self, told: Command | CommandResult) -> str:
-        return self._names.get(told.digest, told.plan) + ("" if told.term == TERM_FIRST else f"#{told.term}")
+    def _name_of(self, message: Command | CommandResult) -> str:
+        return self._names.get(message.digest, message.plan) + (
+            "" if message.term == TERM_FIRST else f"#{message.term}"
+        )
 
     def do_command(self, plan: str, phase: str, broker: str, is_kept: int) -> bool:
         """Let a command reach its broker; if it is kept it will be repeated."""
@@ -168,7 +170,7 @@ class ManyControllers:
 
     # --- others beside it --------------------------------------------------------------------------------------
 
-    def do_rival(self, at: int, deed: str, *told: Any) -> bool:
+    def do_rival(self, at: int, deed: str, *arguments: Any) -> bool:
         """Let a controller that does not lead step, plan, die, start or resume."""
         if at not in self.rivals:
             return False
@@ -180,9 +182,9 @@ class ManyControllers:
         if at in self.suspended:
             return False
         if deed == "advance":
-            return self._advance(controller, *told)
+            return self._advance(controller, *arguments)
         if deed == "plan":
-            return self._plan(controller, *told)
+            return self._plan(controller, *arguments)
         return controller.kill() if deed == "kill" else controller.restart()
 
     def do_take_over(self) -> bool:
@@ -203,7 +205,7 @@ class ManyControllers:
         newer = max(self.controllers, key=lambda one: one.log.present.epoch)
         for one in self.controllers:
             if one is not newer:
-                one.begin_anew(newer)
+                one.begin_again(newer)
         return True
 
     def do_lead(self, at: int) -> bool:

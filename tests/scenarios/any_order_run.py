@@ -185,10 +185,10 @@ class Driver:
         self._bring_to_rest()
         rng = random.Random(f"{self.spec.seed} {overlay.now_ms} mend")
         for _ in range(REPAIRS_MAX):
-            mending = overlay.mending_actions(rng)
-            if not mending:
+            repairs = overlay.repair_actions(rng)
+            if not repairs:
                 return
-            self.do(mending)
+            self.do(repairs)
             self._bring_to_rest()
         raise BrokenPromiseError("not repaired", f"after {REPAIRS_MAX} times: {list(overlay.controller.events)[-2:]}")
 

@@ -79,41 +79,41 @@ def do_job(job: Job) -> tuple[Job, str, int, dict[str, int]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search as the command line says; return the exit code."""
-    told = _parser().parse_args(arguments)
-    without = tuple(name for name in told.without.split(",") if name)
-    overlays = OVERLAYS if told.overlay == "all" else (told.overlay,)
+    options = _parser().parse_args(arguments)
+    without = tuple(name for name in options.without.split(",") if name)
+    overlays = OVERLAYS if options.overlay == "all" else (options.overlay,)
     jobs: Iterator[Job] = (
-        (seed, overlay, without, told.schedule)
-        for seed in ([told.seed] if told.seed is not None else itertools.count(told.seed_first))
+        (seed, overlay, without, options.schedule)
+        for seed in ([options.seed] if options.seed is not None else itertools.count(options.seed_first))
         for overlay in overlays
     )
-    found = _search(jobs, told)
-    reports = [_report(name, found, told) for name in sorted(found.shortest)]
+    found = _search(jobs, options)
+    reports = [_report(name, found, options) for name in sorted(found.shortest)]
     document = {
         "runs": found.runs,
         "runs_per_s": round(found.runs_per_s, 1),
         "covered": dict(found.counts),
         "failures": reports,
     }
-    _say(json.dumps(document) if told.json else f"{found.progress()}\ncovered: {dict(found.counts)}")
+    _print(json.dumps(document) if options.json else f"{found.progress()}\ncovered: {dict(found.counts)}")
     return 1 if reports else 0
 
 
-def _search(jobs: Iterator[Job], told: argparse.Namespace) -> Found:
+def _search(jobs: Iterator[Job], options: argparse.Namespace) -> Found:
     """Do runs until the time is over or, unless told to continue, one has failed."""
     found = Found()
-    began_s = told_s = time.monotonic()
-    end_s = began_s + told.minutes * 60
-    pool = multiprocessing.get_context("spawn").Pool(told.processes) if told.processes > 1 else None
+    began_s = reported_s = time.monotonic()
+    end_s = began_s + options.minutes * 60
+    pool = multiprocessing.get_context("spawn").Pool(options.processes) if options.processes > 1 else None
     results = map(do_job, jobs) if pool is None else pool.imap_unordered(do_job, _bounded(jobs, end_s))
     for job, kind, action_count, counts in results:
         found.add(job, kind, action_count, counts)
         now_s = time.monotonic()
         found.seconds = now_s - began_s
-        if now_s - told_s > PROGRESS_S:
-            told_s = now_s
+        if now_s - reported_s > PROGRESS_S:
+            reported_s = now_s
             sys.stderr.write(found.progress() + "\n")
-        if now_s > end_s or (found.failures and not told.keep_going):
+        if now_s > end_s or (found.failures and not options.keep_going):
             break
     if pool is not None:
         pool.terminate()
@@ -129,21 +129,21 @@ def _bounded(jobs: Iterator[Job], end_s: float) -> Iterator[Job]:
         time.sleep(0.01)
 
 
-def _report(name: str, found: Found, told: argparse.Namespace) -> dict[str, Any]:
+def _report(name: str, found: Found, options: argparse.Namespace) -> dict[str, Any]:
     """Shrink the shortest run that failed so, and tell what happened in it."""
     _, job = found.shortest[name]
-    shrinker = RunShrinker(run(spec_of(job)), told.shrink_seconds)
+    shrinker = RunShrinker(run(spec_of(job)), options.shrink_seconds)
     shortest: RunResult = shrinker.shrink()
     trace = trace_of(shortest)
-    shown = _head_and_tail(trace, told.trace_lines)
+    shown = _head_and_tail(trace, options.trace_lines)
     record = record_of(shortest)
-    if told.record:
-        folder = Path(told.record)
+    if options.record:
+        folder = Path(options.record)
         folder.mkdir(parents=True, exist_ok=True)
         words = "_".join("".join(one if one.isalnum() else " " for one in shortest.kind).lower().split()[:6])
         (folder / f"{job[1]}_{words}_{job[0]}.json").write_text(text_of(record))
-    if not told.json:
-        _say(
+    if not options.json:
+        _print(
             f"\n=== {name}\nseed {job[0]}, overlay {job[1]}, schedule {shortest.spec.schedule}, "
             f"{found.failures[name]} of {found.runs} runs, first after {found.first_after[name]}; "
             f"shrunk to {len(shortest.actions)} actions in {shrinker.tried} tries\n{shortest.failure}\n"
@@ -167,7 +167,7 @@ def _head_and_tail(lines: list[str], count: int) -> list[str]:
     return [*lines[:head], f"      ... {len(lines) - count} lines ...", *lines[len(lines) - count + head :]]
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         model, first = scenario.model(rules)
         result = Search(scenario.name, model, first, bounds).run()
         lines = trace_lines(model, first, result.moves, result.fault) if result.fault else []
-        _tell(scenario, result, lines, as_json=asked.json)
+        _print_result(scenario, result, lines, as_json=asked.json)
         has_fault |= bool(result.fault)
     return int(has_fault)
 
@@ -71,7 +71,7 @@ def _is_of_size(scenario: Scenario, asked: argparse.Namespace) -> bool:
     return (asked.all or not asked.scenario) and (asked.size == "large" or not scenario.is_large)
 
 
-def _tell(scenario: Scenario, result: Result, lines: list[str], *, as_json: bool) -> None:
+def _print_result(scenario: Scenario, result: Result, lines: list[str], *, as_json: bool) -> None:
     if as_json:
         found = dataclasses.asdict(result) | {"scenario": scenario.name, "trace": lines}
         del found["moves"]

@@ -22,7 +22,7 @@ def trace_lines(model: OverlayModel, state: State, moves: Sequence[Move], fault:
     """Return one line for each move and one for the fault."""
     lines = []
     for number, move in enumerate(moves, 1):
-        lines.append(f"{number:4d}. {_told(model, state, move)}")
+        lines.append(f"{number:4d}. {_line_of(model, state, move)}")
         try:
             state = model.take(state, move)
         except Violation:
@@ -30,7 +30,7 @@ def trace_lines(model: OverlayModel, state: State, moves: Sequence[Move], fault:
     return [*lines, f"  ==> {fault}"]
 
 
-def _told(model: OverlayModel, state: State, move: Move) -> str:
+def _line_of(model: OverlayModel, state: State, move: Move) -> str:
     if move[0] == STEP:
         client = model.clients.copy_of(state[model.first_client + move[1]])
         step = client.left[0]
@@ -47,23 +47,23 @@ def _told(model: OverlayModel, state: State, move: Move) -> str:
     source, broker = model.channels[move[1]]
     message = model.messages.values[model.contents.heads[state[model.first_channel + move[1]]]]
     reaction = model.reaction_to(state, move[1])
-    done = [_effect_told(effect) for effect in reaction.effects]
-    done += [f"{model.channels[at][1]} <- {told(model.messages.values[sent])}" for at, sent in reaction.pushes]
+    done = [_effect_text(effect) for effect in reaction.effects]
+    done += [f"{model.channels[at][1]} <- {message_text(model.messages.values[sent])}" for at, sent in reaction.pushes]
     origin = {CLIENTS: "its client"}.get(source, source)
-    text = f"{broker} takes from {origin}: {told(message)}"
+    text = f"{broker} takes from {origin}: {message_text(message)}"
     return text + (f"\n        => {'; '.join(done)}" if done else "")
 
 
-def _effect_told(effect: Any) -> str:
+def _effect_text(effect: Any) -> str:
     if isinstance(effect, Answer):
         reason = f" ({effect.result.reason})" if effect.result.reason else ""
         return f"answers {effect.result.outcome}{reason}"
     if isinstance(effect, Deliver):
-        return f"HANDS OVER {told(effect.notification)} to {', '.join(effect.subscriptions)}"
-    return told(effect)
+        return f"HANDS OVER {message_text(effect.notification)} to {', '.join(effect.subscriptions)}"
+    return message_text(effect)
 
 
-def told(message: Any) -> str:
+def message_text(message: Any) -> str:
     """Return a message in short: its type and what distinguishes it from others."""
     if isinstance(message, Command):
         return f"{message.phase.upper()} {message.plan}"
@@ -84,5 +84,5 @@ def _is_filter(value: Any) -> bool:
 
 def _value(value: Any) -> str:
     if isinstance(value, tuple):
-        return f"[{', '.join(told(one) for one in value)}]"
+        return f"[{', '.join(message_text(one) for one in value)}]"
     return str(value)

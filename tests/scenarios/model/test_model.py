@@ -30,7 +30,7 @@ def test_no_order_breaks_the_promise(name: str) -> None:
     assert result.endings
 
 
-def test_no_order_loses_what_a_publisher_has_published_before_its_end() -> None:
+def test_no_order_loses_what_was_published_before_an_end() -> None:
     """Nothing published before a user ends is lost, even if the publisher ends, too."""
     model, first = OPEN.model()
     result = Search(OPEN.name, model, first, BOUNDS).run()
@@ -63,7 +63,7 @@ def test_the_reduction_loses_no_ending(name: str) -> None:
         ("ring_two_controllers_turn", CommandFence, "refusal_of", (Refusal.NONE, ""), "waits in"),
     ],
 )
-def test_without_a_part_of_the_protocol_promises_break(
+def test_without_a_safeguard_of_the_protocol_promises_break(
     name: str, core: type, method: str, answer: object, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search finds the faults without the hold, the wait until all are prepared, or one plan per epoch.
