@@ -25,9 +25,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.process_costs import EXECUTORS, JAVA, PYTHON, apart, cpu_s, java_children, peak_mb
+from benchmarks.process_costs import EXECUTORS, JAVA, PYTHON, cpu_s, java_children, peak_mb, run_in_fresh_process
 from benchmarks.streaming_input import BROKERS, PUBLISHERS, SEED, WINDOW_MS, Written, seconds_for, write_telemetry
-from benchmarks.streaming_programs import JOB, LOOP, JobSizes, Outlay, run_loop, run_spark
+from benchmarks.streaming_programs import JOB, LOOP, JobSizes, ResourceUse, run_loop, run_spark
 from benchmarks.streaming_rows import Outcome, differences, read_outcome
 from benchmarks.streams_yardstick import PROGRAMS, compile_yardstick, run_streams
 from regraft.infra.create_topics import create_topics
@@ -41,9 +41,9 @@ DRIVER_MEMORY_MB = 2_048
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One program's outlay and output."""
+    """One program's use of resources and its output."""
 
-    outlay: Outlay
+    resources: ResourceUse
     outcome: Outcome
 
 
@@ -55,14 +55,14 @@ class Runs:
         self.measured: dict[str, Measured] = {}
         self._kafka, [self._broker] = kafka, java_children()
 
-    def run(self, name: str, program: Callable[..., Outlay], *arguments: object, has_markers: bool = True) -> None:
+    def run(self, name: str, program: Callable[..., ResourceUse], *arguments: object, has_markers: bool = True) -> None:
         """Run a program in a separate process, then read back what it wrote into its namespace."""
         create_topics(self._kafka.access, (STATE, WINDOWS, DEAD_LETTERS), name)
         print(f"{name} catches up", flush=True)
         before_s = cpu_s([self._broker])
-        outlay: Outlay = apart(program, self._kafka.bootstrap, self.written, *arguments)
-        outlay.kafka_cpu_s = cpu_s([self._broker]) - before_s
-        self.measured[name] = Measured(outlay, read_outcome(self._kafka.bootstrap, name, has_markers=has_markers))
+        resources: ResourceUse = run_in_fresh_process(program, self._kafka.bootstrap, self.written, *arguments)
+        resources.kafka_cpu_s = cpu_s([self._broker]) - before_s
+        self.measured[name] = Measured(resources, read_outcome(self._kafka.bootstrap, name, has_markers=has_markers))
 
     def kafka_mb(self) -> float:
         """Return Kafka's peak memory."""
@@ -76,7 +76,7 @@ def measure(
     with start_kafka(directory) as kafka:
         create_topics(kafka.access, [TELEMETRY])
         print(f"writing {cells:,} cells into Kafka", flush=True)
-        runs = Runs(kafka, apart(write_telemetry, kafka.bootstrap, seconds_for(cells)))
+        runs = Runs(kafka, run_in_fresh_process(write_telemetry, kafka.bootstrap, seconds_for(cells)))
         runs.run(JOB, run_spark, directory, sizes)
         for name in others:
             if name == LOOP:
@@ -92,33 +92,37 @@ def figures_of(measured: dict[str, Measured], written: Written, kafka_mb: float)
     where: dict[str, str | int | float] = {"brokers": BROKERS, "publishers": PUBLISHERS, "cells": written.cells}
     figures: list[Figure] = []
     for name, each in measured.items():
-        outlay = each.outlay
-        used_s, completed_s = sum(outlay.cpu_s.values()), sum(outlay.completed_cpu_s(written.cells).values())
+        resources = each.resources
+        used_s, completed_s = sum(resources.cpu_s.values()), sum(resources.completed_cpu_s(written.cells).values())
         plain = (
-            ("completed_cells_per_s", round(outlay.completed_per_s(written.cells)), "1/s"),
-            ("whole_run_s", round(outlay.whole_run_s, 2), "s"),
-            ("whole_run_cells_per_s", round(written.cells / outlay.whole_run_s), "1/s"),
-            ("session_start_s", round(outlay.start_s, 2), "s"),
+            ("completed_cells_per_s", round(resources.completed_per_s(written.cells)), "1/s"),
+            ("whole_run_s", round(resources.whole_run_s, 2), "s"),
+            ("whole_run_cells_per_s", round(written.cells / resources.whole_run_s), "1/s"),
+            ("session_start_s", round(resources.start_s, 2), "s"),
             ("cpu_s_per_million_cells", round(used_s / written.cells * 1e6, 2), "s"),
-            ("completed_cpu_s_per_million", round(completed_s / outlay.completed_cells(written.cells) * 1e6, 2), "s"),
-            ("kafka_cpu_s", round(outlay.kafka_cpu_s, 1), "s"),
-            ("late_rows", outlay.late_rows, "rows"),
+            (
+                "completed_cpu_s_per_million",
+                round(completed_s / resources.completed_cells(written.cells) * 1e6, 2),
+                "s",
+            ),
+            ("kafka_cpu_s", round(resources.kafka_cpu_s, 1), "s"),
+            ("late_rows", resources.late_rows, "rows"),
             ("rows", len(each.outcome.digests), "rows"),
-            ("rows_written", outlay.rows_written, "rows"),
-            ("peak_rss_mb", round(sum(outlay.peak_mb.values())), "MB"),
+            ("rows_written", resources.rows_written, "rows"),
+            ("peak_rss_mb", round(sum(resources.peak_mb.values())), "MB"),
         )
         figures += [Figure(figure, where | {"by": name}, value, unit) for figure, value, unit in plain]
-        for figure, values, unit in (("cpu_s", outlay.cpu_s, "s"), ("peak_rss_mb", outlay.peak_mb, "MB")):
+        for figure, values, unit in (("cpu_s", resources.cpu_s, "s"), ("peak_rss_mb", resources.peak_mb, "MB")):
             for process, value in values.items():
                 figures.append(Figure(figure, where | {"by": name, "process": process}, round(value, 1), unit))
     figures.append(Figure("peak_rss_mb", where | {"by": "all", "process": "kafka (Java)"}, round(kafka_mb), "MB"))
     for name, each in measured.items():
         if name != JOB:
-            figures += _ratios(measured[JOB].outlay, each.outlay, written.cells, where | {"by": name})
-    return figures + _driver_figures(measured[JOB].outlay, written.cells, where | {"by": JOB})
+            figures += _ratios(measured[JOB].resources, each.resources, written.cells, where | {"by": name})
+    return figures + _driver_figures(measured[JOB].resources, written.cells, where | {"by": JOB})
 
 
-def _driver_figures(job: Outlay, cells: int, where: dict[str, str | int | float]) -> list[Figure]:
+def _driver_figures(job: ResourceUse, cells: int, where: dict[str, str | int | float]) -> list[Figure]:
     """Return the driver's part of the CPU time of the last part; nothing unless executors have their own processes."""
     if EXECUTORS not in job.cpu_s:
         return []
@@ -130,7 +134,7 @@ def _driver_figures(job: Outlay, cells: int, where: dict[str, str | int | float]
     ]
 
 
-def _ratios(job: Outlay, other: Outlay, cells: int, where: dict[str, str | int | float]) -> list[Figure]:
+def _ratios(job: ResourceUse, other: ResourceUse, cells: int, where: dict[str, str | int | float]) -> list[Figure]:
     """Return the job's figures as multiples of another program's."""
     pairs = {
         "completed_ratio": (job.completed_per_s(cells), other.completed_per_s(cells)),
@@ -146,15 +150,15 @@ def faults_of(measured: dict[str, Measured], written: Written) -> list[str]:
     """Return the faults in what the programs wrote, one sentence each."""
     faults = []
     for name, each in measured.items():
-        outlay, outcome = each.outlay, each.outcome
+        resources, outcome = each.resources, each.outcome
         if outcome.local_deliveries not in (None, written.local_deliveries):
             faults.append(f"{name} accounts for {outcome.local_deliveries} of {written.local_deliveries} deliveries")
-        if outlay.late_rows or outcome.late_rows:
-            faults.append(f"{name} dropped {outlay.late_rows or outcome.late_rows} rows as late")
-        if outlay.dead_letters:
-            faults.append(f"{name} found {outlay.dead_letters} records that are not telemetry")
+        if resources.late_rows or outcome.late_rows:
+            faults.append(f"{name} dropped {resources.late_rows or outcome.late_rows} rows as late")
+        if resources.dead_letters:
+            faults.append(f"{name} found {resources.dead_letters} records that are not telemetry")
         if outcome.announced is not None and outcome.announced != len(outcome.digests):
-            faults.append(f"{name}: the markers announce {outcome.announced} rows, {len(outcome.digests)} are there")
+            faults.append(f"{name}: the markers announce {outcome.announced} rows, {len(outcome.digests)} were written")
         if name != JOB:
             job = measured[JOB].outcome
             compared = (job.digests, outcome.digests) if name == LOOP else (job.deliveries(), outcome.deliveries())

@@ -238,7 +238,7 @@ def main() -> None:
         for brokers in sizes:
             print(f"{overlay}, {brokers} brokers", file=sys.stderr, flush=True)
             try:
-                figures += _measure_apart(overlay, brokers, chosen)
+                figures += _measure_in_fresh_process(overlay, brokers, chosen)
             except AssertionError as fault:
                 faults.append(f"{overlay}, {brokers} brokers: {fault}")
             if given.json:  # After each run, so that its figures survive a failure of a later one.
@@ -249,10 +249,10 @@ def main() -> None:
     sys.exit(1 if faults else 0)
 
 
-def _measure_apart(overlay: str, brokers: int, chosen: Chosen) -> list[Figure]:
+def _measure_in_fresh_process(overlay: str, brokers: int, chosen: Chosen) -> list[Figure]:
     """Measure in a separate process, so that its peak memory is that of this run alone."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as apart:
-        return apart.submit(measure, overlay, brokers, chosen).result()
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        return executor.submit(measure, overlay, brokers, chosen).result()
 
 
 def _read_figures(path: Path) -> list[Figure]:

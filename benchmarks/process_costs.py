@@ -15,7 +15,7 @@ import psutil
 PYTHON, JAVA, WORKERS, EXECUTORS = "driver (Python)", "Java", "workers (Python)", "executors (Java)"
 
 
-def apart(program: Callable[..., Any], *arguments: object) -> Any:
+def run_in_fresh_process(program: Callable[..., Any], *arguments: object) -> Any:
     """Run a program in a fresh process, so that its memory is measured alone; return its result."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(program, arguments)
@@ -32,16 +32,16 @@ def spark_cpu_s() -> dict[str, float]:
     Executors with their own Java are counted separately.
     """
     java, executors, workers = _spark_processes()
-    apart_s = {EXECUTORS: cpu_s(executors)} if executors else {}
-    return {PYTHON: time.process_time(), JAVA: cpu_s(java), **apart_s, WORKERS: cpu_s(workers, ended=True)}
+    executors_s = {EXECUTORS: cpu_s(executors)} if executors else {}
+    return {PYTHON: time.process_time(), JAVA: cpu_s(java), **executors_s, WORKERS: cpu_s(workers, ended=True)}
 
 
 def spark_peak_mb() -> dict[str, float]:
     """Return the sum of the peaks (MB) of those processes that still run; forked workers share some of it."""
     java, executors, workers = _spark_processes()
-    apart_mb = {EXECUTORS: sum(map(peak_mb, executors))} if executors else {}
+    executors_mb = {EXECUTORS: sum(map(peak_mb, executors))} if executors else {}
     own_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
-    return {PYTHON: own_mb, JAVA: sum(map(peak_mb, java)), **apart_mb, WORKERS: sum(map(peak_mb, workers))}
+    return {PYTHON: own_mb, JAVA: sum(map(peak_mb, java)), **executors_mb, WORKERS: sum(map(peak_mb, workers))}
 
 
 def _spark_processes() -> tuple[list[psutil.Process], list[psutil.Process], list[psutil.Process]]:

@@ -76,7 +76,7 @@ def write_telemetry(bootstrap: str, seconds: int) -> Written:
         _send(producer, broker, telemetry.heartbeat(broker))
         telemetry.records += 1
     if producer.flush(60):
-        raise RuntimeError("Kafka did not take all telemetry within 60 s")
+        raise RuntimeError("Kafka did not accept all telemetry within 60 s")
     return telemetry.written()
 
 

@@ -1,6 +1,6 @@
 """The programs that bench_streaming runs on one topic of telemetry: the Spark job, and a plain Python loop.
 
-In: a Kafka that holds all input. Out: rows and markers in the program's own namespace, and an ``Outlay``. Evaluating
+In: a Kafka that holds all input. Out: rows and markers in the program's namespace, and a ``ResourceUse``. Evaluating
 them, and the same work by Kafka Streams (``streams_yardstick``), does not belong here.
 """
 
@@ -41,7 +41,7 @@ Progress = tuple[float, int, dict[str, float]]
 
 
 @dataclass(slots=True)
-class Outlay:
+class ResourceUse:
     """The resources of one program: time until it was ready, from then until its last row, CPU and memory by process.
 
     ``kafka_cpu_s``: CPU time of Kafka during the run, not included in ``cpu_s``.
@@ -104,7 +104,7 @@ class JobSizes:
         return f"local-cluster[{self.executors},1,{EXECUTOR_MEMORY_MB}]" if self.executors else f"local[{self.cores}]"
 
 
-def run_spark(bootstrap: str, written: Written, directory: Path, sizes: JobSizes) -> Outlay:
+def run_spark(bootstrap: str, written: Written, directory: Path, sizes: JobSizes) -> ResourceUse:
     """Run the whole job until the last window is closed; raise StackError if that fails or takes too long."""
     begin_s = time.monotonic()
     log_settings = (directory / "spark" / "log4j2.properties").absolute()
@@ -139,7 +139,9 @@ def run_spark(bootstrap: str, written: Written, directory: Path, sizes: JobSizes
     if not results or total_s > WAIT_S_MAX:
         raise StackError("; ".join(faults) or f"the job did not close all windows within {WAIT_S_MAX:g} s")
     late_rows, dead_letters, rows = results[0].late_rows, results[0].dead_letters, results[0].rows
-    return Outlay(ready_s - begin_s, total_s, late_rows, progress, cpu_s, peaks_mb, dead_letters, rows_written=rows)
+    return ResourceUse(
+        ready_s - begin_s, total_s, late_rows, progress, cpu_s, peaks_mb, dead_letters, rows_written=rows
+    )
 
 
 def _job_settings(bootstrap: str, directory: Path, sizes: JobSizes) -> StreamingSettings:
@@ -186,7 +188,7 @@ class _EndOfTopic:
         self._consumer.close()
 
 
-def run_loop(bootstrap: str, written: Written) -> Outlay:
+def run_loop(bootstrap: str, written: Written) -> ResourceUse:
     """Do the job's work with one consumer, fastavro, dicts and one producer."""
     begin_s = time.monotonic()
     schema = latest_schema("TelemetryBatch").parsed
@@ -212,7 +214,9 @@ def run_loop(bootstrap: str, written: Written) -> Outlay:
     consumer.close()
     total_s, cpu_s = time.monotonic() - ready_s, {PYTHON: time.process_time()}
     peaks_mb = {PYTHON: spark_peak_mb()[PYTHON]}
-    return Outlay(ready_s - begin_s, total_s, aggregator.late_rows, progress, cpu_s, peaks_mb, rows_written=rows.rows)
+    return ResourceUse(
+        ready_s - begin_s, total_s, aggregator.late_rows, progress, cpu_s, peaks_mb, rows_written=rows.rows
+    )
 
 
 class _RowWriter:

@@ -76,14 +76,14 @@ def outcome_of(rows: Mapping[bytes, bytes], markers: list[WindowClosed], *, has_
 def differences(first: Mapping[bytes, bytes], second: Mapping[bytes, bytes]) -> list[str]:
     """Return how the rows of two programs differ, one sentence each."""
     found = []
-    for told, keys in (
+    for finding, keys in (
         ("only the first has", first.keys() - second.keys()),
         ("only the second has", second.keys() - first.keys()),
         ("they disagree on", {key for key in first.keys() & second.keys() if first[key] != second[key]}),
     ):
         if keys:
             examples = ", ".join(key.decode() for key in sorted(keys)[:EXAMPLES_MAX])
-            found.append(f"{told} {len(keys)} rows, for example {examples}")
+            found.append(f"{finding} {len(keys)} rows, for example {examples}")
     return found
 
 

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from benchmarks.streaming_input import RECORD, WINDOW_MS, Written
-from benchmarks.streaming_programs import WAIT_S_MAX, Outlay
+from benchmarks.streaming_programs import WAIT_S_MAX, ResourceUse
 from regraft.infra.fetch_jars import fetch_jars, read_lock, relock
 from regraft.infra.find_cache import find_cache
 from regraft.infra.find_java import find_java
@@ -73,7 +73,7 @@ def find_compiler() -> Path:
 
 def run_streams(
     bootstrap: str, written: Written, name: str, class_path: str, threads: int, heap_mb: int, directory: Path
-) -> Outlay:
+) -> ResourceUse:
     """Run one program until all input is processed."""
     given = {
         "program": name.removeprefix("streams-"),
@@ -106,8 +106,8 @@ def run_streams(
             process.wait()
     if fault := report_fault(reports, written):
         log_lines = log_file.read_text().strip().splitlines()[:3]
-        raise YardstickError(f"{name} {fault}; it said {' / '.join(log_lines) or 'nothing'}")
-    return outlay_of(reports, begin_ms)
+        raise YardstickError(f"{name} {fault}; its log: {' / '.join(log_lines) or 'empty'}")
+    return resource_use_of(reports, begin_ms)
 
 
 def report_fault(reports: list[Mapping[str, float]], written: Written) -> str:
@@ -121,14 +121,14 @@ def report_fault(reports: list[Mapping[str, float]], written: Written) -> str:
     return "" if last["last_row_ms"] else "wrote no row"
 
 
-def outlay_of(reports: Iterable[Mapping[str, float]], begin_ms: float) -> Outlay:
-    """Return the outlay from a program's reports: the first one when it is ready, the last one after its last row."""
+def resource_use_of(reports: Iterable[Mapping[str, float]], begin_ms: float) -> ResourceUse:
+    """Return the use of resources by a program's reports: the first when it is ready, the last after its last row."""
     first, *others = reports
     last = others[-1]
     progress = [
         ((each["at_ms"] - first["at_ms"]) / 1e3, int(each["cells"]), {PROCESS: each["cpu_ms"] / 1e3}) for each in others
     ]
-    return Outlay(
+    return ResourceUse(
         start_s=(first["at_ms"] - begin_ms) / 1e3,
         total_s=(last["last_row_ms"] - first["at_ms"]) / 1e3,
         late_rows=int(last["late"]),

@@ -70,7 +70,7 @@ class CoreObserver:
     def __init__(self, virtual: VirtualOverlay) -> None:
         self.seen = Observed()
         self.deliveries_ever = 0
-        self._came_ms: dict[str, dict[tuple[str, int], float]] = defaultdict(dict)
+        self._arrived_ms: dict[str, dict[tuple[str, int], float]] = defaultdict(dict)
         for name, broker in virtual.overlay.brokers.items():
             broker.core.handle = self._watched(name, broker.core.handle)  # type: ignore[method-assign]
 
@@ -80,16 +80,16 @@ class CoreObserver:
 
     def forget_arrivals(self) -> None:
         """Forget when notifications arrived; call it only while no delivery is held."""
-        self._came_ms.clear()
+        self._arrived_ms.clear()
 
     def _watched(self, broker: str, handle: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-        came_ms = self._came_ms
+        arrived_ms = self._arrived_ms
 
         def watched(source: str | None, message: Any, now_ms: float) -> list[Any]:
-            coming = None
+            arriving = None
             if message.__class__ is Notification:
-                coming = message.publisher, message.sequence
-                came_ms[broker][coming] = now_ms
+                arriving = message.publisher, message.sequence
+                arrived_ms[broker][arriving] = now_ms
             effects = handle(source, message, now_ms)
             seen = self.seen
             for effect in effects:
@@ -103,8 +103,8 @@ class CoreObserver:
                     )
                     seen.deliveries += count
                     self.deliveries_ever += count
-                    if key != coming:
-                        seen.held_ms += [now_ms - came_ms[broker][key]] * count
+                    if key != arriving:
+                        seen.held_ms += [now_ms - arrived_ms[broker][key]] * count
             return effects
 
         return watched
@@ -162,7 +162,7 @@ class PlanDriver:
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         self._began_ms = self.virtual.now_ms
         overlay.listeners.append(self)
-        self._carry_out(self._transition.start(self._now_ms))
+        self._execute(self._transition.start(self._now_ms))
         self._tick()
         while not self._transition.is_done:
             assert self.virtual.now_ms - self._began_ms < WAIT_MS_MAX, (
@@ -206,10 +206,10 @@ class PlanDriver:
 
     def _tick(self) -> None:
         if not self._transition.is_done:
-            self._carry_out(self._transition.on_tick(self._now_ms))
+            self._execute(self._transition.on_tick(self._now_ms))
             self._after(TICK_MS, self._tick)
 
-    def _carry_out(self, effects: list[Any]) -> None:
+    def _execute(self, effects: list[Any]) -> None:
         for effect in effects:
             if isinstance(effect, SendCommand):
                 command = effect.command
@@ -220,7 +220,7 @@ class PlanDriver:
                 if name is not None:
                     self.cost.reached_ms[name] = self.virtual.now_ms - self._began_ms
             else:
-                assert isinstance(effect, EmitEvent), f"the transition asks for {type(effect).__name__}"
+                assert isinstance(effect, EmitEvent), f"the transition returned a {type(effect).__name__}"
                 bad = (EventKind.PLAN_STALLED, EventKind.PLAN_ABORTED)
                 assert effect.event.kind not in bad, str(effect.event)
 
@@ -229,7 +229,7 @@ class PlanDriver:
         self._answers.append(result)
         self._after(
             self._delay_ms[result.broker],
-            lambda: self._carry_out(self._transition.on_result(result, self._now_ms)),
+            lambda: self._execute(self._transition.on_result(result, self._now_ms)),
         )
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Any) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.bench_streaming import Measured, faults_of
 from benchmarks.streaming_input import BATCHES_PER_S, BROKERS, WINDOW_MS, Telemetry, Written
-from benchmarks.streaming_programs import JOB, Outlay
+from benchmarks.streaming_programs import JOB, ResourceUse
 from benchmarks.streaming_rows import Outcome, differences, outcome_of
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.state import WindowClosed
@@ -64,23 +64,23 @@ def test_differences_name_rows() -> None:
 def test_rate_is_of_what_was_completed(progress: list[tuple[float, int, float]], rate: float, cpu: float) -> None:
     """The rate runs from the first progress with 40 % of the cells completed until the last row is written."""
     noted = [(at_s, cells, {"a": used_s - 1.0, "b": 1.0}) for at_s, cells, used_s in progress]
-    outlay = Outlay(9.0, 5.0, 0, noted, {"a": 8.0, "b": 2.0}, {})
-    assert outlay.completed_per_s(100) == pytest.approx(rate)
-    assert sum(outlay.completed_cpu_s(100).values()) / outlay.completed_cells(100) == pytest.approx(cpu)
+    resources = ResourceUse(9.0, 5.0, 0, noted, {"a": 8.0, "b": 2.0}, {})
+    assert resources.completed_per_s(100) == pytest.approx(rate)
+    assert sum(resources.completed_cpu_s(100).values()) / resources.completed_cells(100) == pytest.approx(cpu)
 
 
 def test_a_program_with_a_different_outcome_is_reported() -> None:
     """A wrong row, a lost delivery, a late row and a marker with a wrong count are faults of either program."""
-    outlay = Outlay(1.0, 1.0, 0, [], {}, {})
+    resources = ResourceUse(1.0, 1.0, 0, [], {}, {})
     row = {b"5/delivery/p|a": b"1"}
-    job = Measured(outlay, Outcome({**row, b"5/interest/a": b"2"}, 7, 2))
+    job = Measured(resources, Outcome({**row, b"5/interest/a": b"2"}, 7, 2))
     written = Written(records=1, cells=1, local_deliveries=7, windows=1)
-    assert faults_of({JOB: job, "good": Measured(outlay, Outcome(row, None, None))}, written) == []
-    late = Outlay(1.0, 1.0, 3, [], {}, {})
+    assert faults_of({JOB: job, "good": Measured(resources, Outcome(row, None, None))}, written) == []
+    late = ResourceUse(1.0, 1.0, 3, [], {}, {})
     wrong = Measured(late, Outcome({b"5/delivery/p|a": b"3"}, 6, 4))
     assert faults_of({JOB: job, "bad": wrong}, written) == [
         "bad accounts for 6 of 7 deliveries",
         "bad dropped 3 rows as late",
-        "bad: the markers announce 4 rows, 1 are there",
+        "bad: the markers announce 4 rows, 1 were written",
         "spark and bad: they disagree on 1 rows, for example 5/delivery/p|a",
     ]

@@ -1,4 +1,4 @@
-"""The Kafka Streams programs' reports are read as their outlay, and what is missing is reported; needs no JDK."""
+"""The Kafka Streams programs' reports give their use of resources, and what is missing is reported; needs no JDK."""
 
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from benchmarks.streams_yardstick import (
     SOURCES,
     YardstickError,
     find_compiler,
-    outlay_of,
     report_fault,
+    resource_use_of,
 )
 from regraft.infra.fetch_jars import read_lock
 from regraft.infra.find_java import JavaRuntime
@@ -35,13 +35,13 @@ REPORTS = [
 ]
 
 
-def test_outlay_is_from_ready_to_the_last_row() -> None:
+def test_resource_use_is_from_ready_to_the_last_row() -> None:
     """Start-up ends when the topology runs, and the run when Kafka has the last row; shutting down does not count."""
-    outlay = outlay_of(REPORTS, begin_ms=1_000)
-    assert (outlay.start_s, outlay.total_s) == (2.0, 2.5)
-    assert (outlay.late_rows, outlay.rows_written) == (2, 7)
-    assert (outlay.cpu_s, outlay.peak_mb) == ({"Java": 6.0}, {"Java": 4.0})
-    assert outlay.completed_per_s(500) == pytest.approx(250 / 1.5)
+    resources = resource_use_of(REPORTS, begin_ms=1_000)
+    assert (resources.start_s, resources.total_s) == (2.0, 2.5)
+    assert (resources.late_rows, resources.rows_written) == (2, 7)
+    assert (resources.cpu_s, resources.peak_mb) == ({"Java": 6.0}, {"Java": 4.0})
+    assert resources.completed_per_s(500) == pytest.approx(250 / 1.5)
 
 
 def test_an_incomplete_report_is_a_fault() -> None:
