@@ -42,13 +42,13 @@ Exchange = Callable[[], Awaitable[None]]
 async def count_messages(kind: str, first: int, last: int, exchange: Exchange) -> dict[str, int]:
     """Publish at one broker and listen at another during an exchange; return the counts by outcome."""
     sender, receiver = await end_at(kind, first), await end_at(kind, last)
-    came: list[int] = []
-    await receiver.listen(lambda payload: came.append(int(payload.split(b" ")[0])))
-    while not came:
+    received: list[int] = []
+    await receiver.listen(lambda payload: received.append(int(payload.split(b" ")[0])))
+    while not received:
         await sender.publish(b"0 ")
         await asyncio.sleep(0.05)
     await asyncio.sleep(1.0)
-    came.clear()
+    received.clear()
     changing = asyncio.create_task(_later(exchange))
     count, begin_s = int(RATE_PER_S * PUBLISHED_S), time.monotonic()
     for number in range(count):
@@ -61,9 +61,9 @@ async def count_messages(kind: str, first: int, last: int, exchange: Exchange) -
     await receiver.close()
     return {
         "published": count,
-        "lost": count - len(set(came)),
-        "repeated": len(came) - len(set(came)),
-        "out_of_order": sum(later < earlier for earlier, later in pairwise(came)),
+        "lost": count - len(set(received)),
+        "repeated": len(received) - len(set(received)),
+        "out_of_order": sum(later < earlier for earlier, later in pairwise(received)),
     }
 
 
@@ -160,12 +160,12 @@ def death(fleet: NodeFleet) -> Exchange:
 async def measure(kind: str) -> list[Figure]:
     """Return how many messages were lost, repeated and out of order in each case."""
     ways: dict[str, Callable[[Path], Awaitable[dict[str, int]]]] = {
-        f"{NATIVE[kind]}, the old one goes first": lambda at: over_native_links(kind, at, new_first=False),
-        f"{NATIVE[kind]}, the new one comes first": lambda at: over_native_links(kind, at, new_first=True),
+        f"{NATIVE[kind]}, old link removed first": lambda at: over_native_links(kind, at, new_first=False),
+        f"{NATIVE[kind]}, new link added first": lambda at: over_native_links(kind, at, new_first=True),
         "nodes, one swap": lambda at: over_nodes(kind, at, swaps(1)),
         f"nodes, {SWAPS} swaps": lambda at: over_nodes(kind, at, swaps(SWAPS)),
         f"nodes, {SWAPS} swaps and {CUTS} cuts": lambda at: over_nodes(kind, at, swaps(SWAPS, CUTS)),
-        "nodes, the one between dies": lambda at: over_nodes(kind, at, death),
+        "nodes, middle one dies": lambda at: over_nodes(kind, at, death),
     }
     figures: list[Figure] = []
     for way, run in ways.items():

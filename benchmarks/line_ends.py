@@ -75,15 +75,15 @@ class NatsEnd:
         """Connect to the broker at a port."""
         import nats
 
-        return cls(await nats.connect(f"nats://127.0.0.1:{port}", error_cb=_tell))
+        return cls(await nats.connect(f"nats://127.0.0.1:{port}", error_cb=_log_failure))
 
     async def listen(self, take: Callable[[bytes], None]) -> None:
         """Subscribe."""
 
-        async def hear(message: Any) -> None:
+        async def on_message(message: Any) -> None:
             take(message.data)
 
-        await self._client.subscribe(SUBJECT, cb=hear)
+        await self._client.subscribe(SUBJECT, cb=on_message)
         await self._client.flush()
 
     async def publish(self, payload: bytes) -> None:
@@ -91,7 +91,7 @@ class NatsEnd:
         await self._client.publish(SUBJECT, payload)
 
 
-async def _tell(error: Exception) -> None:
+async def _log_failure(error: Exception) -> None:
     """Log an error that nats-py would print with a traceback; it reconnects by itself."""
     log.warning("client_failed", reason=str(error))
 

@@ -79,13 +79,13 @@ class AmqpEnd:
     async def listen(self, take: Callable[[bytes], None]) -> None:
         """Bind a queue and consume from it."""
 
-        def hear(_channel: Any, _method: Any, _properties: Any, payload: bytes) -> None:
+        def on_message(_channel: Any, _method: Any, _properties: Any, payload: bytes) -> None:
             take(payload)
 
         channel, ask = self._channel.channel, self._channel.ask
         queue = (await ask(channel.queue_declare, queue="", exclusive=True)).method.queue
         await ask(channel.queue_bind, queue=queue, exchange=EXCHANGE, routing_key=self._key)
-        await ask(channel.basic_consume, queue=queue, on_message_callback=hear, auto_ack=True)
+        await ask(channel.basic_consume, queue=queue, on_message_callback=on_message, auto_ack=True)
 
     async def publish(self, payload: bytes) -> None:
         """Publish."""
