@@ -52,8 +52,10 @@ def on_the_virtual_clock(given: argparse.Namespace) -> dict[str, Any]:
     rng = random.Random(given.seed)
     inventory = place_ring(given.brokers, rng) if given.ring else place_overlay(given.brokers, DEGREE_MAX, rng)
     workload = CheckinSettings() if given.ring else WorkloadSettings()
-    told = ControllerSettings(bootstrap="", inventory_path=Path(), planner=RING_PLANNER if given.ring else TREE_PLANNER)
-    loop = VirtualLoop(inventory, workload, told, virtual)
+    settings = ControllerSettings(
+        bootstrap="", inventory_path=Path(), planner=RING_PLANNER if given.ring else TREE_PLANNER
+    )
+    loop = VirtualLoop(inventory, workload, settings, virtual)
     loop.run_for((given.rounds * given.round_s + QUIET_S) * SECOND_MS)
     loop.virtual.outages.stop()
     loop.come_to_rest()
@@ -80,7 +82,7 @@ def on_the_virtual_clock(given: argparse.Namespace) -> dict[str, Any]:
 def on_the_stack(given: argparse.Namespace) -> dict[str, Any]:
     """Run the demo with chaos on its own Kafka, Spark and Valkey, and return its summary."""
     chaos_s = given.rounds * given.round_s
-    told = {
+    options = {
         "demo.brokers": given.brokers,
         "demo.kill_every_s": given.round_s,
         "demo.shadow_planners": [],  # They would only take processor time.
@@ -92,7 +94,7 @@ def on_the_stack(given: argparse.Namespace) -> dict[str, Any]:
     }
     command = [sys.executable, "-m", "regraft", "demo", "--chaos", "--dashboard", "--json", "--seed", str(given.seed)]
     command += ["--duration", f"{chaos_s + QUIET_S:g}"]
-    for name, value in told.items():
+    for name, value in options.items():
         command += ["--set", f"{name}={json.dumps(value)}"]
     patience_s = PATIENCE_FACTOR * (chaos_s + QUIET_S) + LONGER_S_MAX
     with _folder(given) as folder:
@@ -119,7 +121,7 @@ def outcome(command: list[str], patience_s: float) -> tuple[str, str]:
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=patience_s, check=False)
     except subprocess.TimeoutExpired:
-        return "", f"it was not over after {patience_s:g} s"
+        return "", f"it had not finished after {patience_s:g} s"
     return answer.stdout, f"it ended with {answer.returncode}: {answer.stderr}"
 
 
@@ -184,7 +186,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--virtual", action="store_true", help="on a virtual clock, without Kafka, Spark and Valkey")
     parser.add_argument("--ring", action="store_true", help="with --virtual: users of a Chord ring, not a tree")
-    parser.add_argument("--out", type=Path, help="directory of the run, which is kept; else a passing one")
+    parser.add_argument("--out", type=Path, help="directory of the run, which is kept; default: a temporary one")
     parser.add_argument("--disk-mb", type=int, help="a disk of this many MB for the run, to be filled; needs root")
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()

@@ -45,8 +45,9 @@ def main() -> None:
         limits = LIMITS.get((near, drawn))
         is_over = limits is not None and (median > limits[0] or high > limits[1])
         failed += is_over
-        told = "" if limits is None else f"  limits {limits[0]:.1%}, {limits[1]:.1%}{': OVER' if is_over else ''}"
-        print(f"{near:3} near, {drawn:3} drawn: median {median:6.1%}, p90 {high:6.1%}, {window_s:.3f} s a window{told}")
+        verdict = "" if limits is None else f"  limits {limits[0]:.1%}, {limits[1]:.1%}{': OVER' if is_over else ''}"
+        errors = f"median {median:6.1%}, p90 {high:6.1%}, {window_s:.3f} s a window"
+        print(f"{near:3} near, {drawn:3} drawn: {errors}{verdict}")
         where = {"near": near, "drawn": drawn, "hosts": chosen.hosts}
         figures += [
             Figure("error_median", where, median, "share"),

@@ -186,7 +186,7 @@ class Writer:
     def write(self, document: Document) -> None:
         """Write a document and verify that it arrived."""
         self._view.publish(msgspec.convert(document, LiveView), 0)
-        assert self._view.failures == 0, "Valkey did not take a document"
+        assert self._view.failures == 0, "Valkey did not accept a document"
 
 
 def measure_server(url: str, inventory: Inventory, seed: int, rounds: int) -> dict[str, list[float]]:
@@ -194,7 +194,7 @@ def measure_server(url: str, inventory: Inventory, seed: int, rounds: int) -> di
     maker, writer = DocumentMaker(inventory, seed), Writer(url)
     found: dict[str, list[float]] = {"look_ms": [], "message_ms": [], "message_bytes": [], "snapshot_bytes": []}
 
-    async def look_again_and_again() -> None:
+    async def poll_repeatedly() -> None:
         board = LiveBoard(SERIES)
         settings = DashboardSettings(bootstrap="none", inventory_path=Path("none"), redis_url=url)
         client = view_client(RedisAccess(url), settings.answer_ms_max)
@@ -219,7 +219,7 @@ def measure_server(url: str, inventory: Inventory, seed: int, rounds: int) -> di
             found["message_bytes"].append(len(text))
         await client.aclose()
 
-    asyncio.run(look_again_and_again())
+    asyncio.run(poll_repeatedly())
     return found
 
 

@@ -35,7 +35,6 @@ DEGREE_MAX = 8
 WARM_SHARE, COLD_SHARE = 1e-3, 1e-6  # Initial and final temperature, as a share of the cost.
 GAP_MAX = 0.02
 GAP_BROKERS, GAP_WORDS = 100, 30_000_000  # The limit applies to this size and the default budget.
-Tell = Callable[[str, int], None]
 
 
 def settled_tree(brokers: int, seed: int) -> TreeCosts:
@@ -134,8 +133,8 @@ def main() -> None:
         brokers, way = figure.where["brokers"], figure.where.get("way", "")
         print(f"{figure.name:16} {brokers:4} {way:12} {figure.value:12.3f} {figure.unit}")
     if chosen.json:
-        told = {"sizes": sizes, "budgets": budgets, "anneal_s": chosen.anneal_s}
-        write_figures(chosen.json, run_facts(told, chosen.seed), figures)
+        settings = {"sizes": sizes, "budgets": budgets, "anneal_s": chosen.anneal_s}
+        write_figures(chosen.json, run_facts(settings, chosen.seed), figures)
     limited = {"brokers": GAP_BROKERS, "way": f"{GAP_WORDS:.0e} words"}
     wide = [
         each.value

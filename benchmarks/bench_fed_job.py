@@ -93,7 +93,7 @@ def make_telemetry(brokers: int, rate_per_s: float, seconds: float, folder: Path
     overlay = VirtualOverlay(inventory, workload, settings, batches)
     overlay.run_until(begin_ms + seconds * 1_000)
     if time.time() * 1_000 > begin_ms:
-        raise RuntimeError(f"{brokers} brokers were emulated too late: raise AHEAD_S_PER_BROKER")
+        raise RuntimeError(f"emulating {brokers} brokers took too long: raise AHEAD_S_PER_BROKER")
     return batches.sent
 
 
@@ -186,8 +186,10 @@ def check(seen: Outcome, brokers: int, seconds: float) -> None:
     expected = [starts[0] + place * WINDOW_MS for place in range(windows)] if starts else []
     assert starts[:windows] == expected, f"of {windows} windows these were closed: {starts}"
     for marker in markers[:windows]:
-        told = {entry.broker for entry in marker.brokers if entry.received == entry.expected}
-        assert len(told) == brokers, f"window {marker.window_start_ms} has {len(told)} of {brokers} brokers whole"
+        complete = {entry.broker for entry in marker.brokers if entry.received == entry.expected}
+        assert len(complete) == brokers, (
+            f"window {marker.window_start_ms} is complete for {len(complete)} of {brokers} brokers"
+        )
     assert sum(marker.late_rows for marker in markers) == 0, "rows were late"
 
 
@@ -197,11 +199,11 @@ def cores_needed(seen: Outcome, stage: str, records_per_s: float) -> float:
     The first third of the records counts as warm-up. Raises AssertionError if the rest was read in one micro-batch.
     """
     first = next(place for place, count in enumerate(seen.records) if count >= seen.records[-1] * WARM_UP_SHARE)
-    samples, told_s = seen.samples[first:], (seen.records[-1] - seen.records[first]) / records_per_s
-    assert told_s > 0, (
-        "all was read in a single micro-batch: give more --seconds, or --set streaming.records_per_broker_max=20"
+    samples, telemetry_s = seen.samples[first:], (seen.records[-1] - seen.records[first]) / records_per_s
+    assert telemetry_s > 0, (
+        "everything was read in a single micro-batch: give more --seconds, or --set streaming.records_per_broker_max=20"
     )
-    return cores_taken(samples, stage) * (samples[-1].at_s - samples[0].at_s) / told_s
+    return cores_taken(samples, stage) * (samples[-1].at_s - samples[0].at_s) / telemetry_s
 
 
 def figures_of(seen: Outcome, brokers: int, rate_per_s: float, sent: Sequence[Sent]) -> list[Figure]:
@@ -250,7 +252,7 @@ def main() -> None:
     parser.add_argument("--sizes", default="40,400,1000,4000", help="numbers of brokers, with commas")
     parser.add_argument("--rate", type=float, default=0.5, help="notifications per second of each of 49 publishers")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long telemetry is fed, a multiple of 5")
-    parser.add_argument("--set", action="append", default=[], help="a setting of the job, as regraft stream takes it")
+    parser.add_argument("--set", action="append", default=[], help="a setting of the job, as for regraft stream")
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
     figures: list[Figure] = []

@@ -86,8 +86,8 @@ def main() -> None:
             figures += list(_figures(name, networks, weights, chosen.brokers))
     for place in range(0, len(figures), len(MEASURES)):
         where, values = figures[place].where, [one.value for one in figures[place : place + len(MEASURES)]]
-        said = "".join(f"  {name} {value:6.3f}" for name, value in zip(MEASURES, values, strict=True))
-        print(f"{where['network']:12}  links at most {where['cap']:>4}  weight {where['weight']:>4}{said}")
+        columns = "".join(f"  {name} {value:6.3f}" for name, value in zip(MEASURES, values, strict=True))
+        print(f"{where['network']:12}  links at most {where['cap']:>4}  weight {where['weight']:>4}{columns}")
     if chosen.json:
         settings = {"brokers": chosen.brokers, "networks": chosen.networks, "weights": weights}
         write_figures(chosen.json, run_facts(settings, chosen.seed), figures)

@@ -82,7 +82,7 @@ def run_size(brokers: int, seconds: float, rate_per_s: float) -> dict[str, Any]:
     plans = len(loop.plans)
     rested = loop.come_to_rest()
     account = loop.virtual.finish()
-    assert rested, f"{brokers} brokers: a plan did not come to its end"
+    assert rested, f"{brokers} brokers: a plan did not finish"
     assert account.is_clean, f"{brokers} brokers: {account}"
     assert account.delivered > 0, f"{brokers} brokers: nothing was delivered"
     return {

@@ -37,7 +37,7 @@ PARTS = {
     "settle": "the longest time for which publications of a window were still reported, in the last windows",
     "batch_wait": "until all brokers have gone past that, by telemetry and Kafka, and the next micro-batch begins",
     "micro_batch": "until the rows of all shards are acknowledged",
-    "markers": "until the marker is, by the driver",
+    "markers": "until the driver's marker is acknowledged",
     "poll": "until the controller has read it",
 }
 WINDOW_MS = 5_000
@@ -152,12 +152,19 @@ def _parts_ms(folder: Path, view: LiveView, windows_before: int) -> dict[str, fl
     state_at_ms = _state_at_ms(view, windows_before)
     found: dict[str, list[int]] = {name: [] for name in PARTS}
     for line in (folder / "run" / "logs" / "streaming.log").read_text(encoding="utf-8").splitlines():
-        told: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
-        if told.get("event") != "windows_closed":
+        logged: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
+        if logged.get("event") != "windows_closed":
             continue
-        for end_ms in (end_ms for end_ms in told["window_ends_ms"] if end_ms in state_at_ms):
-            settled_ms = end_ms + told["settle_ms"]
-            times = (end_ms, settled_ms, told["began_ms"], told["rows_ms"], told["markers_ms"], state_at_ms[end_ms])
+        for end_ms in (end_ms for end_ms in logged["window_ends_ms"] if end_ms in state_at_ms):
+            settled_ms = end_ms + logged["settle_ms"]
+            times = (
+                end_ms,
+                settled_ms,
+                logged["began_ms"],
+                logged["rows_ms"],
+                logged["markers_ms"],
+                state_at_ms[end_ms],
+            )
             for name, (begin_ms, until_ms) in zip(PARTS, pairwise(times), strict=True):
                 found[name].append(until_ms - begin_ms)
     return {name: median(values) for name, values in found.items()}

@@ -41,8 +41,8 @@ def main() -> None:
         limit_s = LIMITS_S.get(str(figure.where["what"]))
         is_late = limit_s is not None and figure.value > limit_s
         late += is_late
-        told = "" if limit_s is None else f"  limit {limit_s:g} s{': OVER' if is_late else ''}"
-        print(f"{figure.where['what']:12} {figure.where['users']:>7} users {figure.value:10.4f} s{told}")
+        limit_text = "" if limit_s is None else f"  limit {limit_s:g} s{': OVER' if is_late else ''}"
+        print(f"{figure.where['what']:12} {figure.where['users']:>7} users {figure.value:10.4f} s{limit_text}")
     if chosen.json:
         settings = {"users": chosen.users, "brokers": chosen.brokers, "repeats": chosen.repeats}
         write_figures(chosen.json, run_facts(settings, chosen.seed), figures)

@@ -32,13 +32,13 @@ PLANNERS = (
 )
 
 
-def run(planner: str, seed: int, told: argparse.Namespace) -> dict[str, float]:
+def run(planner: str, seed: int, options: argparse.Namespace) -> dict[str, float]:
     """Run one loop and return its figures by name."""
-    inventory = place_scot(told.brokers, told.clusters, random.Random(seed))
-    workload = WorkloadSettings(publisher_count=told.publishers, lifetime_s_mean=told.lifetime_s)
+    inventory = place_scot(options.brokers, options.clusters, random.Random(seed))
+    workload = WorkloadSettings(publisher_count=options.publishers, lifetime_s_mean=options.lifetime_s)
     settings = ControllerSettings(bootstrap="", inventory_path=Path(), dry_run=False, planner=planner, seed=seed)
     loop = VirtualLoop(inventory, workload, settings, VirtualSettings(seed=seed))
-    loop.run_for(told.seconds * 1000)
+    loop.run_for(options.seconds * 1000)
     is_still = loop.finish()
     points = loop.ports.view.shown.cost
     late = points[len(points) // 2 :]
@@ -67,13 +67,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
-    told = parser.parse_args()
+    options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     figures: list[Figure] = []
-    with show_progress("running", told.draws * len(PLANNERS)) as advance:
-        for number, (draw, planner) in enumerate((draw, name) for draw in range(told.draws) for name in PLANNERS):
+    with show_progress("running", options.draws * len(PLANNERS)) as advance:
+        for number, (draw, planner) in enumerate((draw, name) for draw in range(options.draws) for name in PLANNERS):
             advance(f"draw {draw}, {planner}", number)
-            found = run(planner, told.seed + draw, told)
+            found = run(planner, options.seed + draw, options)
             figures += [Figure(name, {"draw": draw, "planner": planner}, value, "") for name, value in found.items()]
     for planner in PLANNERS:
         print(planner)
@@ -81,9 +81,9 @@ def main() -> None:
         for name in dict.fromkeys(one.name for one in mine):
             values = [one.value for one in mine if one.name == name]
             print(f"  {name:18} mean {statistics.fmean(values):10.4g}   " + " ".join(f"{one:.4g}" for one in values))
-    if told.json:
-        chosen = {name: value for name, value in vars(told).items() if name not in ("json", "seed")}
-        write_figures(told.json, run_facts(chosen, told.seed), figures)
+    if options.json:
+        chosen = {name: value for name, value in vars(options).items() if name not in ("json", "seed")}
+        write_figures(options.json, run_facts(chosen, options.seed), figures)
     sys.exit(1 if any(one.value for one in figures if one.name == "faults") else 0)
 
 

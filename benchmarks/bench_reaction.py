@@ -37,7 +37,7 @@ from regraft.infra.show_progress import show_progress
 REACHABLE_SHARE_MIN = 0.05
 ALL = "all"
 SMALL_SHARE = 0.1
-TOLD_WITHIN_S = 60.0  # A change reported later than this after an actual one is a false alarm.
+REPORTED_WITHIN_S = 60.0  # A change reported later than this after an actual one is a false alarm.
 UNITS = {"saved_after_s_p50": "s", "saved_never": "1", "cost_per_s": "1/s", "oracle_per_s": "1/s", "regret_share": "1"}
 
 
@@ -130,7 +130,9 @@ def _false_changes(reaction: Reaction) -> int:
     if reaction.kind == "day":
         return sum(time_s < SHIFT_S for time_s in reaction.changes)
     starts_s = [] if reaction.kind == QUIET else [start_s for start_s, _ in COURSES[reaction.kind].phases]
-    return sum(not any(0 <= time_s - start_s < TOLD_WITHIN_S for start_s in starts_s) for time_s in reaction.changes)
+    return sum(
+        not any(0 <= time_s - start_s < REPORTED_WITHIN_S for start_s in starts_s) for time_s in reaction.changes
+    )
 
 
 def _baseline(file: Path) -> list[Figure]:

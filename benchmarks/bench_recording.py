@@ -36,7 +36,7 @@ from regraft.schemas.telemetry import TelemetryBatch
 
 RUN_MS = 20_000
 START_MS = 1_760_000_000_000.0
-RECORDS_PER_LOOK = 1_000
+RECORDS_PER_CHECK = 1_000
 
 
 @dataclass(frozen=True)
@@ -90,16 +90,16 @@ class Stopwatch:
         return Written(records, size, time.perf_counter() - self._wall_s, time.process_time() - self._core_s)
 
 
-def write_recorded(out: Path, told: Telemetry, seconds: float, *, is_checking: bool) -> Written:
+def write_recorded(out: Path, telemetry: Telemetry, seconds: float, *, is_checking: bool) -> Written:
     """Record for this many seconds."""
-    run = RecordedRun("bench", ("telemetry",), {}, told.inventory, "bench", "none")
+    run = RecordedRun("bench", ("telemetry",), {}, telemetry.inventory, "bench", "none")
     watch, begin = Stopwatch(), time.perf_counter()
     writer = RecordingWriter(out, run, {"telemetry": TelemetryBatch}, RecordingLimits(rotate_mb=1e6), int(START_MS))
     writer.is_checking = is_checking
     count = 0
     now_s = time.perf_counter()
-    for number, key, time_ms, value in told.endless():
-        if number % RECORDS_PER_LOOK == 0:
+    for number, key, time_ms, value in telemetry.endless():
+        if number % RECORDS_PER_CHECK == 0:
             now_s = time.perf_counter()
             writer.tick(now_s)
             if now_s - begin >= seconds:
@@ -110,7 +110,7 @@ def write_recorded(out: Path, told: Telemetry, seconds: float, *, is_checking: b
     return watch.written(count, writer.counts.bytes)
 
 
-def write_by_fastavro(out: Path, told: Telemetry, seconds: float) -> Written:
+def write_by_fastavro(out: Path, telemetry: Telemetry, seconds: float) -> Written:
     """Do the same with fastavro's writer, which takes decoded records."""
     parsed = latest_schema("TelemetryBatch").parsed
     watch, begin = Stopwatch(), time.perf_counter()
@@ -118,8 +118,8 @@ def write_by_fastavro(out: Path, told: Telemetry, seconds: float) -> Written:
 
     def records() -> Iterator[dict[str, Any]]:
         nonlocal count
-        for number, key, time_ms, value in told.endless():
-            if number % RECORDS_PER_LOOK == 0 and time.perf_counter() - begin >= seconds:
+        for number, key, time_ms, value in telemetry.endless():
+            if number % RECORDS_PER_CHECK == 0 and time.perf_counter() - begin >= seconds:
                 return
             body = io.BytesIO(value[CONFLUENT_HEADER_BYTES:])
             size = len(value) - CONFLUENT_HEADER_BYTES
@@ -147,13 +147,13 @@ def write_by_fastavro(out: Path, told: Telemetry, seconds: float) -> Written:
     return watch.written(count, out.stat().st_size)
 
 
-def read_whole(out: Path, count: int, told: Telemetry, how: str, seconds: float) -> float:
+def read_whole(out: Path, count: int, telemetry: Telemetry, how: str, seconds: float) -> float:
     """Return how many records are read per second of processor time; assert that they match those written."""
     recording = open_recording(out)
     assert recording.count == count, (recording.count, count)
     begin, begin_core, seen = time.perf_counter(), time.process_time(), 0
     found = recording.messages() if how == "messages" else recording.batches()
-    wanted = told.endless()
+    wanted = telemetry.endless()
     for one in found:
         if how == "messages":
             number, key, time_ms, value = next(wanted)
@@ -161,24 +161,28 @@ def read_whole(out: Path, count: int, told: Telemetry, how: str, seconds: float)
             assert number == seen
             assert (one.key, one.time_ms) == (key, time_ms)  # type: ignore[union-attr]
         seen += 1
-        if seen % RECORDS_PER_LOOK == 0 and time.perf_counter() - begin > seconds:
+        if seen % RECORDS_PER_CHECK == 0 and time.perf_counter() - begin > seconds:
             break
     return seen / (time.process_time() - begin_core)
 
 
-def measure(told: Telemetry, directory: Path, seconds: float) -> list[Figure]:
+def measure(telemetry: Telemetry, directory: Path, seconds: float) -> list[Figure]:
     ways: dict[str, Callable[[Path], Written]] = {
-        "recorder": lambda out: write_recorded(out, told, seconds, is_checking=False),
-        "checked": lambda out: write_recorded(out, told, seconds, is_checking=True),
-        "fastavro": lambda out: write_by_fastavro(out, told, seconds),
+        "recorder": lambda out: write_recorded(out, telemetry, seconds, is_checking=False),
+        "checked": lambda out: write_recorded(out, telemetry, seconds, is_checking=True),
+        "fastavro": lambda out: write_by_fastavro(out, telemetry, seconds),
     }
     figures, rates = [], {}
     for by, way in ways.items():
-        out = directory / f"{told.name}-{by}.avro"
+        out = directory / f"{telemetry.name}-{by}.avro"
         done = way(out)
         rates[by] = done.records / done.core_s
-        raw_mb = done.records * told.bytes_mean / 1e6
-        where: dict[str, str | int | float] = {"batches": told.name, "by": by, "bytes": round(told.bytes_mean)}
+        raw_mb = done.records * telemetry.bytes_mean / 1e6
+        where: dict[str, str | int | float] = {
+            "batches": telemetry.name,
+            "by": by,
+            "bytes": round(telemetry.bytes_mean),
+        }
         figures += [
             Figure("written_records_per_core_s", where, round(rates[by]), "1/s"),
             Figure("written_mb_per_core_s", where, round(raw_mb / done.core_s, 1), "MB/s"),
@@ -187,11 +191,16 @@ def measure(told: Telemetry, directory: Path, seconds: float) -> list[Figure]:
         ]
         if by == "recorder":
             for how in ("messages", "batches"):
-                rate = read_whole(out, done.records, told, how, seconds)
+                rate = read_whole(out, done.records, telemetry, how, seconds)
                 figures.append(Figure(f"read_{how}_per_core_s", where, round(rate), "1/s"))
         out.unlink()
     figures.append(
-        Figure("times_as_fast_as_fastavro", {"batches": told.name}, round(rates["recorder"] / rates["fastavro"], 1), "")
+        Figure(
+            "times_as_fast_as_fastavro",
+            {"batches": telemetry.name},
+            round(rates["recorder"] / rates["fastavro"], 1),
+            "",
+        )
     )
     return figures
 
@@ -207,12 +216,12 @@ def main() -> None:
         emulated("50 cells", 12, WorkloadSettings(notifications_per_s=20.0, interested_broker_count=14), (0.01, 0.02)),
     ]
     with tempfile.TemporaryDirectory(dir=given.directory) as folder:
-        figures = [figure for told in kinds for figure in measure(told, Path(folder), given.seconds)]
+        figures = [figure for telemetry in kinds for figure in measure(telemetry, Path(folder), given.seconds)]
     for figure in figures:
         where = " ".join(str(value) for name, value in figure.where.items() if name != "bytes")
         print(f"{where:20} {figure.name:26} {figure.value:>12,.10g} {figure.unit}")
-    for told in kinds:
-        print(f"{told.name}: {told.bytes_mean:.0f} bytes a batch")
+    for telemetry in kinds:
+        print(f"{telemetry.name}: {telemetry.bytes_mean:.0f} bytes a batch")
     if given.json is not None:
         write_figures(given.json, run_facts({"seconds": given.seconds, "level": COMPRESS_LEVEL}, seed=1), figures)
 

@@ -161,8 +161,8 @@ def _checked_share(state: TreeState, proposals: list[Proposal], of_grape: list[P
 
     homes = follow(proposals, may_break=False)
     cost_per_s = overlay_cost(state.configuration, inventory, state.sets.at_homes(homes)).total_per_s
-    promised_per_s = proposals[-1].cost_after_per_s
-    assert abs(cost_per_s - promised_per_s) < 1e-6 * cost_per_s, f"costs {cost_per_s}, promised were {promised_per_s}"
+    predicted_per_s = proposals[-1].cost_after_per_s
+    assert abs(cost_per_s - predicted_per_s) < 1e-6 * cost_per_s, f"costs {cost_per_s}, predicted {predicted_per_s}"
     grape_per_s = costs.cost_at_per_s(follow(of_grape, may_break=True))
     assert cost_per_s <= grape_per_s * (1 + 1e-9), f"costs {cost_per_s}, GRAPE's homes {grape_per_s}"
     return cost_per_s / float(costs.costs_per_s.min(axis=1).sum())

@@ -47,11 +47,13 @@ def measure(broker_count: int, seed: int, *, ring_users: int) -> list[Figure]:
         whole, user_count=ring_users or 1, notifications_per_s=whole.notifications_per_s * ring_users / USERS_SHIPPED
     )
     workload = users if is_ring else WorkloadSettings(lifetime_s_mean=300.0)
-    told = ControllerSettings(bootstrap="", inventory_path=Path(), planner=RING_PLANNER if is_ring else TREE_PLANNER)
+    settings = ControllerSettings(
+        bootstrap="", inventory_path=Path(), planner=RING_PLANNER if is_ring else TREE_PLANNER
+    )
     dead = max(bootstrap.brokers, key=lambda broker: len(bootstrap.neighbours[broker]))
     outage = Outage(OutageKind.DEATH, (dead,), DEATH_S, 10 * WATCH_S_MAX)
     virtual = VirtualSettings(seed=seed, start_ms=float(START_MS), settle_ms=SETTLE_S * SECOND_MS, outages=(outage,))
-    loop = VirtualLoop(inventory, workload, told, virtual)
+    loop = VirtualLoop(inventory, workload, settings, virtual)
     began_s = time.perf_counter()
     repair = _repair_of(loop, dead)
     loop.run_for(10 * SECOND_MS)
@@ -93,7 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--brokers", default="40,400,1000", help="sizes, separated by commas")
     parser.add_argument("--ring", action="store_true", help="users of a Chord ring instead of quotes over a tree")
-    parser.add_argument("--users", type=int, default=USERS_SHIPPED, help="of a ring; fewer make it quicker")
+    parser.add_argument("--users", type=int, default=USERS_SHIPPED, help="of a ring; fewer are faster")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()

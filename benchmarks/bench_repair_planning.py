@@ -58,11 +58,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="40,400,1000", help="numbers of brokers, with commas")
     parser.add_argument("--deaths", default="1,10,50", help="how many die at once, with commas")
-    parser.add_argument("--draws", type=int, default=5, help="which brokers die, drawn so often")
+    parser.add_argument("--draws", type=int, default=5, help="draws of the brokers that die")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    sizes, deaths = ([int(one) for one in told.split(",")] for told in (chosen.sizes, chosen.deaths))
+    sizes, deaths = ([int(one) for one in listed.split(",")] for listed in (chosen.sizes, chosen.deaths))
     figures: list[Figure] = []
     with show_progress("planning repairs", 2 * len(sizes)) as advance:
         for done, (size, draw) in enumerate((size, draw) for size in sizes for draw in (tree_scene, ring_scene)):

@@ -114,9 +114,9 @@ def main() -> None:
         for name, value in (("above", above[share]), ("cells", cells / all_cells), ("bytes", size / all_bytes)):
             figures.append(Figure(name, where, value, "share"))
     if arguments.json:
-        told = {"brokers": arguments.brokers, "seeds": seeds, "ticks": arguments.ticks, "run": arguments.run}
-        write_figures(arguments.json, run_facts(told, seeds[0]), figures)
-    assert above[ABOVE_SHARE] <= ABOVE_MAX, f"{above[ABOVE_SHARE]:.2%} above at 1/8, at most {ABOVE_MAX:.0%} is wanted"
+        settings = {"brokers": arguments.brokers, "seeds": seeds, "ticks": arguments.ticks, "run": arguments.run}
+        write_figures(arguments.json, run_facts(settings, seeds[0]), figures)
+    assert above[ABOVE_SHARE] <= ABOVE_MAX, f"{above[ABOVE_SHARE]:.2%} above at 1/8, at most {ABOVE_MAX:.0%} is allowed"
 
 
 if __name__ == "__main__":

@@ -59,11 +59,11 @@ class Deliveries:
         found = []
         for taken in self.taken.values():
             first_ms: dict[int, float] = {}
-            for sequence, _, came_ms in sorted(taken, reverse=True):
-                overtaken_ms = min(first_ms.values(), default=came_ms)
-                if overtaken_ms < came_ms:
-                    found.append(came_ms - overtaken_ms)
-                first_ms = {sequence: min(overtaken_ms, came_ms)}
+            for sequence, _, arrived_ms in sorted(taken, reverse=True):
+                overtaken_ms = min(first_ms.values(), default=arrived_ms)
+                if overtaken_ms < arrived_ms:
+                    found.append(arrived_ms - overtaken_ms)
+                first_ms = {sequence: min(overtaken_ms, arrived_ms)}
         return np.array(found)
 
 
@@ -98,7 +98,7 @@ class MeasuredStart(StartingPoint):
         return core
 
 
-def congestion_told(virtual: VirtualOverlay) -> tuple[int, int]:
+def count_congestion(virtual: VirtualOverlay) -> tuple[int, int]:
     """Return how often congestion of a link began and ended according to windowed telemetry."""
     aggregator = ReferenceAggregator(WINDOW_MS, GRACE_MS)
     for batch in virtual.telemetry.batches:
@@ -136,18 +136,18 @@ def run(inventory: Inventory, seed: int, factor: float, bytes_per_ms: float, *, 
     virtual.run_for((BURST_BEGINS_S + BURST_S + AFTER_S) * 1000)
     account = virtual.finish(drain_ms_max=300_000.0)
     meter.stop()
-    published_ms, came_ms = start.deliveries.all_ms().T
+    published_ms, arrived_ms = start.deliveries.all_ms().T
     burst_from_ms = settings.start_ms + BURST_BEGINS_S * 1000
     burst_to_ms = burst_from_ms + BURST_S * 1000
     in_burst = (published_ms >= burst_from_ms) & (published_ms < burst_to_ms)
-    delays_ms = (came_ms - published_ms)[in_burst]
+    delays_ms = (arrived_ms - published_ms)[in_burst]
     late_ms = start.deliveries.late_ms()
-    raised, cleared = congestion_told(virtual)
+    raised, cleared = count_congestion(virtual)
     cores = [broker.core for broker in virtual.overlay.brokers.values() if isinstance(broker.core, ScotBroker)]
     return {
         "delay_ms_p95": float(np.percentile(delays_ms, 95)),
         "delay_ms_mean": float(delays_ms.mean()),
-        "drain_s": max(float(came_ms[in_burst].max()) - burst_to_ms, 0.0) / 1000,
+        "drain_s": max(float(arrived_ms[in_burst].max()) - burst_to_ms, 0.0) / 1000,
         "messages": virtual.overlay.hop_count,
         "diverted": sum(core.diverted for core in cores),
         "lost": account.lost,
@@ -196,14 +196,14 @@ def main() -> None:
         }
         print(f"{name:20} static {' '.join(values['static']):36} dynamic {' '.join(values['dynamic'])}")
     if chosen.json:
-        told = {
+        settings = {
             "brokers": chosen.brokers,
             "clusters": chosen.clusters,
             "factor": chosen.factor,
             "bytes_per_ms": chosen.bytes_per_ms,
             "draws": chosen.draws,
         }
-        write_figures(chosen.json, run_facts(told, chosen.seed), figures)
+        write_figures(chosen.json, run_facts(settings, chosen.seed), figures)
     sys.exit(1 if any(one.value for one in figures if one.name in ("lost", "repeated")) else 0)
 
 

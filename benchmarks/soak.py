@@ -43,7 +43,7 @@ from regraft.settings.run_settings import Settings, load_settings
 from regraft.stages.loop_services import CONTROLLER, EMULATOR, STREAMING, loop_service
 from regraft.stages.observe_run import parse_ledger, read_status, read_view
 
-LOOK_S = 2.0
+SAMPLE_EVERY_S = 2.0
 WARM_UP_SHARE = 0.4  # Caches fill, Java compiles, the first retention passes.
 NATIVE_MB = 512  # Memory of a Java process outside its heap: code, metaspace, threads, buffers.
 MB = 1_000_000
@@ -119,14 +119,14 @@ class SoakRun:
         """Return why the run failed, one sentence each."""
         ledger = parse_ledger(self.emulator)
         found = [
-            f"{each.name} grows by {_amount(each.growth, each)} in the time measured"
+            f"{each.name} grew by {_amount(each.growth, each)} while it was measured"
             for each in growths
             if each.verdict == GROWS
         ]
         wrong = {"lost": ledger.lost, "repeated": ledger.repeated, "out of order": ledger.out_of_order}
         found += [f"{count} notifications {what}" for what, count in wrong.items() if count]
         if ledger.unexpected:
-            found.append(f"{ledger.unexpected} deliveries that were not due")
+            found.append(f"{ledger.unexpected} unexpected deliveries")
         if not ledger.final:
             found.append("the ledger is not final: the emulator did not settle")
         if not self.counted("plans_completed"):
@@ -215,13 +215,13 @@ def _watch(run: SoakRun, stack: LocalStack, sampler: SoakSampler, settings: Sett
     with show_progress("Soak", int(wall_s), Console(stderr=True)) as advance:
         while (elapsed_s := time.monotonic() - started_s) < wall_s:
             hours = (clock.now_ms() - started_ms) / 3_600_000
-            run.rows.append((hours, sampler.look()))
+            run.rows.append((hours, sampler.sample()))
             _read_documents(run, settings)
             advance(_progress_text(run, hours), int(elapsed_s))
             gone = [event for event in stack.supervisor.events if event.kind is ServiceEventKind.GAVE_UP]
             if gone:
-                raise StackError(f"{gone[0].service} ended for good: see {stack.run_dir / 'logs'}.")
-            time.sleep(max(LOOK_S - (time.monotonic() - started_s - elapsed_s), 0.1))
+                raise StackError(f"{gone[0].service} ended and is no longer restarted: see {stack.run_dir / 'logs'}.")
+            time.sleep(max(SAMPLE_EVERY_S - (time.monotonic() - started_s - elapsed_s), 0.1))
 
 
 def _read_documents(run: SoakRun, settings: Settings) -> None:

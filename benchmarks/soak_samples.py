@@ -53,7 +53,7 @@ class SoakSampler:
         self._consumer = open_consumer(KafkaAccess(stack.bootstrap), on_error=leave_to_caller)
         self.unhealthy: Counter[str] = Counter()
 
-    def look(self) -> Row:
+    def sample(self) -> Row:
         """Return the current numbers as a row."""
         return {
             **dict(self._memory()),

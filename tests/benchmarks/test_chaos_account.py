@@ -33,7 +33,7 @@ def test_a_run_without_any_record_has_failed(tmp_path: Path) -> None:
 def test_a_command_that_times_out_or_fails_reports_why_it_wrote_nothing() -> None:
     """Neither ends the benchmark."""
     text, complaint = outcome([sys.executable, "-c", "import time; time.sleep(60)"], 0.1)
-    assert (text, complaint) == ("", "it was not over after 0.1 s")
+    assert (text, complaint) == ("", "it had not finished after 0.1 s")
     text, complaint = outcome([sys.executable, "-c", "raise SystemExit('no disk')"], 60.0)
     assert text == ""
     assert "no disk" in complaint

@@ -56,7 +56,7 @@ def run_of(growing: bool = False, **changes: Any) -> SoakRun:
         ({"view": view_of()}, "no plan was executed"),
         ({"restarts": {"streaming": 1}}, "streaming was restarted 1 times"),
         ({"unhealthy": {"controller: silent": 3}}, "unhealthy 3 times: controller: silent"),
-        ({"growing": True}, "memory: emulator/python grows by "),
+        ({"growing": True}, "memory: emulator/python grew by "),
     ],
 )
 def test_each_finding_is_a_fault(changes: dict[str, Any], fault: str) -> None:
