@@ -107,10 +107,10 @@ def _outwards(tree: LastHops, host: ScotBroker) -> Links:
 
 def _last_ms(links: Links, start: ScotBroker, link_ms: LinkMs) -> float:
     """Return when a message over these links reaches the last broker; a link must follow the one that leads to it."""
-    came_ms = {start: 0.0}
+    arrived_ms = {start: 0.0}
     for one, other in links:
-        came_ms[other] = came_ms[one] + link_ms(one, other)
-    return max(came_ms.values())
+        arrived_ms[other] = arrived_ms[one] + link_ms(one, other)
+    return max(arrived_ms.values())
 
 
 def _way_ms(tree: LastHops, at: ScotBroker, link_ms: LinkMs) -> float:
