@@ -78,8 +78,10 @@ class FleetView:
     @cached_property
     def members(self) -> dict[str, Member]:
         """The newest record of every known broker, sorted by name."""
-        unsaid = {broker: Member(broker, MemberState.IN_SERVICE, 0, FIRST_FILL) for broker in self.first_fill.brokers}
-        return dict(sorted((unsaid | dict(self.records)).items()))
+        default_records = {
+            broker: Member(broker, MemberState.IN_SERVICE, 0, FIRST_FILL) for broker in self.first_fill.brokers
+        }
+        return dict(sorted((default_records | dict(self.records)).items()))
 
     def in_state(self, *states: MemberState) -> tuple[str, ...]:
         """Return the brokers in any of these states, sorted."""

@@ -155,6 +155,6 @@ def _rows(frames: list[Any]) -> ShardRows:
         longs("reached_ms"),
         longs("kafka_ms"),
         longs("window_start_ms"),
-        np.concatenate([frame["is_told"].to_numpy(dtype=np.bool_) for frame in frames]),
+        np.concatenate([frame["has_cells"].to_numpy(dtype=np.bool_) for frame in frames]),
     )
     return ShardRows(times, [part for frame in frames for part in frame["part"]])

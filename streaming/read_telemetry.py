@@ -28,7 +28,7 @@ from regraft.schemas.codec import (
 from regraft.schemas.packed_cells import MASK_BYTES
 from regraft.schemas.registry import NEWER, VERSIONS_MAX, latest_schema, newer_hint, schema_by_id, schema_ids_of
 from regraft.streaming.measure_backlog import batch_records_max
-from regraft.streaming.refuse_batches import foreigners, implausible, strangers
+from regraft.streaming.refuse_batches import implausible, unknown_brokers, wrong_topics
 from regraft.streaming.source_topics import broker_topics, known_brokers, source_topics
 from regraft.streaming.streaming_settings import SECOND_MS, EventBounds, StreamingSettings
 
@@ -77,14 +77,14 @@ def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
 
 
 def telemetry_rows(records: DataFrame, settings: StreamingSettings, observation: str | None = None) -> DataFrame:
-    """Return window_start_ms, broker, reached_ms, kafka_ms, is_told and part: a row for each (batch, window).
+    """Return window_start_ms, broker, reached_ms, kafka_ms, has_cells and part: a row for each (batch, window).
 
     A batch has a row in the window of its own time, in those of its deliveries, and in the one in which Kafka received
     it, where its delay counts; a batch whose clock is too far off has only the last. ``reached_ms`` is how far its
     broker is: the batch's own time or Kafka's, whichever is earlier, so no clock runs ahead of Kafka's; NEVER_MS if the
-    clock is too far off. ``kafka_ms`` is NEVER_MS if Kafka's times are not used. ``is_told``: the part has deliveries.
-    ``part`` is a body of PART_SCHEMA (described in ``merge_parts.WindowParts``). ``observation`` names the metrics that
-    a stream reports with its progress.
+    clock is too far off. ``kafka_ms`` is NEVER_MS if Kafka's times are not used. ``has_cells``: the part has
+    deliveries. ``part`` is a body of PART_SCHEMA (described in ``merge_parts.WindowParts``). ``observation`` names the
+    metrics that a stream reports with its progress.
     """
     judged = _judge(records, settings)
     if observation is not None:
@@ -109,7 +109,9 @@ def telemetry_rows(records: DataFrame, settings: StreamingSettings, observation:
     own_ms, never_ms = F.col("batch.time_ms"), F.lit(NEVER_MS).cast("bigint")
     reached_ms = F.least(own_ms, F.col("kafka_ms")) if is_timed else own_ms
     reports = [
-        F.when(F.col("is_off"), _none_of(f"batch.{name}")).otherwise(_of_window(name, window_ms)).alias(f"told_{name}")
+        F.when(F.col("is_off"), _none_of(f"batch.{name}"))
+        .otherwise(_of_window(name, window_ms))
+        .alias(f"reports_{name}")
         for name in REPORTS
     ]
     cut = split.select("*", *reports)
@@ -118,7 +120,7 @@ def telemetry_rows(records: DataFrame, settings: StreamingSettings, observation:
         "batch.broker",
         F.when(F.col("is_off"), never_ms).otherwise(reached_ms).alias("reached_ms"),
         (F.col("kafka_ms") if is_timed else never_ms).alias("kafka_ms"),
-        ((F.size("told_deliveries") > 0) | (F.size("told_seconds") > 0)).alias("is_told"),
+        ((F.size("reports_deliveries") > 0) | (F.size("reports_seconds") > 0)).alias("has_cells"),
         _part(window_ms).alias("part"),
     )
 
@@ -150,7 +152,7 @@ def _part(window_ms: int) -> Column:
     own = (_window_start("batch.time_ms", window_ms) == F.col("window_ms")) & ~F.col("is_off")
     taken = F.coalesce(F.col("taken_window_ms") == F.col("window_ms"), F.lit(False))
     fields = {name: F.col(f"batch.{name}") for name in ("broker", "boot", "sequence", "time_ms", "epoch")}
-    fields |= {name: F.col(f"told_{name}") for name in REPORTS}
+    fields |= {name: F.col(f"reports_{name}") for name in REPORTS}
     for name in ("queues", "probes", "clients"):
         fields[name] = F.when(own, F.col(f"batch.{name}")).otherwise(_none_of(f"batch.{name}"))
     fields |= {"own": own.cast("bigint"), "taken": taken.cast("bigint"), "is_off": F.col("is_off").cast("bigint")}
@@ -231,7 +233,11 @@ def _fault(settings: StreamingSettings) -> Column:
     too_large = F.concat(F.lit("the record has "), size, F.lit(f" bytes, but at most {RECORD_BYTES_MAX} are read"))
     fault = F.when(size > RECORD_BYTES_MAX, too_large)
     fault = fault.when(F.col("batch.broker").isNull(), _undecodable_reason())
-    for found, why in (*implausible(), *strangers(known_brokers(settings)), *foreigners(broker_topics(settings))):
+    for found, why in (
+        *implausible(),
+        *unknown_brokers(known_brokers(settings)),
+        *wrong_topics(broker_topics(settings)),
+    ):
         fault = fault.when(found, why)
     return fault
 
@@ -248,7 +254,9 @@ def _clock_reason(bounds: EventBounds) -> Column:
             text = F.concat(
                 F.lit("its time is "),
                 distance_ms,
-                F.lit(f" ms {side} the record's Kafka time, at most {bound_ms} are taken: check the clock of broker "),
+                F.lit(
+                    f" ms {side} the record's Kafka time, at most {bound_ms} are accepted: check the clock of broker "
+                ),
                 F.col("batch.broker"),
             )
             reason = F.when(distance_ms > bound_ms, text).otherwise(reason)

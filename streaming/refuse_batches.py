@@ -28,33 +28,33 @@ def implausible() -> list[Refusal]:
     """Return refusals beyond the record's bounds; text that is not UTF-8 comes first: no other check may read it."""
     bounds = field_bounds(TelemetryBatch)
     texts = _texts_beyond([bound for bound in bounds if bound.is_text])
-    torn = F.lit("a packed second in it has names or columns that no packed second has")
+    torn = F.lit("the names or columns of a packed second in it do not fit its layout")
     numbers = [_number_beyond(bound) for bound in bounds if not bound.is_text]
     return [*texts, *numbers, (F.exists("batch.seconds", _is_torn), torn)]
 
 
-def strangers(brokers: Sequence[str]) -> list[Refusal]:
+def unknown_brokers(brokers: Sequence[str]) -> list[Refusal]:
     """Return refusals of batches that name other brokers than these; none if ``brokers`` is empty, thus unknown."""
     if not brokers:
         return []
     broker = F.col("batch.broker")
-    outside = " is not in the inventory: `regraft members add` admits it, or stop the process that sends in its name"
-    found: list[Refusal] = [(~broker.isin(*brokers), F.concat(F.lit("broker "), broker, F.lit(outside)))]
+    reason = " is not in the inventory: `regraft members add` admits it, or stop the process that sends in its name"
+    found: list[Refusal] = [(~broker.isin(*brokers), F.concat(F.lit("broker "), broker, F.lit(reason)))]
     for name in PEERS:
-        strange = F.exists(f"batch.{name}", lambda peer: ~peer.isin("", *brokers))
-        found.append((strange, F.concat(F.lit(f"a {name} of broker "), broker, F.lit(" is not in the inventory"))))
+        is_unlisted = F.exists(f"batch.{name}", lambda peer: ~peer.isin("", *brokers))
+        found.append((is_unlisted, F.concat(F.lit(f"a {name} of broker "), broker, F.lit(" is not in the inventory"))))
     return found
 
 
-def foreigners(topics: BrokerTopics) -> list[Refusal]:
+def wrong_topics(topics: BrokerTopics) -> list[Refusal]:
     """Return refusals of batches in another topic than their broker's agent's; none without agents."""
     broker, topic = F.col("batch.broker"), F.col("topic")
     found: list[Refusal] = []
     for agent in topics.agents if topics.agent_of else ():
-        own = [name for name, speaker in topics.agent_of.items() if speaker == agent]
-        elsewhere = topic != F.lit(topic_name(TELEMETRY, topics.namespace, agent))
+        own = [name for name, its_agent in topics.agent_of.items() if its_agent == agent]
+        is_wrong = topic != F.lit(topic_name(TELEMETRY, topics.namespace, agent))
         reason = F.format_string(ANOTHERS, broker, F.lit(agent or NOBODY), topic)
-        found.append((broker.isin(*own) & elsewhere, reason))
+        found.append((broker.isin(*own) & is_wrong, reason))
     return found
 
 
@@ -107,10 +107,10 @@ def _number_beyond(bound: FieldBound) -> Refusal:
     column = F.col(f"batch.{bound.name}")
     if bound.is_list:
         size = F.size(column)
-        reason = F.concat(F.lit(f"{bound.name} has "), size, F.lit(f" entries, at most {bound.most} are taken"))
+        reason = F.concat(F.lit(f"{bound.name} has "), size, F.lit(f" entries, at most {bound.most} are accepted"))
         return size > F.lit(bound.most), reason
     # Spark sorts NaN after all numbers, so the maximum shows it.
     least, most = (F.array_min(column), F.array_max(column)) if len(bound.path) > 1 else (column, column)
     worst = F.when(least < F.lit(bound.least), least).otherwise(most)
-    reason = F.concat(F.lit(f"{bound.name} is "), worst, F.lit(f", {bound.least} to {bound.most} are taken"))
+    reason = F.concat(F.lit(f"{bound.name} is "), worst, F.lit(f", {bound.least} to {bound.most} are accepted"))
     return (least < F.lit(bound.least)) | (most > F.lit(bound.most)), reason

@@ -36,8 +36,8 @@ def broker_topics(settings: StreamingSettings) -> BrokerTopics:
     inventory, added = inventory_at(settings.inventory_path), added_brokers(settings)
     if not inventory.agent_of and not any(added.values()):
         return BrokerTopics(settings.namespace)
-    unsaid = dict.fromkeys(inventory.brokers, NO_AGENT)
-    return BrokerTopics(settings.namespace, unsaid | dict(inventory.agent_of) | added)
+    default_agents = dict.fromkeys(inventory.brokers, NO_AGENT)
+    return BrokerTopics(settings.namespace, default_agents | dict(inventory.agent_of) | added)
 
 
 def known_brokers(settings: StreamingSettings) -> tuple[str, ...]:

@@ -412,7 +412,7 @@ PACKED_COLUMNS = ("blocks", "masks", "published", "local_deliveries", "bytes")
 NONSENSE: list[tuple[bytes, str]] = [
     (
         encode(TelemetryBatch("b1", 1, 0, 2**63 - 1, 1)),
-        "time_ms is 9223372036854775807, 0 to 253402300799999 are taken",
+        "time_ms is 9223372036854775807, 0 to 253402300799999 are accepted",
     ),
     (encode(TelemetryBatch("b1", 1, 0, -1, 1)), "time_ms is -1, 0 to"),
     (encode(second_of(2**63 - 1)), "deliveries.second is 9223372036854775807, 0 to"),
@@ -436,7 +436,7 @@ NONSENSE: list[tuple[bytes, str]] = [
     (encode(replace(GOOD, queues=(SAMPLE, replace(SAMPLE, bytes_out=-1)))), "queues.bytes_out is -1, 0 to"),
     (encode(replace(GOOD, queues=(replace(SAMPLE, queue_length=-1),))), "queues.queue_length is -1, 0 to"),
     *(
-        (encode(replace(PACKED, seconds=(torn,))), "a packed second in it has names or columns")
+        (encode(replace(PACKED, seconds=(torn,))), "the names or columns of a packed second in it")
         for torn in (
             *(replace_unchecked(PACKED.seconds[0], **{name: bytes(6)}) for name in PACKED_COLUMNS),
             *(replace_unchecked(PACKED.seconds[0], publishers=names) for names in ("", "p\nq", "p" * 257)),
