@@ -25,7 +25,7 @@ PARTITIONS_SHOWN_MAX = 20
 log = structlog.get_logger(__name__)
 
 
-class TopicAnewError(RuntimeError):
+class TopicRecreatedError(RuntimeError):
     """A topic was deleted and recreated while it was read."""
 
 
@@ -48,10 +48,10 @@ class Loss:
 
 
 def check_same_topics(start: Offsets, end: Offsets) -> None:
-    """Raise TopicAnewError if a micro-batch ends before it starts: the topic was recreated."""
+    """Raise TopicRecreatedError if the end of a micro-batch is before its start: the topic was recreated."""
     for place, offset in start.items():
         if end.get(place, offset) < offset:
-            raise TopicAnewError(f"topic {place[0]} was recreated: the next start reads it from its beginning")
+            raise TopicRecreatedError(f"topic {place[0]} was recreated: the next start reads it from its beginning")
 
 
 def find_losses(kafka: KafkaAccess, start: Offsets, end: Offsets) -> list[Loss] | None:
@@ -84,10 +84,10 @@ def loss_event(topic: str, count: int, losses: Sequence[Loss], since_ms: int) ->
     shown = {place_text(loss.place, topic): loss.text for loss in losses[:PARTITIONS_SHOWN_MAX]}
     where = "; ".join(f"{name} {offsets}" for name, offsets in shown.items())
     more = len(losses) - len(shown)
-    where += f"; and {more} partitions more" if more > 0 else ""
+    where += f"; and {more} more partitions" if more > 0 else ""
     text = (
         f"{count} records of {topic}, from {span}, were deleted before they were read: "
-        f"{where or 'which ones is unknown'}."
+        f"{where or 'at unknown offsets'}."
         " Check whether the streaming job was down for longer than the topic's retention."
     )
     details = {"records": str(count), "since_ms": str(since_ms), "until_ms": str(until_ms or ""), **shown}

@@ -38,7 +38,7 @@ def records_behind(kafka: KafkaAccess, topics: Iterable[str], next_offsets: Offs
     return sum(max(high - max(next_offsets.get(place, low), low), 0) for place, (low, high) in ends.items())
 
 
-def topics_anew(kafka: KafkaAccess, topics: Iterable[str], next_offsets: Offsets) -> list[str]:
+def recreated_topics(kafka: KafkaAccess, topics: Iterable[str], next_offsets: Offsets) -> list[str]:
     """Return the topics that end before the next offset to read: they were deleted and recreated.
 
     Partitions that are not in ``next_offsets``, or that Kafka does not report, do not count.

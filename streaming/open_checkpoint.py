@@ -17,7 +17,7 @@ from regraft.streaming.source_topics import known_brokers
 from regraft.streaming.streaming_settings import QUERY_VERSION, CheckpointPath, StreamingSettings
 
 MARKER = "query.json"
-ASIDE = "before"
+ARCHIVED = "before"
 
 
 class CheckpointMismatchError(RuntimeError):
@@ -97,10 +97,10 @@ def _identity(settings: StreamingSettings) -> dict[str, Any]:
     }
 
 
-def set_aside(settings: StreamingSettings) -> CheckpointPath:
-    """Let the next query start over; keep the old checkpoint, instead of an earlier one, and return where it is."""
+def archive_checkpoint(settings: StreamingSettings) -> CheckpointPath:
+    """Rename the checkpoint, so that the next query starts over; return its path. An earlier archive is deleted."""
     directory = settings.query_directory
-    name = f"{directory.name}.{ASIDE}"
+    name = f"{directory.name}.{ARCHIVED}"
     if isinstance(directory, HadoopPath):
         directory.with_name(name).delete_tree()
         if directory.exists():

@@ -24,13 +24,13 @@ from regraft.infra.serve_metrics import serve_metrics
 from regraft.schemas.status_file import StatusFile
 from regraft.streaming.close_shard import KafkaRows
 from regraft.streaming.closing_rule import ClosingRule, has_uncommitted_batch, starting_rule
-from regraft.streaming.find_losses import TopicAnewError, check_same_topics, find_losses, loss_event
+from regraft.streaming.find_losses import TopicRecreatedError, check_same_topics, find_losses, loss_event
 from regraft.streaming.find_memory_faults import heap_of, heaps_of, memory_fault
 from regraft.streaming.job_errors import EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError, explained, unwritable
 from regraft.streaming.job_metrics import JobHealth, JobMetrics
 from regraft.streaming.keep_dead_letters import DeadLetterKeeper, offsets_of, read_position
-from regraft.streaming.measure_backlog import batch_records_max, records_behind, topics_anew
-from regraft.streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint, set_aside
+from regraft.streaming.measure_backlog import batch_records_max, records_behind, recreated_topics
+from regraft.streaming.open_checkpoint import CheckpointMismatchError, archive_checkpoint, open_checkpoint
 from regraft.streaming.pace_batches import BatchHold
 from regraft.streaming.progress_listener import ProgressListener, batch_began_ms, observed_counts
 from regraft.streaming.size_job import log_size
@@ -114,8 +114,8 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         try:
             while not stop.is_set():
                 job.run_query(stop)
-        except TopicAnewError as error:
-            set_aside(settings)
+        except TopicRecreatedError as error:
+            archive_checkpoint(settings)
             raise StreamingJobError(str(error), EXIT_TOPIC_LOST) from error
         except (StreamingJobError, Py4JError, OSError) as error:
             if fault := memory_fault(error, heap, settings):
@@ -365,12 +365,12 @@ def _check_topics(settings: StreamingSettings) -> None:
     New topics are read from their beginning, removed ones no longer; the checkpoint stays.
     """
     next_offsets, topics = read_position(settings).next_offsets or {}, source_topics(settings)
-    if anew := topics_anew(settings.kafka, topics, next_offsets):
-        aside = set_aside(settings)
+    if recreated := recreated_topics(settings.kafka, topics, next_offsets):
+        archived = archive_checkpoint(settings)
         read_until = {f"{topic}-{partition}": offset for (topic, partition), offset in next_offsets.items()}
-        log.error("telemetry_topic_recreated", topics=anew, read_until=read_until, checkpoint=aside)
+        log.error("telemetry_topic_recreated", topics=recreated, read_until=read_until, checkpoint=archived)
         return
     before = topics_of(next_offsets)
-    come, gone = sorted(set(topics) - set(before)), sorted(set(before) - set(topics))
-    if before and (come or gone):
-        log.warning("telemetry_topics_changed", added=come, removed=gone)
+    added, removed = sorted(set(topics) - set(before)), sorted(set(before) - set(topics))
+    if before and (added or removed):
+        log.warning("telemetry_topics_changed", added=added, removed=removed)

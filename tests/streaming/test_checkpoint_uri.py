@@ -11,7 +11,7 @@ from regraft.infra.hadoop_path import HadoopPath, NoFileSystemError
 from regraft.schemas.status_file import replace_file
 from regraft.streaming.closing_rule import ClosingRule, has_uncommitted_batch, starting_rule
 from regraft.streaming.job_errors import EXIT_REFUSED, StreamingJobError
-from regraft.streaming.open_checkpoint import MARKER, CheckpointMismatchError, open_checkpoint, set_aside
+from regraft.streaming.open_checkpoint import MARKER, CheckpointMismatchError, archive_checkpoint, open_checkpoint
 from regraft.streaming.run_job import run_job
 from regraft.streaming.source_topics import added_brokers
 from regraft.streaming.streaming_settings import LOCAL_MANAGER, SPARK_SETTINGS, StreamingSettings
@@ -31,7 +31,7 @@ def test_only_a_disk_gets_the_checkpoint_manager_made_for_disks(tmp_path: Path) 
 def test_an_invalid_uri_is_refused(tmp_path: Path, uri: str) -> None:
     """Neither a plain directory nor a scheme alone is a URI."""
     [fault] = StreamingSettings("none:1", tmp_path, checkpoint_uri=uri).faults()
-    assert fault.startswith(f"checkpoint_uri is {uri!r}: it is a scheme and an absolute path")
+    assert fault.startswith(f"checkpoint_uri is {uri!r}: it must be a scheme and an absolute path")
 
 
 def test_spark_submit_accepts_directories_and_uris(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_small_files_are_replaced_and_read_as_on_a_disk(job: StreamingSettings) 
 
 @pytest.mark.spark
 def test_a_checkpoint_is_recognised(job: StreamingSettings) -> None:
-    """It is marked, refused for other settings, keeps the rule of its last query, and is moved aside as a whole."""
+    """It is marked, refused for other settings, keeps the rule of its last query, and is archived as a whole."""
     open_checkpoint(job)
     open_checkpoint(job)
     with pytest.raises(CheckpointMismatchError, match=f"{job.checkpoint_uri} was written with window_ms 5000 instead"):
@@ -83,8 +83,8 @@ def test_a_checkpoint_is_recognised(job: StreamingSettings) -> None:
     for text in ("first", "second"):
         replace_file(job.query_directory / "metadata", text)
         replace_file(job.position_file, "{}")
-        aside = set_aside(job)
-        assert (aside / "metadata").read_text() == text
+        archived = archive_checkpoint(job)
+        assert (archived / "metadata").read_text() == text
         assert not job.query_directory.exists()
         assert not job.position_file.exists()
     assert not has_uncommitted_batch(job)

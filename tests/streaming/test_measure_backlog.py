@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.streaming import run_job
 from regraft.streaming.job_metrics import JobHealth, JobMetrics
-from regraft.streaming.measure_backlog import batch_records_max, records_behind, topics_anew
+from regraft.streaming.measure_backlog import batch_records_max, records_behind, recreated_topics
 from regraft.streaming.size_job import heap_mb
 from regraft.streaming.source_topics import Offsets
 from regraft.streaming.streaming_settings import StreamingSettings
@@ -51,8 +51,8 @@ def test_the_backlog_is_what_no_micro_batch_covered(bootstrap: str, next_offsets
 def test_a_topic_that_ends_before_the_read_offset_is_another_one(bootstrap: str) -> None:
     """Of several agents' topics that one is named; the others are unaffected."""
     topics, read = (TOPIC, OTHER), {(TOPIC, 0): RECORDS, (OTHER, 0): OTHERS + 1, ("gone", 0): 9}
-    assert topics_anew(KafkaAccess(bootstrap), topics, read) == [OTHER]
-    assert topics_anew(KafkaAccess(bootstrap), topics, {}) == []
+    assert recreated_topics(KafkaAccess(bootstrap), topics, read) == [OTHER]
+    assert recreated_topics(KafkaAccess(bootstrap), topics, {}) == []
 
 
 def test_without_kafka_the_backlog_is_unknown(
