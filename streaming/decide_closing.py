@@ -87,7 +87,7 @@ class RowTimes:
         return RowTimes(self.broker.filter(pa.array(kept)), *(column[kept] for column in columns))
 
 
-def moved_on(closing: Closing, rows: RowTimes, window_ms: int, grace_ms: int, *, waits_for_all: bool) -> Closing:
+def advance(closing: Closing, rows: RowTimes, window_ms: int, grace_ms: int, *, waits_for_all: bool) -> Closing:
     """Return the progress of closing after these rows.
 
     Silent brokers are awaited for the grace, counted from when Kafka received the first record from beyond the window

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
-from regraft.streaming.decide_closing import Closing, RowTimes, moved_on
+from regraft.streaming.decide_closing import Closing, RowTimes, advance
 from regraft.streaming.decode_columns import decode_columns
 from regraft.streaming.merge_parts import Longs, WindowParts
 from regraft.streaming.read_telemetry import PART_SCHEMA
@@ -63,7 +63,7 @@ class ShardRows:
     parts: list[bytes | None]
 
 
-class Taken(NamedTuple):
+class Step(NamedTuple):
     """A shard after a micro-batch: its state, the parts of closed windows (None if none closed), and late rows."""
 
     state: ShardState
@@ -71,7 +71,7 @@ class Taken(NamedTuple):
     late_rows: int
 
 
-def take_rows(state: ShardState, rows: ShardRows, window_ms: int, grace_ms: int, *, waits_for_all: bool) -> Taken:
+def take_rows(state: ShardState, rows: ShardRows, window_ms: int, grace_ms: int, *, waits_for_all: bool) -> Step:
     """Process the rows of one micro-batch: keep parts of open windows, then close windows that are due.
 
     A row is late if its window was closed before this micro-batch.
@@ -84,11 +84,11 @@ def take_rows(state: ShardState, rows: ShardRows, window_ms: int, grace_ms: int,
     for start_ms in np.unique(starts[places]).tolist():
         bodies = [part for place in places[starts[places] == start_ms] if (part := rows.parts[place]) is not None]
         still.setdefault(start_ms, []).append(PackedParts.of(bodies))
-    closing = moved_on(state.closing, rows.times, window_ms, grace_ms, waits_for_all=waits_for_all)
+    closing = advance(state.closing, rows.times, window_ms, grace_ms, waits_for_all=waits_for_all)
     due = sorted(start_ms for start_ms in still if start_ms + window_ms <= closing.closed_ms)
     closed = [_parts(start_ms, still.pop(start_ms)) for start_ms in due]
     late_rows = int(is_late.sum())
-    return Taken(ShardState(closing, still), WindowParts.joined(closed) if closed else None, late_rows)
+    return Step(ShardState(closing, still), WindowParts.joined(closed) if closed else None, late_rows)
 
 
 def _parts(start_ms: int, segments: list[PackedParts]) -> WindowParts:
@@ -103,5 +103,5 @@ def decoded_parts(data: bytes, lengths: Longs) -> pa.StructArray:
     """Return the bodies of PART_SCHEMA that are concatenated in ``data``, with these lengths in bytes."""
     ends = np.cumsum(lengths)
     found = decode_columns(data, ends - lengths, ends, PART_SCHEMA)
-    assert found.places.size == lengths.size, "Spark wrote a part that is not a part"
+    assert found.places.size == lengths.size, "Spark wrote a part that does not decode"
     return with_cells(found.rows)

@@ -21,7 +21,7 @@ from regraft.streaming.source_topics import added_brokers
 from regraft.streaming.streaming_settings import StreamingSettings
 
 READ_S_MAX = 10.0  # At the start; brokers added later are found while the query runs.
-LOOK_S = 5.0  # Between searches for topics that do not exist yet.
+CHECK_S = 5.0  # Between checks for topics that do not exist yet.
 CALL_S = 1.0
 RECORDS_PER_POLL_MAX = 1_000
 
@@ -45,7 +45,7 @@ class MemberWatcher:
             else None
         )
         self._is_assigned = self._is_at_end = False
-        self._look_at_s = 0.0
+        self._check_at_s = 0.0
         self.agent_of: dict[str, str] = {}
         self._waiting: set[str] = set()  # Agents without a topic.
 
@@ -62,9 +62,9 @@ class MemberWatcher:
         """Process new records without waiting; return True if the known brokers have changed."""
         if not self._is_watching:
             return False
-        came = self._take(0)
-        is_due = bool(self._waiting) and time.monotonic() >= self._look_at_s
-        return (came or is_due) and self._store()
+        has_changed = self._take(0)
+        is_due = bool(self._waiting) and time.monotonic() >= self._check_at_s
+        return (has_changed or is_due) and self._store()
 
     def close(self) -> None:
         """Close the connection."""
@@ -94,9 +94,9 @@ class MemberWatcher:
         return is_new
 
     def _assign(self) -> bool:
-        if not self._is_watching or time.monotonic() < self._look_at_s:
+        if not self._is_watching or time.monotonic() < self._check_at_s:
             return False
-        self._look_at_s = time.monotonic() + LOOK_S
+        self._check_at_s = time.monotonic() + CHECK_S
         if self._has_topic(self._topic):
             assert self._consumer is not None
             self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
@@ -116,7 +116,7 @@ class MemberWatcher:
         before = self._stored()
         if not self._is_at_end:  # Not all is read yet: forget no broker.
             return False
-        self._look_at_s = time.monotonic() + LOOK_S
+        self._check_at_s = time.monotonic() + CHECK_S
         namespace = self._settings.namespace
         agents = set() if self._settings.telemetry_topic else {*self.agent_of.values()} - {*before.values()}
         waiting = {agent for agent in agents if not self._has_topic(topic_name(TELEMETRY, namespace, agent))}

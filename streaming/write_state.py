@@ -33,14 +33,14 @@ class StateWriteError(RuntimeError):
     """Kafka did not accept rows, markers, dead letters or an event in time; nothing after them was written."""
 
 
-class Patience:
+class StallTimeout:
     """The time left for messages that wait; it starts over whenever some of them are sent."""
 
     def __init__(self, timeout_ms: int, waiting: int) -> None:
         self._timeout_s, self._waiting = timeout_ms / 1_000, waiting
         self._deadline_s = time.monotonic() + self._timeout_s
 
-    def is_over(self, waiting: int) -> bool:
+    def has_expired(self, waiting: int) -> bool:
         """Note how many messages wait now; return True if none was sent for the whole time."""
         now_s = time.monotonic()
         if waiting < self._waiting:
@@ -63,7 +63,7 @@ class StateWriter:
                 "batch.size": 1 << 20,
                 "queue.buffering.max.messages": QUEUE_MESSAGES_MAX,
                 "queue.buffering.max.kbytes": 1 << 18,
-                # The last message of a large window waits behind all others, so Patience replaces a time per message.
+                # The last message of a large window waits behind all others, so StallTimeout replaces a time for each.
                 "delivery.timeout.ms": 0,
                 # A callback for each row would cost as much as the row; only failures are reported.
                 "delivery.report.only.error": True,
@@ -101,7 +101,7 @@ class StateWriter:
     def _send(self, topic: Topic, messages: list[Message]) -> None:
         """Pass all messages to the client, waiting whenever its queue is full."""
         name = topic_name(topic, self._namespace)
-        patience = Patience(self._timeout_ms, len(messages))
+        timeout = StallTimeout(self._timeout_ms, len(messages))
         while messages:
             self._producer.produce_batch(name, messages, on_delivery=self._note)
             self._producer.poll(0)
@@ -109,7 +109,7 @@ class StateWriter:
             for message in messages:
                 self._check_queue_full(topic, message.pop("_error"))
             if messages:
-                if patience.is_over(len(messages)):
+                if timeout.has_expired(len(messages)):
                     reason = (
                         f"{len(messages)} messages do not fit in the queue, and none was accepted for "
                         f"{self._timeout_ms} ms"
@@ -123,7 +123,7 @@ class StateWriter:
             raise self._error(topic, f"Kafka refused a message: {error}")
 
     def _acknowledge(self, topic: Topic) -> None:
-        patience = Patience(self._timeout_ms, len(self._producer))
+        timeout = StallTimeout(self._timeout_ms, len(self._producer))
         while True:
             try:
                 waiting = self._producer.flush(FLUSH_S)
@@ -133,7 +133,7 @@ class StateWriter:
                 raise self._error(topic, self._failure.str())
             if not waiting:
                 return
-            if patience.is_over(waiting):
+            if timeout.has_expired(waiting):
                 raise self._error(
                     topic, f"{waiting} messages are waiting, and none was acknowledged for {self._timeout_ms} ms"
                 )
