@@ -166,7 +166,7 @@ class ColumnWalk:
             if is_wanted:
                 return _Values(at, length)
         else:
-            raise UnsupportedSchemaError(f"a field of type {kind} is not read by columns")
+            raise UnsupportedSchemaError(f"a field of type {kind} cannot be read by columns")
         return _Values(np.zeros(0, dtype=np.int64))
 
     def longs(self, rows: Longs) -> Longs:
@@ -307,5 +307,5 @@ def _fields_of(item: Any) -> list[tuple[str, Any]]:
     if isinstance(item, str):
         return [("item", item)]
     if item["type"] != "record":
-        raise UnsupportedSchemaError(f"an array of {item['type']} is not read by columns")
+        raise UnsupportedSchemaError(f"an array of {item['type']} cannot be read by columns")
     return [(field["name"], field["type"]) for field in item["fields"]]

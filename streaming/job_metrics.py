@@ -44,7 +44,7 @@ class JobMetrics:
         )
         self.batch_floor_ms = gauge(
             "batch_floor_ms",
-            f"The shortest of the last {FLOOR_BATCHES} micro-batches: what one costs however little it reads.",
+            f"The shortest of the last {FLOOR_BATCHES} micro-batches: the fixed cost of one.",
         )
         self.input_rows_per_s = gauge(
             "input_rows_per_s", "Records that arrived per second before the last micro-batch."
@@ -57,7 +57,7 @@ class JobMetrics:
             "window_delay_ms", "How long after its end the newest window was written, by this machine's clock."
         )
         self.settle_ms = gauge(
-            "settle_ms", "How long windows wait after all brokers have gone past, for what comes late."
+            "settle_ms", "How long windows wait for late deliveries after all brokers have passed their end."
         )
         self.brokers_awaited = gauge("brokers_awaited", "Brokers that a window waits for until its grace ends.")
         self.brokers_given_up = gauge(

@@ -212,17 +212,17 @@ class StreamingSettings:
             found.append("bootstrap is empty: name the Kafka servers as host:port")
         if self.checkpoint_uri and not URI.match(self.checkpoint_uri):
             found.append(
-                f"checkpoint_uri is {self.checkpoint_uri!r}: it is a scheme and an absolute path, like "
+                f"checkpoint_uri is {self.checkpoint_uri!r}: it must be a scheme and an absolute path, like "
                 "hdfs://NAME/PATH or file:///PATH"
             )
         if not self.namespace.strip():
             found.append("namespace is empty: name the prefix of the topics, for example regraft")
         if self.window_ms < SECOND_MS or self.window_ms % SECOND_MS:
-            found.append(f"window_ms is {self.window_ms}: deliveries come by the second, take a multiple of 1000")
+            found.append(f"window_ms is {self.window_ms}: deliveries are reported per second, use a multiple of 1000")
         found += [
             f"{name} is {value}, at least {least} is needed: {advice}"
             for name, value, least, advice in (
-                ("grace_ms", self.grace_ms, 0, "it is a wait, in ms"),
+                ("grace_ms", self.grace_ms, 0, "it is a duration in ms"),
                 ("catch_up_grace_ms", self.catch_up_grace_ms, self.grace_ms, "a backlog is read less evenly"),
                 ("trigger_ms", self.trigger_ms, 0, "0 starts each micro-batch when the last one ends"),
                 ("pause_ms_max", self.pause_ms_max, 0, "0 never waits for a window to be complete"),

@@ -36,17 +36,20 @@ def parse_settings(arguments: list[str]) -> StreamingSettings:
     parser.add_argument("--bootstrap", required=True, help="Kafka servers, host:port[,host:port]")
     parser.add_argument("--checkpoint", required=True, help="directory or URI (hdfs://...) of the checkpoint")
     parser.add_argument(
-        "--directory", type=Path, default=Path(), help="with a URI: what is kept here; default: where this runs"
+        "--directory",
+        type=Path,
+        default=Path(),
+        help="with a URI: local directory for the job's files; default: the current one",
     )
     parser.add_argument("--namespace", help="prefix of the topics")
     parser.add_argument("--window-ms", type=int, help="length of a window, a multiple of 1000")
     parser.add_argument("--grace-ms", type=int, help="how long a window waits for rows")
     parser.add_argument("--trigger-ms", type=int, help="time from one micro-batch to the next")
-    parser.add_argument("--records-per-trigger-max", type=int, help="bound of one micro-batch")
-    parser.add_argument("--any-time", action="store_true", help="take event times far from Kafka's (replays)")
+    parser.add_argument("--records-per-trigger-max", type=int, help="most records in one micro-batch")
+    parser.add_argument("--any-time", action="store_true", help="accept event times far from Kafka's (replays)")
     parser.add_argument("--inventory", type=Path, dest="inventory_path", help="refuse telemetry of other brokers")
-    parser.add_argument("--create-time", action="store_true", help="take times that senders gave (replays)")
-    parser.add_argument("--status-file", type=Path, help="JSON file that says how far the job is")
+    parser.add_argument("--create-time", action="store_true", help="accept timestamps that senders set (replays)")
+    parser.add_argument("--status-file", type=Path, help="JSON file with the job's progress")
     _add_security(parser)
     given: dict[str, Any] = vars(parser.parse_args(arguments))
     named = {each.name: f"kafka_{each.name}" for each in fields(KafkaSecurity)}
