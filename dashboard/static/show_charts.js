@@ -89,7 +89,7 @@ class Chart {
     this._plot = new uPlot({
       width: this._frame.clientWidth, height: HEIGHT_PX, legend: { show: false }, cursor: { sync: { key: sync.key }, drag: { x: false, y: false }, points: { size: 6 } },
       scales: { x: { time: true }, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.12] } },
-      axes: [{ ...axis, size: 30, values: [[3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{HH}:{mm}:{ss}"]].map(([step, text]) => [step, text, null, null, null, null, null, null, 1]) }, { ...axis, size: AXIS_PX, values: (_plot, ticks) => ticks.map(amount) }],
+      axes: [{ ...axis, size: 30, space: 70, values: [[3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{HH}:{mm}:{ss}"]].map(([step, text]) => [step, text, null, null, null, null, null, null, 1]) }, { ...axis, size: AXIS_PX, values: (_plot, ticks) => ticks.map(amount) }],
       series: [{}, ...built.lines.map((line) => ({
         label: line.name, stroke: colour(line.colour), width: line.width ?? 1.5, dash: line.dash, fill: line.fill ? `${colour(line.colour)}22` : undefined, points: { show: false }, spanGaps: false,
       }))],

@@ -22,6 +22,7 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.planners.steps.shared_settings import ReassignmentSettings
 from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.workloads.checkin_settings import CheckinSettings
@@ -136,7 +137,7 @@ def ring_course() -> Course:
         planner="place_users_dynatops+reassign_ids_assignment",
         dry_run=False,
         horizon_lifetimes=1.0,
-        ring_free_s=60.0,
+        planners={"reassign_ids_assignment": ReassignmentSettings(ring_free_s=60.0)},
         status_ms=100,
     )
     inventory = place_ring(32, random.Random(SEED))
