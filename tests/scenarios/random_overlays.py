@@ -1,7 +1,7 @@
-"""An emulated overlay with random delays, clients that come, go and return, and a real controller, all from a seed.
+"""An emulated overlay with random delays, clients that connect, leave and return, and a real controller, from a seed.
 
-In: a seed, the kind of overlay, how long commands and answers may take, how long queues may be. Out: the ledger's
-account and what is stuck. Unlike the any-order overlay this one has the emulator's clock, bounded queues and ledger.
+In: a seed, the kind of overlay, bounds for delays of commands and answers, and for queues. Out: the ledger's account
+and what is stuck. Unlike the any-order overlay this one has the emulator's clock, bounded queues and ledger.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ LIVE_MS = 5_000.0
 SETTLE_MS_MAX = 60_000.0
 PLANS_MAX = 6
 KINDS = tuple(f"t{number}" for number in range(8))
-RETURNS_AT_ONCE_SHARE = 0.3  # Of the clients that leave.
+RETURNS_AT_ONCE_SHARE = 0.3  # The share of clients that leave.
 
 
 def random_tree_inventory(broker_count: int, rng: random.Random) -> Inventory:
-    """Brokers on a random tree, with random delays of 1 to 19 ms and 0.2 ms of service."""
+    """Return brokers on a random tree, with random delays of 1 to 19 ms and 0.2 ms of service."""
     brokers = tuple(f"b{number:02d}" for number in range(broker_count))
     half = np.triu(np.array([[rng.uniform(1, 19) for _ in brokers] for _ in brokers]), 1)
     tree = random_tree(brokers, broker_count, rng)
@@ -50,7 +50,7 @@ def random_tree_inventory(broker_count: int, rng: random.Random) -> Inventory:
 class RandomOverlay:
     """A virtual overlay, its clients and its controller; ``delay_ms_max`` is for commands and for answers.
 
-    ``service_ms_max``: the longest that a notification may be in service, more than which makes queues long.
+    ``service_ms_max``: the longest service of a notification; a larger value makes queues long.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class RandomOverlay:
         self.ending: set[str] = set()
         self.subscribed: list[str] = []
         self.changes_share = rng.choice((0.05, 0.1, 0.2, 0.4))
-        self.clients_max = 2 * broker_count  # So few that brokers often have the first or lose the last of a topic.
+        self.clients_max = 2 * broker_count  # So few that brokers often get the first user of a topic or lose its last.
         self.names = 0
         self.returns = 0
 
@@ -123,7 +123,7 @@ class RandomOverlay:
         return self.virtual.finish()
 
     def check_alive(self) -> None:
-        """Raise when a plan is stuck or somebody waits forever."""
+        """Raise AssertionError if a plan is stuck or a client waits forever."""
         if not self.controller.is_idle:
             raise BrokenPromiseError("stuck", self.controller.describe())
         for name in sorted(self.publisher_homes):
@@ -136,7 +136,7 @@ class RandomOverlay:
                 raise BrokenPromiseError("never confirmed", f"{name}: {waiting}, held {len(core.held)}")
 
     def _live(self) -> None:
-        """One step of the clients: some publish, some come, go and return."""
+        """Let the clients take one step: some publish, some connect, leave and return."""
         for _ in range(self.rng.randint(0, 3)):
             ready = sorted(self.allowed - self.ending)
             if ready:
@@ -185,7 +185,7 @@ class RandomOverlay:
             self.overlay.publishers._publishers[name].sequence_next = published + 1
 
     def _end_or_return(self) -> None:
-        """A publisher ends, wherever it is, or one that has ended comes again, in time under its name."""
+        """End a publisher, wherever it is, or let an ended one return, eventually under its name."""
         name = self.rng.choice(sorted(self.publisher_homes))
         here = self.overlay.publishers.home_of(name) is not None
         if here and name not in self.ending:
@@ -197,7 +197,7 @@ class RandomOverlay:
             self.returns += 1
 
     def _come(self) -> None:
-        """A subscriber comes, on a ring a user, perhaps again, or one that wants other topics."""
+        """Connect a subscriber, or on a ring a user, possibly again, or change a user's topics."""
         if self.kind == TREE:
             name = f"s{self.names}"
             filter_ = topic_filter(self.rng.choice(KINDS))
@@ -214,7 +214,7 @@ class RandomOverlay:
                 self.overlay.change_topics(name, self._some_topics())
 
     def _go(self) -> None:
-        """A subscriber or user leaves; the user may come again at once."""
+        """Disconnect a subscriber or user; the user may reconnect at once."""
         if self.kind == TREE:
             if self.subscribed:
                 self.overlay.cancel(self.subscribed.pop(self.rng.randrange(len(self.subscribed))))
@@ -244,7 +244,7 @@ class RandomOverlay:
             self.virtual.send_command(self.rng.choice((command, self.rng.choice(self.sent))))
 
     def on_result(self, result: CommandResult) -> None:
-        """An answer takes its time to the controller, and may come twice."""
+        """Delay an answer on its way to the controller, and possibly repeat it."""
         for _ in range(1 if self.rng.random() < 0.8 else 2):
             self._later(lambda: self.controller.take_result(result))
 
@@ -253,12 +253,12 @@ class RandomOverlay:
         event.callbacks.append(lambda _: do())
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Remember where publishers are."""
+        """Remember the homes of publishers."""
         if role is Role.PUBLISHER:
             self.publisher_homes[client] = home
             if filter_ is None:
                 self.allowed.discard(client)
 
     def on_may_publish(self, publisher: str) -> None:
-        """Remember who may publish."""
+        """Remember which publishers may publish."""
         self.allowed.add(publisher)

@@ -53,11 +53,11 @@ class PlanOnTheClock:
 
     @property
     def phase(self) -> PlanPhase:
-        """Where the plan is."""
+        """The phase of the plan."""
         return self.transition.plan.phase
 
     def run_until(self, *phases: PlanPhase, within_ms: float = 30_000.0) -> None:
-        """Let the clock run until the plan has come to one of these phases; raise AssertionError when it does not."""
+        """Let the clock run until the plan has reached one of these phases; raise AssertionError if it does not."""
         deadline_ms = self.virtual.now_ms + within_ms
         while self.phase not in phases:
             assert self.virtual.now_ms < deadline_ms, f"still {self.phase}, waiting for {self.transition.waiting_for}"
@@ -65,7 +65,7 @@ class PlanOnTheClock:
             self.look()
 
     def look(self) -> None:
-        """Take in what brokers have answered, and what time it is."""
+        """Process the brokers' answers and the time."""
         results = list(self.virtual.results.results)[self._taken :]
         self._taken += len(results)
         for result in results:
@@ -91,7 +91,7 @@ def _scot_plan(
     lost: tuple[str, ...],
     emptied: tuple[HomeMove, ...],
 ) -> Plan:
-    """Return the plan that leads to a structured cyclic overlay from the newest that any broker holds."""
+    """Return the plan that leads to a structured cyclic overlay from the newest one that any broker holds."""
     cores = [broker.core for broker in virtual.overlay.brokers.values() if not broker.is_dead]
     overlays = [core.tables[core.epoch].configuration for core in cores if isinstance(core, ScotBroker)]
     present = max(overlays, key=lambda one: one.epoch)

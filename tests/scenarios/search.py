@@ -1,8 +1,8 @@
 """Search thousands of seeds for a run that breaks the promise: `python -m tests.scenarios.search --minutes 10`.
 
-In: how long, which overlays, from which seed on. Out: how many runs a second, what they covered, and each sort of
-failure with its seed, overlay, schedule, shortest run and trace; exit code 1 when there is one. `--seed` does one seed
-again. `--record` keeps the shortest failing runs as files that `tests/scenarios/test_recorded_runs.py` does again.
+In: a duration, overlays, and the first seed. Out: runs per second, what they covered, and each sort of failure with its
+seed, overlay, schedule, shortest run and trace; exit code 1 if there is one. `--seed` repeats one seed. `--record`
+keeps the shortest failing runs as files that `tests/scenarios/test_recorded_runs.py` repeats.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Job = tuple[int, str, tuple[str, ...], str | None]
 
 @dataclass
 class Found:
-    """What a search has found: per sort of failure how often, and the shortest of them as seed and overlay."""
+    """The result of a search: how often each sort of failure occurred, and its shortest run as seed and overlay."""
 
     runs: int = 0
     seconds: float = 0.0
@@ -45,7 +45,7 @@ class Found:
     first_after: dict[str, int] = field(default_factory=dict)
 
     def add(self, job: Job, kind: str, action_count: int, counts: dict[str, int]) -> None:
-        """Take in one run."""
+        """Add one run."""
         self.runs += 1
         self.counts.update(counts)
         if kind:
@@ -55,13 +55,13 @@ class Found:
             self.shortest[name] = min(self.shortest.get(name, (action_count, job)), (action_count, job))
 
     def progress(self) -> str:
-        """Say how far it is."""
+        """Describe the progress."""
         failures = ", ".join(f"{count} x {name}" for name, count in self.failures.most_common()) or "none"
         return f"{self.runs} runs in {self.seconds:.0f} s, {self.runs_per_s:.1f}/s; failures: {failures}"
 
     @property
     def runs_per_s(self) -> float:
-        """How many runs a second."""
+        """The number of runs per second."""
         return self.runs / max(self.seconds, 1e-9)
 
 
@@ -72,13 +72,13 @@ def spec_of(job: Job) -> RunSpec:
 
 
 def do_job(job: Job) -> tuple[Job, str, int, dict[str, int]]:
-    """Do one run and return what counts of it."""
+    """Perform one run and return what counts of it."""
     result = run(spec_of(job))
     return job, result.kind, len(result.actions), result.counts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Search as the command line says; return the exit code."""
+    """Search as the arguments say; return the exit code."""
     options = _parser().parse_args(arguments)
     without = tuple(name for name in options.without.split(",") if name)
     overlays = OVERLAYS if options.overlay == "all" else (options.overlay,)
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _search(jobs: Iterator[Job], options: argparse.Namespace) -> Found:
-    """Do runs until the time is over or, unless told to continue, one has failed."""
+    """Perform runs until the time is over or, without --keep-going, one has failed."""
     found = Found()
     began_s = reported_s = time.monotonic()
     end_s = began_s + options.minutes * 60
@@ -121,7 +121,7 @@ def _search(jobs: Iterator[Job], options: argparse.Namespace) -> Found:
 
 
 def _bounded(jobs: Iterator[Job], end_s: float) -> Iterator[Job]:
-    """Hand out jobs no faster than they can be done: a pool takes all that it is given."""
+    """Yield jobs no faster than they are performed: a pool takes all jobs that it can get."""
     for job in jobs:
         if time.monotonic() > end_s:
             return
@@ -130,7 +130,7 @@ def _bounded(jobs: Iterator[Job], end_s: float) -> Iterator[Job]:
 
 
 def _report(name: str, found: Found, options: argparse.Namespace) -> dict[str, Any]:
-    """Shrink the shortest run that failed so, and tell what happened in it."""
+    """Shrink the shortest run that failed in this way, and describe what happened in it."""
     _, job = found.shortest[name]
     shrinker = RunShrinker(run(spec_of(job)), options.shrink_seconds)
     shortest: RunResult = shrinker.shrink()
@@ -191,7 +191,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    if "PYTHONHASHSEED" not in os.environ:  # A seed is the same run tomorrow, also where brokers walk over sets.
+    if "PYTHONHASHSEED" not in os.environ:  # Equal seeds must give equal runs, whatever the order of sets.
         again = [sys.executable, "-m", "tests.scenarios.search", *sys.argv[1:]]
         os.execve(sys.executable, again, os.environ | {"PYTHONHASHSEED": "0"})
     sys.exit(main())

@@ -1,9 +1,8 @@
-"""Make a failing any-order run short: as few actions as still fail in the same way.
+"""Shorten a failing any-order run: as few actions as still fail in the same way.
 
-In: a failing RunResult. Out: one with fewer actions. Actions say all about themselves and those that have become
-impossible are skipped, so any of them can be dropped: first all behind the failure, then what clients did, then the
-rest, in pieces that become smaller (delta debugging). What is not executed by the actions left happens behind them,
-in the plain order of the finish.
+In: a failing RunResult. Out: one with fewer actions. Actions are self-contained and impossible ones are skipped, so any
+of them can be dropped: first all after the failure, then those of clients, then the rest, in ever smaller pieces (delta
+debugging). What the remaining actions leave undone happens after them, in the plain order of the finish.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class RunShrinker:
         return time.monotonic() < self._end_s
 
     def _try(self, actions: Sequence[Action], finish: str | None = None) -> bool:
-        """Run these actions; keep them when the failure is the same."""
+        """Run these actions; keep them if the failure is the same."""
         self.tried += 1
         spec = replace(self.shortest.spec, finish=finish or self.shortest.spec.finish)
         result = run(spec, actions, rules=self._rules)
@@ -61,7 +60,7 @@ class RunShrinker:
         self._try(self.shortest.actions, PLAIN)
 
     def _cut_the_end(self) -> None:
-        """Keep a beginning as short as is enough, by halves."""
+        """Keep the shortest sufficient beginning, by bisection."""
         shortest, longest = 0, len(self.shortest.actions)
         while shortest < longest and self._has_time:
             middle = (shortest + longest) // 2
@@ -71,7 +70,7 @@ class RunShrinker:
                 shortest = middle + 1
 
     def _drop(self, may_drop: Callable[[Action], bool]) -> None:
-        """Drop pieces of those actions that may be dropped, half of them at first, one at a time at last."""
+        """Drop pieces of the actions that may be dropped, first half of them, finally one at a time."""
         size = max(len(self.shortest.actions) // 2, 1)
         while self._has_time:
             at = 0
@@ -104,6 +103,6 @@ class RunShrinker:
 
 
 def trace_of(result: RunResult, rules: AccountRules | None = None) -> list[str]:
-    """Run the actions of a result again and return what happened, line by line."""
+    """Repeat the actions of a result and return what happened, line by line."""
     traced = run(result.spec, result.actions, rules=rules, is_traced=True)
     return [*(traced.overlay.trace or ()), f"      {traced.failure or 'nothing broke'}"]

@@ -25,7 +25,7 @@ ALL = (Predicate("symbol", Operator.EQ, "A"),)
 
 
 class StepByStep:
-    """Real broker cores, FIFO links between them, and all that they have handed over, answered and told clients."""
+    """Real broker cores, FIFO links between them, and everything that they delivered, answered and sent to clients."""
 
     def __init__(self, configuration: OverlayConfiguration) -> None:
         self.brokers = configuration.brokers
@@ -55,7 +55,7 @@ class StepByStep:
         self.feed(broker, source, self.links[source, broker].popleft())
 
     def run(self, held: Collection[tuple[str, str]] = ()) -> None:
-        """Deliver everything, but for the links that are held up."""
+        """Deliver everything except on the links that are held up."""
         while ready := sorted(pair for pair, queue in self.links.items() if queue and pair not in held):
             self.cross(*ready[0])
 
@@ -103,7 +103,7 @@ class StepByStep:
         id_moves: tuple[IdMove, ...] = (),
         phases: Sequence[CommandPhase] = (CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE),
     ) -> None:
-        """Take all brokers through these phases, each phase to its end before the next."""
+        """Take all brokers through these phases, each to its end before the next."""
         for phase in phases:
             for broker in self.brokers:
                 self.command(broker, phase, target, moves, id_moves)
@@ -114,7 +114,7 @@ class StepByStep:
         return {broker for broker, given in self.answers if given is outcome}
 
     def told_of(self, kind: type[Any]) -> list[Any]:
-        """Return what clients were notified of this kind, oldest first."""
+        """Return the effects of this kind for clients, oldest first."""
         return [effect for _, effect in self.told if isinstance(effect, kind)]
 
     def publishers_at(self, broker: str) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The any-order overlay itself: its account sees what is wrong, its runs can be done again, its faults do happen."""
+"""The any-order overlay itself: its account detects faults, its runs can be repeated, and its faults do occur."""
 
 import hashlib
 import itertools
@@ -40,7 +40,7 @@ def notification(sequence: int, publish_ms: float) -> Notification:
 
 
 def open_account(rules: AccountRules | None = None) -> Account:
-    """An account with a subscription that was asked for at 1 and confirmed at 5."""
+    """Return an account with a subscription that was requested at 1 and confirmed at 5."""
     account = Account(rules)
     account.begin_stay("p")
     account.now_ms = 1
@@ -81,7 +81,7 @@ def test_repeats_and_disorder_end_a_run_at_once(sequences: tuple[int, int], kind
 
 
 def test_what_is_published_before_the_confirmation_or_after_the_end_may_come_or_not() -> None:
-    """Neither owed nor wrong, but only once, in order, and where it matches."""
+    """They are neither owed nor wrong, but come only once, in order, and if they match."""
     account = Account()
     account.publish(notification(0, 1))
     account.now_ms = 2
@@ -111,7 +111,7 @@ def test_a_strict_account_takes_that_for_unexpected() -> None:
 
 
 def test_order_over_stays_is_demanded_when_told_so() -> None:
-    """A publisher that ends and comes again elsewhere may be overtaken by itself; within a stay it may not."""
+    """A publisher that ends and returns elsewhere may overtake itself; within a stay it may not."""
     for orders_stays in (False, True):
         account = open_account(AccountRules(orders_stays=orders_stays))
         account.publish(notification(0, 6))
@@ -134,7 +134,7 @@ def test_a_sequence_number_is_used_once() -> None:
 
 
 def test_an_effect_that_nobody_knows_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Effects that brokers learn must be passed to the overlay, or a run would pass over them."""
+    """New effects of brokers must be passed to the overlay, or a run would silently ignore them."""
     overlay = small_tree()
     overlay.apply(("advertise", "p0", "b00", "A"))
     monkeypatch.setattr(TwoEpochBroker, "handle", lambda *_: [object()])
@@ -143,7 +143,7 @@ def test_an_effect_that_nobody_knows_is_an_error(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_controller_killed_behind_any_effect_carries_its_plan_on() -> None:
-    """Killed behind the first, the second ... effect of a plan, a controller that restarts knows what was stored."""
+    """After the first, the second ... effect of a plan, a restarted controller knows what was stored."""
     phases = set()
     for kill_behind in range(1, 6):
         overlay = small_tree()
@@ -151,7 +151,7 @@ def test_a_controller_killed_behind_any_effect_carries_its_plan_on() -> None:
         assert overlay.apply(("plan", overlay.random_changes(1, random.Random(1)), ()))
         assert overlay.apply(("advance", kill_behind))
         assert overlay.controller.runner is None
-        assert len(overlay.sent_commands) == min(kill_behind - 1, 3)  # Behind the record, before the event.
+        assert len(overlay.sent_commands) == min(kill_behind - 1, 3)  # After the record, before the event.
         assert overlay.apply(("restart",))
         assert overlay.controller.log.moving is not None
         phases.add(overlay.controller.log.moving.phase)
@@ -178,7 +178,7 @@ def test_every_schedule_carries_out_plans(overlay: str, schedule: str) -> None:
 
 
 def test_a_failing_run_becomes_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the hold order breaks; few actions are enough to show it, and they show it again."""
+    """Without the hold order breaks; a few actions are enough to reproduce it."""
     monkeypatch.setattr(TreeChange, "must_hold", lambda *_: False)
     runs = (run(gentle_spec(seed, TREE)) for seed in range(200))
     failing = next(one for one in runs if one.kind == "out_of_order")
@@ -189,7 +189,7 @@ def test_a_failing_run_becomes_short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_search_tells_what_it_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A clean seed gives exit code 0; a broken guard gives 1, the seed, the schedule and a trace."""
+    """A clean seed gives exit code 0; a removed safeguard gives 1, the seed, the schedule and a trace."""
     told = ["--seed", "1", "--overlay", TREE, "--schedule", PRIORITIES, "--without", "early,return,end"]
     assert search.main(told) == 0
     monkeypatch.setattr(TwoEpochBroker, "drain", lambda *_: [])
@@ -200,13 +200,13 @@ def test_the_search_tells_what_it_found(monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 def digest_of_runs() -> str:
-    """Return a digest of all that happens in a few runs."""
+    """Return a digest of everything that happens in a few runs."""
     runs = [run(RunSpec.of(seed, overlay), is_traced=True) for seed in range(12) for overlay in OVERLAYS]
     return hashlib.sha256("\n".join(line for one in runs for line in one.overlay.trace or ()).encode()).hexdigest()
 
 
 def test_what_must_be_empty_at_the_end_is_looked_for_by_the_names_it_has() -> None:
-    """A part of a core or of its tables that has been renamed would be taken as empty."""
+    """A renamed part of a core or of its tables would count as empty."""
     cores = [core_of(one.brokers[0], one.bootstrap, 0) for one in INVENTORIES]
     known = {name for core in cores for part in parts_of(core) for name in vars(part)}
     assert known >= {*KEPT_EMPTY, *OF_CLIENTS, *OF_A_CORE}
@@ -215,7 +215,7 @@ def test_what_must_be_empty_at_the_end_is_looked_for_by_the_names_it_has() -> No
 
 
 def test_equal_seeds_are_equal_runs_in_every_process() -> None:
-    """Brokers are deterministic: the order in which a process keeps sets changes nothing of what they do."""
+    """Brokers are deterministic: the order in which a process iterates over sets has no effect."""
     ask = "from tests.scenarios.test_any_order import digest_of_runs; print(digest_of_runs())"
     digests = {
         subprocess.run(
@@ -228,7 +228,7 @@ def test_equal_seeds_are_equal_runs_in_every_process() -> None:
 
 
 def test_a_death_excuses_what_had_not_left_the_dead_broker_and_nothing_else() -> None:
-    """By the way in the tree: what the next broker has taken must come, and so must what took another way."""
+    """By the path in the tree: what the next broker has taken must arrive, and so must what took another path."""
     line = tree_inventory(4, random.Random(0))
     line = replace(line, bootstrap=Configuration.of(0, line.brokers, itertools.pairwise(line.brokers)))
     overlay = AnyOrderTree(line, PATIENT)

@@ -1,4 +1,4 @@
-"""Whole runs on the virtual clock in which a broker comes, announces itself and is taken in: nothing is lost by it."""
+"""Whole runs on the virtual clock in which a broker announces itself and is admitted, without loss."""
 
 import random
 from collections.abc import Callable
@@ -27,17 +27,17 @@ ACTING = ControllerSettings(bootstrap="virtual", inventory_path=Path("virtual"),
 
 
 def tree(seed: int) -> tuple[Inventory, WorkloadSettings | CheckinSettings, ControllerSettings]:
-    """16 brokers on measured hosts and a random tree."""
+    """Return 16 brokers on measured hosts and a random tree."""
     return place_overlay(16, 8, random.Random(seed)), WORKLOAD, ACTING
 
 
 def ring(seed: int) -> tuple[Inventory, WorkloadSettings | CheckinSettings, ControllerSettings]:
-    """16 brokers on a ring and 300 mobile users."""
+    """Return 16 brokers on a ring and 300 mobile users."""
     return place_ring(16, random.Random(seed)), CHECKINS, replace(ACTING, planner="place_users_dynatops")
 
 
 def loop_with(overlay: Callable[..., tuple[Inventory, object, ControllerSettings]], *, admits: bool) -> VirtualLoop:
-    """Return an overlay to which one broker comes that names what three links cost."""
+    """Return an overlay with a newcomer that announces the costs of three links."""
     inventory, workload, settings = overlay(1)
     text = f"x01 at {COMES_S} by b03=400,b05=20,b09=300"
     virtual = VirtualSettings(seed=1, newcomers=(newcomer_of(text),))
@@ -46,13 +46,13 @@ def loop_with(overlay: Callable[..., tuple[Inventory, object, ControllerSettings
 
 
 def member_state(loop: VirtualLoop) -> MemberState | None:
-    """How the newcomer stands."""
+    """Return the state of the newcomer as a member."""
     member = loop.loop.state.fleet.members.get("x01")
     return None if member is None else member.state
 
 
 def finish(loop: VirtualLoop) -> None:
-    """End the run, and expect that everything arrived once."""
+    """End the run, and check that everything arrived once."""
     assert loop.finish()
     loop.virtual.finish()
     account = loop.virtual.ledger.snapshot()
@@ -64,7 +64,7 @@ def finish(loop: VirtualLoop) -> None:
 def test_who_announces_itself_joins_without_loss_and_serves(
     overlay: Callable[..., tuple[Inventory, object, ControllerSettings]],
 ) -> None:
-    """In a tree as a leaf at its cheapest link; from then on windows are complete with it."""
+    """In a tree it joins as a leaf at its cheapest link; from then on windows are complete with it."""
     loop = loop_with(overlay, admits=True)
     loop.run_for((COMES_S - 1) * 1_000)
     assert member_state(loop) is None
@@ -84,7 +84,7 @@ def test_who_announces_itself_joins_without_loss_and_serves(
 
 
 def test_who_is_not_let_in_keeps_silent_until_a_person_adds_it() -> None:
-    """It continues announcing itself; no telemetry of it is seen before, and it is taken in by the order."""
+    """It keeps announcing itself and sends no telemetry before an order admits it."""
     loop = loop_with(tree, admits=False)
     loop.run_for(100_000)
     assert member_state(loop) is None

@@ -1,4 +1,4 @@
-"""Seeded runs of the whole loop on the virtual clock: the overlay gets cheaper and nothing is lost."""
+"""Seeded runs of the control loop on the virtual clock: the overlay gets cheaper and nothing is lost."""
 
 import random
 
@@ -26,21 +26,21 @@ def small_overlay(seed: int, **options: object) -> ClosedLoop:
 
 
 def assert_account_is_clean(loop: ClosedLoop) -> None:
-    """Check the ledger and that enough was owed to mean something."""
+    """Check the ledger, and that enough was owed to be meaningful."""
     account = loop.virtual.finish()
     assert (account.lost, account.repeated, account.out_of_order, account.unexpected) == (0, 0, 0, 0)
     assert account.delivered == account.expected > 5_000
 
 
 def cost_share(loop: ClosedLoop) -> float:
-    """Return the present overlay's cost over the bootstrap's, both on the last windows."""
+    """Return the present overlay's cost divided by the bootstrap's, both on the last windows."""
     points = loop.ports.view.shown.cost[-3:]
     return sum(point.cost_per_s for point in points) / sum(point.cost_bootstrap_per_s for point in points)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_loop_makes_a_random_tree_cheaper_and_loses_nothing(seed: int) -> None:
-    """Swaps under churn and a regime change cut the cost by a quarter at least, with a clean account."""
+    """Swaps under churn and a regime change cut the cost by at least a quarter, with a clean account."""
     loop = small_overlay(seed)
     loop.run_for(100_000)
     loop.finish()
@@ -51,7 +51,7 @@ def test_the_loop_makes_a_random_tree_cheaper_and_loses_nothing(seed: int) -> No
 
 
 def test_controllers_that_die_all_the_time_lose_and_repeat_nothing() -> None:
-    """A controller replaced every 0.7 s carries its plans out once each, commands delayed at random."""
+    """A controller replaced every 0.7 s executes each of its plans once, with commands delayed at random."""
     rng = random.Random(5)
     loop = small_overlay(3, command_delay_ms=lambda _: rng.uniform(1, 400))
     for _ in range(110):
@@ -65,7 +65,7 @@ def test_controllers_that_die_all_the_time_lose_and_repeat_nothing() -> None:
 
 
 def test_a_moved_publisher_is_silent_only_as_long_as_its_homes_hear_the_command_apart() -> None:
-    """Commands take up to 400 ms, each another time; nobody waits longer, on average half of that at most."""
+    """Commands take up to 400 ms, each a random time; no publisher waits longer, on average at most half of that."""
     rng = random.Random(5)
     loop = small_overlay(5, command_delay_ms=lambda _: rng.uniform(1, 400))
     loop.run_for(60_000)
@@ -90,7 +90,7 @@ def test_a_controller_that_is_asked_to_stop_finishes_what_it_began() -> None:
 
 
 def test_the_same_seed_gives_the_same_plans() -> None:
-    """Two runs of one seed decide alike to the byte."""
+    """Two runs of one seed make the same decisions to the byte."""
 
     def plans() -> list[Plan]:
         loop = small_overlay(4)
@@ -109,12 +109,12 @@ def test_what_the_state_says_is_what_the_brokers_did() -> None:
     points = [point for point in loop.ports.view.shown.cost if point.is_complete and point.is_one_epoch]
     assert len(points) >= 3
     for point in points[1:]:
-        # Counters see what is under way at the window's edges, and copies towards subscriptions that just ended.
+        # Counters include what is under way at the window's edges, and copies towards subscriptions that just ended.
         assert point.cost_counted_per_s == pytest.approx(point.cost_per_s, rel=0.1)
 
 
 def assert_each_epoch_follows_from_its_plan(loop: ClosedLoop) -> None:
-    """Check that every broker ends in the last completed plan's tree, and that epochs were never used twice."""
+    """Check that every broker ends in the last completed plan's tree, and that no epoch was used twice."""
     plans = loop.plans
     assert len({plan.epoch_to for plan in plans}) == len(plans)
     completed = [plan for plan in plans if plan.phase is PlanPhase.COMPLETED]

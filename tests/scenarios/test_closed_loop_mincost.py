@@ -1,4 +1,4 @@
-"""Users are packed for money on the virtual clock: the bill falls, nothing is lost, who serves nobody can be closed."""
+"""Users are packed for money on the virtual clock: the bill falls, nothing is lost, unused brokers can be closed."""
 
 import random
 from dataclasses import replace
@@ -19,7 +19,7 @@ WORKLOAD = WorkloadSettings(
 
 
 def test_the_bill_falls_and_a_broker_that_serves_nobody_is_taken_out_on_request() -> None:
-    """At the same traffic, by at least a fifth. What there is to move is split into plans of at most 60 subscribers."""
+    """On the same traffic the bill falls by at least a fifth. Moves are split into plans of at most 60 subscribers."""
     told = replace(ACTING, seed=1, planner="pack_drop")
     told = replace(told, decision=replace(told.decision, users_per_plan_max=60))
     loop = VirtualLoop(place_regions(19, 6, random.Random(1)), WORKLOAD, told, VirtualSettings(seed=1))

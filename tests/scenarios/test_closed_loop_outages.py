@@ -1,4 +1,4 @@
-"""Brokers die and come back under the real controller on the virtual clock: repaired, taken in, accounted for."""
+"""Brokers die and return under the real controller on the virtual clock: repaired, admitted, accounted for."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ QUOTES = WorkloadSettings(
 
 USUAL = DecisionSettings()
 CHECKINS = CheckinSettings(user_count=100)
-OF_PERSONS = {EVACUATION, "membership", "repair"}  # What plans that no planner has proposed say of themselves.
+OF_PERSONS = {EVACUATION, "membership", "repair"}  # The planner given by plans that no planner proposed.
 FEW_FEEDS = CheckinSettings(user_count=100, grid_rows=2, grid_columns=3)  # They cannot leave a broker of a ring.
 
 
 def tree_loop(*outages: Outage, decision: DecisionSettings = USUAL) -> VirtualLoop:
-    """Twelve brokers on a random tree with fifteen publishers."""
+    """Return twelve brokers on a random tree with fifteen publishers."""
     told = ControllerSettings(bootstrap="", inventory_path=Path(), dry_run=False, decision=decision)
     virtual = VirtualSettings(seed=3, start_ms=START_MS, outages=outages)
     return VirtualLoop(place_overlay(12, 6, random.Random(3)), QUOTES, told, virtual)
@@ -45,7 +45,7 @@ def tree_loop(*outages: Outage, decision: DecisionSettings = USUAL) -> VirtualLo
 def ring_loop(
     *outages: Outage, checkins: CheckinSettings = CHECKINS, decision: DecisionSettings = USUAL
 ) -> VirtualLoop:
-    """Twelve brokers on a ring with a hundred users."""
+    """Return twelve brokers on a ring with a hundred users."""
     told = ControllerSettings(
         bootstrap="", inventory_path=Path(), dry_run=False, planner="place_users_dynatops", decision=decision
     )
@@ -64,7 +64,7 @@ def in_force(loop: VirtualLoop) -> list[Plan]:
 
 
 def assert_only_the_excused_is_lost(loop: VirtualLoop) -> None:
-    """Let all come to rest, and look at the account."""
+    """Let everything come to rest, and check the account."""
     loop.come_to_rest()
     account = loop.virtual.finish()
     assert account.is_clean, account
@@ -74,7 +74,7 @@ def assert_only_the_excused_is_lost(loop: VirtualLoop) -> None:
 
 @ON_BOTH
 def test_two_brokers_die_and_come_back_and_only_what_had_to_cross_them_is_lost(loop_with: LoopWith) -> None:
-    """The repair takes them out, later plans take them in; then all clients are connected again."""
+    """The repair removes them, later plans admit them; then all clients are connected again."""
     loop = loop_with(Outage(OutageKind.DEATH, DEAD, DEATH_S, BACK_S))
     loop.run_for(END_S * 1_000)
     assert loop.finish()
@@ -89,7 +89,7 @@ def test_two_brokers_die_and_come_back_and_only_what_had_to_cross_them_is_lost(l
 
 @ON_BOTH
 def test_a_suspended_broker_that_is_declared_dead_comes_back_without_a_repeat(loop_with: LoopWith) -> None:
-    """It has outlived its being declared dead: what it still sends then is taken by nobody."""
+    """It survived being declared dead: no broker takes what it still sends then."""
     loop = loop_with(Outage(OutageKind.SUSPENSION, ("b03",), DEATH_S, BACK_S))
     loop.run_for(END_S * 1_000)
     assert loop.finish()
@@ -104,7 +104,7 @@ def test_a_suspended_broker_that_is_declared_dead_comes_back_without_a_repeat(lo
 
 
 def order(loop: VirtualLoop, kind: OrderKind, broker: str, *, evacuate: bool = False) -> None:
-    """Let a person order something about a broker."""
+    """Give an order about a broker."""
     loop.ports.orders.records.append(
         Order(broker, kind, "ann", "new disk", int(loop.virtual.now_ms), evacuate=evacuate)
     )
@@ -123,7 +123,7 @@ def users_at(loop: VirtualLoop, broker: str) -> list[str]:
 
 
 def planners_since(loop: VirtualLoop, since_ms: float) -> set[str]:
-    """Return whose plans that began since a time were executed."""
+    """Return the planners of the executed plans that began since a time."""
     began = [plan for plan in in_force(loop) if plan.history[0].time_ms >= since_ms]
     return {one.planner for plan in began for one in plan.proposals}
 
@@ -132,14 +132,14 @@ def planners_since(loop: VirtualLoop, since_ms: float) -> set[str]:
     ("loop_with", "clients_at"), [(tree_loop, publishers_at), (ring_loop, users_at)], ids=["tree", "ring"]
 )
 def test_a_person_evacuates_a_broker_while_another_one_is_dead(loop_with: LoopWith, clients_at: ClientsAt) -> None:
-    """Its clients are elsewhere before the dead broker is back, and decisions continue."""
+    """Its clients are elsewhere before the dead broker returns, and decisions continue."""
     loop = loop_with(Outage(OutageKind.DEATH, ("b07",), DEATH_S, 50.0))
     loop.run_for(40_000)
     evacuated = max(set(loop.inventory.brokers) - {"b07"}, key=lambda name: (len(clients_at(loop, name)), name))
     assert clients_at(loop, evacuated)
     ordered_ms = loop.virtual.now_ms
     order(loop, OrderKind.MAINTAIN, evacuated, evacuate=True)
-    loop.run_for(33_000)  # Whom the repair has just moved there follows when all windows looked back on tell it.
+    loop.run_for(33_000)  # Clients just moved there follow once all windows show them.
     assert loop.loop.state.fleet.in_state(MemberState.DEAD) == ("b07",)
     assert clients_at(loop, evacuated) == []
     planners = planners_since(loop, ordered_ms)
@@ -151,7 +151,7 @@ def test_a_person_evacuates_a_broker_while_another_one_is_dead(loop_with: LoopWi
 
 
 def test_a_person_drains_a_broker_while_another_one_is_dead() -> None:
-    """It leaves by a lossless plan, its users elsewhere, before the dead broker is back."""
+    """It leaves by a lossless plan, its users elsewhere, before the dead broker returns."""
     loop = ring_loop(Outage(OutageKind.DEATH, ("b07",), DEATH_S, 50.0), checkins=FEW_FEEDS)
     loop.run_for(40_000)
     drained = next(name for name in loop.inventory.brokers if users_at(loop, name) and not publishers_at(loop, name))
@@ -173,7 +173,7 @@ def test_a_person_drains_a_broker_while_another_one_is_dead() -> None:
 def test_a_repair_gives_all_clients_of_the_dead_a_home_however_few_other_plans_may_move(
     loop_with: LoopWith, clients_at: ClientsAt
 ) -> None:
-    """Else they would wait until their broker is back."""
+    """Otherwise they would wait until their broker returns."""
     decision = DecisionSettings(moves_per_plan_max=1, users_per_plan_max=1)
     loop = loop_with(decision=decision)
     loop.run_for(DEATH_S * 1_000)

@@ -1,4 +1,4 @@
-"""Seeded runs of the whole loop on a ring, on the virtual clock: it gets cheaper, and nothing is lost."""
+"""Seeded runs of the control loop on a ring, on the virtual clock: it gets cheaper, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def small_ring(seed: int, planner: str = PLANNERS, **options: object) -> ClosedL
 
 
 def cost_share(loop: ClosedLoop) -> float:
-    """Return the present ring's cost over that of the start, with users at their first homes, on the last windows."""
+    """Return the ring's cost divided by that at the start, with users at their first homes, on the last windows."""
     points = loop.ports.view.shown.cost[-3:]
     return sum(point.cost_per_s for point in points) / sum(point.cost_bootstrap_per_s for point in points)
 
 
 def assert_account_is_clean(loop: ClosedLoop) -> None:
-    """Check the ledger and that enough was owed to mean something."""
+    """Check the ledger, and that enough was owed to be meaningful."""
     account = loop.virtual.finish()
     assert account.final
     assert account.is_clean, account
@@ -58,7 +58,7 @@ def completed(loop: ClosedLoop) -> list[Plan]:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_users_and_ids_move_and_the_ring_gets_cheaper(seed: int) -> None:
-    """Moving users and IDs under churn takes a tenth off the cost at least, with a clean account."""
+    """Moving users and IDs under churn cuts the cost by at least a tenth, with a clean account."""
     loop = small_ring(seed)
     loop.run_for(80_000)
     loop.finish()
@@ -73,7 +73,7 @@ def test_users_and_ids_move_and_the_ring_gets_cheaper(seed: int) -> None:
 
 
 def test_reassigning_ids_alone_leaves_users_where_they_are() -> None:
-    """The paper's greedy algorithm by itself."""
+    """The paper's greedy algorithm runs alone."""
     loop = small_ring(3, "reassign_ids_ssbr")
     loop.run_for(60_000)
     loop.finish()
@@ -83,7 +83,7 @@ def test_reassigning_ids_alone_leaves_users_where_they_are() -> None:
 
 
 def test_controllers_that_die_all_the_time_lose_and_repeat_nothing() -> None:
-    """A controller replaced every 0.7 s carries its plans out once each, commands delayed at random."""
+    """A controller replaced every 0.7 s executes each of its plans once, with commands delayed at random."""
     rng = random.Random(5)
     loop = small_ring(4, command_delay_ms=lambda _: rng.uniform(1, 400))
     for _ in range(90):
@@ -97,7 +97,7 @@ def test_controllers_that_die_all_the_time_lose_and_repeat_nothing() -> None:
 
 
 def test_the_same_seed_makes_the_same_plans() -> None:
-    """Decisions rest on the windows and the register alone."""
+    """Decisions depend only on the windows and the register."""
 
     def plans() -> list[tuple[object, ...]]:
         loop = small_ring(6)

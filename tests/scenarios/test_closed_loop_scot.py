@@ -1,4 +1,4 @@
-"""Whole runs of the loop on a structured cyclic overlay, on the virtual clock: publishers move, brokers come and go."""
+"""Runs of the loop on a structured cyclic overlay, on the virtual clock: publishers move, brokers come and go."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BYTES_PER_MS = 10.0  # Of a link, in each direction: 50 quotes a second.
 def scot_loop(
     seed: int, *outages: Outage, planner: str = "move_publishers_scot", shadows: tuple[str, ...] = ()
 ) -> VirtualLoop:
-    """Twelve brokers in three clusters with fifteen publishers."""
+    """Return twelve brokers in three clusters with fifteen publishers."""
     told = ControllerSettings(
         bootstrap="", inventory_path=Path(), dry_run=False, planner=planner, shadow_planners=shadows, seed=seed
     )
@@ -80,7 +80,7 @@ def test_places_and_links_of_regions_are_exchanged_publishers_move_and_the_overl
 
 
 def test_brokers_die_and_come_back_and_only_what_had_to_cross_them_is_lost() -> None:
-    """Neighbours stand in for them; then they have places of their own again."""
+    """Neighbours stand in for them; later they have their own places again."""
     dead = ("b03", "b07")
     loop = scot_loop(3, Outage(OutageKind.DEATH, dead, 20.0, 30.0))
     loop.run_for(45_000)
@@ -90,7 +90,7 @@ def test_brokers_die_and_come_back_and_only_what_had_to_cross_them_is_lost() -> 
     assert loop.finish()
     assert [set(plan.brokers_lost) for plan in in_force(loop) if plan.brokers_lost] == [set(dead)]
     told = [event.text for event in loop.loop.state.events if event.kind is EventKind.CAPS_EXCEEDED]
-    assert "links, its limit is" in told[0]  # Who stands in has the links of several places.
+    assert "links, its limit is" in told[0]  # A broker that stands in has the links of several places.
     assert present(loop).brokers == loop.inventory.brokers
     assert all(len(places) == 1 for places in present(loop).places.values())
     overlay = loop.virtual.overlay
@@ -109,7 +109,7 @@ def test_a_cluster_that_dies_as_a_whole_is_given_up() -> None:
 
 
 def test_a_broker_leaves_with_its_subscribers_and_loses_nothing() -> None:
-    """They and its publishers continue at the broker that has its place."""
+    """They and its publishers continue at the broker that gets its place."""
     loop = scot_loop(4)
     loop.run_for(20_000)
     order = Order("b05", OrderKind.DRAIN, "ann", "new disk", int(loop.virtual.now_ms))
@@ -123,7 +123,7 @@ def test_a_broker_leaves_with_its_subscribers_and_loses_nothing() -> None:
 
 
 def filled(rate_per_s: float, burst_every_s: float | None) -> VirtualLoop:
-    """Let all publishers be at one broker, and fill the links from there always or in bursts."""
+    """Put all publishers at one broker, and fill the links from there all the time or in bursts."""
     inventory = place_scot(12, 6, random.Random(5), (0.1, 0.3))
     told = ControllerSettings(
         bootstrap="", inventory_path=Path(), dry_run=False, planner="relieve_links_scot", seed=5,
@@ -145,7 +145,7 @@ def filled(rate_per_s: float, burst_every_s: float | None) -> VirtualLoop:
 
 
 def test_a_long_burst_is_relieved_and_nothing_else_is_planned_in_it() -> None:
-    """Behind long queues deliveries are reported late, so planners of cost see too little; after it they plan again."""
+    """Long queues delay deliveries and their reports, so planners of cost see too little; later they plan again."""
     inventory = place_scot(12, 4, random.Random(5))
     planner = "exchange_places_scot+link_regions_scot+move_publishers_scot+relieve_links_scot"
     told = ControllerSettings(bootstrap="", inventory_path=Path(), dry_run=False, planner=planner, seed=5)
@@ -158,7 +158,7 @@ def test_a_long_burst_is_relieved_and_nothing_else_is_planned_in_it() -> None:
     LinkMeter(loop.virtual.overlay).start()
     began_ms = loop.virtual.now_ms
     loop.run_for(175_000)
-    burst_ms = range(int(began_ms) + 95_000, int(began_ms) + 140_000)  # With a window that is full of it at its begin.
+    burst_ms = range(int(began_ms) + 95_000, int(began_ms) + 140_000)  # With a window full of it at its beginning.
     in_burst = [plan for plan in loop.plans if plan.window_end_ms in burst_ms]
     assert in_burst
     assert in_burst == [plan for plan in reliefs(loop) if plan.window_end_ms in burst_ms]
@@ -169,12 +169,12 @@ def test_a_long_burst_is_relieved_and_nothing_else_is_planned_in_it() -> None:
 
 
 def reliefs(loop: VirtualLoop) -> list[Plan]:
-    """Return the plans against what stays congested."""
+    """Return the plans against persistent congestion."""
     return [plan for plan in loop.plans if any(one.planner == RELIEF for one in plan.proposals)]
 
 
 def test_a_hot_spot_that_stays_leads_to_a_plan_and_one_for_moments_is_left_to_the_brokers() -> None:
-    """Publishers leave the congested links, in the midst of it, and nothing is lost or repeated."""
+    """Publishers leave the congested links meanwhile, and nothing is lost or repeated."""
     assert reliefs(filled(3.0, 30.0)) == []
     loop = filled(24.0, None)
     assert reliefs(loop)[0].proposals[0].reason.startswith("congested for 5 windows: ")

@@ -1,4 +1,4 @@
-"""A broker dies in each phase of a plan: the plan ends, and nobody else is blocked; repair is another matter."""
+"""A broker dies in each phase of a plan: the plan ends, and no other broker is blocked; repairs are not tested here."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class Allowed:
         self.names: list[str] = []
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Nothing to remember."""
+        """Do nothing."""
 
     def on_may_publish(self, publisher: str) -> None:
-        """A publisher may publish."""
+        """Remember a publisher that may publish."""
         self.names.append(publisher)
 
     def on_result(self, result: CommandResult) -> None:
-        """Nothing to remember."""
+        """Do nothing."""
 
 
 @pytest.mark.parametrize("dead", ["b03", "b06"])
 @pytest.mark.parametrize("phase", MOVING)
 def test_a_plan_on_a_tree_ends_and_new_clients_come_whenever_a_broker_dies(phase: PlanPhase, dead: str) -> None:
-    """Before the point of no return it is aborted, after it executed without the dead broker."""
+    """Before the point of no return the plan is aborted, afterwards executed without the dead broker."""
     virtual = line_overlay(7)
     allowed = Allowed()
     virtual.overlay.listeners.append(allowed)
@@ -80,7 +80,7 @@ def test_the_next_plan_says_which_broker_is_dead() -> None:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("phase", COMMITTED)
 def test_a_plan_on_a_ring_ends_and_nothing_stays_held_whenever_a_broker_dies(phase: PlanPhase, seed: int) -> None:
-    """It continues as soon as what had crossed the dead broker has come, in order."""
+    """It continues as soon as everything that had crossed the dead broker has arrived, in order."""
     run = RingRun(12, 8, 40, seed)
     run.live(6_000.0, every_ms=4.0, changes_share=0.0)
     run.virtual.run_for(500.0)

@@ -1,4 +1,4 @@
-"""What brokers did, through telemetry, aggregation and assembly: who published what where, and who got it."""
+"""What brokers did, through telemetry, aggregation and assembly: publications, homes and deliveries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Masks = dict[tuple[str, str, int], int]
 
 
 class Witness:
-    """Sees what clients see: where they are connected, what publishers hand over and what subscribers get."""
+    """Records what clients see: their homes, what publishers hand over and what subscribers get."""
 
     def __init__(self, virtual: VirtualOverlay) -> None:
         self.homes = {name: client.home for name, client in virtual.clients.connected.items()}
@@ -56,7 +56,7 @@ class Witness:
         self._deliver(notification, subscription, now_ms)
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        self.homes[client] = home  # Also when it left: what it is still owed is handed over there.
+        self.homes[client] = home  # Even when it left: what it is still owed is delivered there.
 
     def on_may_publish(self, publisher: str) -> None:
         pass
@@ -66,14 +66,14 @@ class Witness:
 
 
 def place_of(notification: Notification, broker: str) -> tuple[int, tuple[str, str, int], int]:
-    """The start of its window, the key of its mask at a broker, and its bit."""
+    """Return the start of its window, the key of its mask at a broker, and its bit."""
     block, bit = divmod(notification.sequence, BLOCK_SIZE)
     start_ms = int(notification.publish_ms) // WINDOW_MS * WINDOW_MS
     return start_ms, (broker, notification.publisher, block), 1 << bit
 
 
 def windows_of(virtual: VirtualOverlay) -> list[ClosedWindow]:
-    """All windows of the telemetry that was sent, as the controller sees them."""
+    """Return all windows of the telemetry that was sent, as the controller sees them."""
     aggregator = ReferenceAggregator(WINDOW_MS, grace_ms=0)
     for batch in virtual.telemetry.batches:
         aggregator.take(msgspec.to_builtins(batch))
@@ -98,7 +98,7 @@ def seen(request: pytest.FixtureRequest) -> tuple[list[ClosedWindow], Witness]:
 
 
 def test_windows_hold_what_was_published_and_delivered(seen: tuple[list[ClosedWindow], Witness]) -> None:
-    """V(n) are the brokers that published or delivered n, and deliveries are kept separate, bit by bit."""
+    """V(n) is the brokers that published or delivered n, and deliveries are kept separate, bit by bit."""
     windows, witness = seen
     assert sum(window.sets.notification_count > 100 for window in windows) >= 3
     for window in windows:
@@ -124,7 +124,7 @@ def test_windows_name_the_homes_of_publishers(seen: tuple[list[ClosedWindow], Wi
 
 
 def test_homes_publish_what_nobody_there_wants(seen: tuple[list[ClosedWindow], Witness]) -> None:
-    """Some notifications are in V(n) of their home only for having been published there, and leave it when it moves."""
+    """Some notifications are in V(n) of their home only because they were published there, and move with it."""
     windows, _ = seen
     window = max(windows, key=lambda each: each.sets.notification_count)
     sets = window.sets

@@ -1,4 +1,4 @@
-"""Whole runs on the virtual clock in which plans are made over links that nobody has measured."""
+"""Whole runs on the virtual clock in which plans use links that were never measured."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ WORKLOAD = WorkloadSettings(
     lifetime_s_mean=20.0,
     regime_change_s=None,
 )
-BROKERS, PROBED = 16, 6  # Each broker measures few peers, all the same: most links between the others nobody does.
-PLACEHOLDER = 1.0  # Far below what any link costs: a controller that believed it would want nothing else.
+BROKERS, PROBED = 16, 6  # Each broker measures the same few peers: most links between the others are never measured.
+PLACEHOLDER = 1.0  # Far below the cost of any link: a controller that believed it would use no others.
 SLOW_FACTOR = 10.0
 WINDOWS_MAX = 40
 
 
 class UnmeasuredLinks:
-    """A loop whose file says what it wants of links' costs, and whose plans exchange one link at a time.
+    """A loop whose inventory file need not give the real link costs, and whose plans exchange one link at a time.
 
-    ``slow`` says by how much longer than between its hosts a link takes. A plan begins only when the one before is
-    verified, so that it is the newest when it is judged.
+    ``slow`` gives by what factor a link takes longer than between its hosts. A plan begins only when the one before is
+    verified, so it is the newest when it is judged.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class UnmeasuredLinks:
         self.loop = VirtualLoop(told, WORKLOAD, controller, virtual)
 
     def plan_over(self, reason: str) -> Plan:
-        """Run until a plan begins of whose new link the reason says this; return the plan."""
+        """Run until a plan begins whose reason contains this text about its new link; return the plan."""
         for _ in range(WINDOWS_MAX):
             for plan in self.loop.plans:
                 if reason in plan.history[0].reason:
@@ -97,7 +97,7 @@ class UnmeasuredLinks:
         return undo
 
     def cost_of(self, pair: Link) -> float:
-        """What the controller takes a link to cost."""
+        """Return the cost that the controller assumes for a link."""
         return self.loop.loop.state.fleet.inventory.cost_of_link(*pair)
 
     @property
@@ -106,12 +106,12 @@ class UnmeasuredLinks:
         return self.loop.loop.state.plan_log.present.links
 
     def missed(self, name: str) -> list[str]:
-        """What was reported of a plan that does not save what it promised."""
+        """Return what was reported about a plan that does not save what it predicted."""
         events = self.loop.ports.events.emitted
         return [one.text for one in events if one.kind is EventKind.GAIN_MISSED and one.plan == name]
 
     def go_on(self, windows: int) -> None:
-        """Let time pass, and then all come to rest with a clean account."""
+        """Let this many windows pass, then let everything come to rest with a clean account."""
         self.loop.run_for(windows * WINDOW_MS)
         assert self.loop.finish()
         assert self.loop.virtual.finish().is_clean
@@ -119,7 +119,7 @@ class UnmeasuredLinks:
 
 @cache
 def hosts(seed: int) -> Inventory:
-    """Hosts of PlanetLab, and what links between them really cost."""
+    """Return hosts of PlanetLab with the real costs of links between them."""
     return place_overlay(BROKERS, 8, random.Random(seed))
 
 
@@ -136,7 +136,7 @@ ESTIMATED = "would cost is an estimate until they are measured"
 
 @pytest.mark.parametrize("seed", [3, 7])
 def test_a_plan_over_an_estimated_link_is_verified_with_the_measured_cost(seed: int) -> None:
-    """The estimate was about right: it is kept, and saves what it promised on the cost that neighbours measure."""
+    """The estimate was about right: the plan is kept, and saves what it predicted at the measured cost."""
     run = with_placeholders(seed, {})
     plan = run.plan_over(ESTIMATED)
     ((added,), fleet) = plan.links_added, run.loop.loop.state.fleet
@@ -156,12 +156,12 @@ def test_a_plan_over_an_estimated_link_is_verified_with_the_measured_cost(seed: 
 
 @pytest.mark.parametrize("seed", [7])
 def test_a_plan_over_a_link_ten_times_slower_than_estimated_is_rolled_back(seed: int) -> None:
-    """Its first windows as a neighbour's link show what it costs; nobody goes back to it afterwards."""
+    """Its first windows as a link in use show its cost; no plan returns to it afterwards."""
     expected = with_placeholders(seed, {}).plan_over(ESTIMATED)
     ((added,),) = (expected.links_added,)
     run = with_placeholders(seed, {added: SLOW_FACTOR})
     plan = run.plan_over(ESTIMATED)
-    assert (plan.plan, plan.links_added) == (expected.plan, expected.links_added)  # Nobody could know better.
+    assert (plan.plan, plan.links_added) == (expected.plan, expected.links_added)  # Nothing could show it earlier.
     real = SLOW_FACTOR * hosts(seed).cost_of_link(*added)
     assert run.cost_of(added) < real / 5
     undo = run.undone(plan.plan)
@@ -175,7 +175,7 @@ def test_a_plan_over_a_link_ten_times_slower_than_estimated_is_rolled_back(seed:
 
 @pytest.mark.parametrize("seed", [2])
 def test_a_plan_over_a_link_ten_times_slower_than_the_file_says_is_rolled_back(seed: int) -> None:
-    """The file is believed of links that nobody has measured, and no longer than that."""
+    """The file counts for links that were never measured, and only until they are."""
     expected = UnmeasuredLinks(seed, hosts(seed), LinkSettings(), {}, 0.0).plan_over("chosen")
     ((added,),) = (expected.links_added,)
     run = UnmeasuredLinks(seed, hosts(seed), LinkSettings(), {added: SLOW_FACTOR}, 0.0)

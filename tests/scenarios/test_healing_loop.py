@@ -1,4 +1,4 @@
-"""Whole runs on the virtual clock in which brokers die and come back: the loop repairs the overlay."""
+"""Whole runs on the virtual clock in which brokers die and return: the control loop repairs the overlay."""
 
 import random
 from collections.abc import Callable
@@ -22,7 +22,7 @@ DEATH_MS = 40_000
 
 
 def tree_with(seed: int, *outages: str) -> VirtualLoop:
-    """Return 16 brokers on measured hosts and a random tree, of which some die."""
+    """Return 16 brokers on measured hosts and a random tree; some brokers die."""
     settings = ControllerSettings(bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, seed=seed)
     virtual = VirtualSettings(seed=seed, outages=tuple(map(outage_of, outages)))
     return VirtualLoop(place_overlay(16, 8, random.Random(seed)), WORKLOAD, settings, virtual)
@@ -59,16 +59,16 @@ def test_who_dies_is_taken_out_and_back_in_and_nothing_else_is_lost(
     loop.run_for(25_000)
     (repair,) = [plan for plan in loop.plans if plan.brokers_lost]
     assert repair.brokers_lost == dead
-    # A death ends what is being prepared then, nothing else: decisions continue without the dead and with the returned.
+    # A death ends only what is being prepared then: decisions continue without the dead and with the returned.
     for plan in loop.plans:
         if LIFE[plan.phase].is_aborted:
             why = next(change for change in plan.history if change.phase is PlanPhase.ABORTING)
             assert plan.epoch_to == repair.epoch_to - 1
             assert why.time_ms > loop.virtual.settings.start_ms + DEATH_MS
-            assert why.reason.startswith(dead)  # By whichever of them was found first.
+            assert why.reason.startswith(dead)  # Whichever of them was found first.
             assert " dead" in why.reason
     changes = [event.text for event in loop.ports.events.emitted if event.kind is EventKind.CHANGE_DETECTED]
-    assert not changes or overlay_with is tree_with  # Of a tree's clients the interests do shift, after the death.
+    assert not changes or overlay_with is tree_with  # The interests of a tree's clients do shift after the death.
     loop.come_to_rest()
     account = loop.virtual.finish()
     assert account.is_clean, account

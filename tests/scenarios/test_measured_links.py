@@ -24,7 +24,7 @@ SETTLED_MS = 40_000
 
 
 class SlowLinks:
-    """A loop whose links take longer than the inventory says from the moment they are named on."""
+    """A loop whose links take longer than the inventory says from the moment they are named."""
 
     def __init__(self, seed: int, settings: LinkSettings) -> None:
         inventory = place_overlay(16, 8, random.Random(seed))
@@ -54,11 +54,11 @@ class SlowLinks:
 
     @property
     def drifts(self) -> list[str]:
-        """What was told of the model."""
+        """Return what was reported about the cost model."""
         return [one.text for one in self.loop.ports.events.emitted if one.kind is EventKind.MODEL_DRIFT]
 
     def slow_down_one(self) -> Link:
-        """Let the link of the overlay in force take longer that causes most of its cost."""
+        """Slow down the link of the overlay in force that causes most of its cost; return it."""
         state = self.loop.loop.state
         assert state.newest is not None
         costs_per_s = overlay_cost(state.plan_log.present, self.loop.inventory, state.newest.sets).links_per_s
@@ -69,7 +69,7 @@ class SlowLinks:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_link_ten_times_slower_than_the_file_says_is_left(seed: int) -> None:
-    """Within a few windows, and nobody goes back to it; what was sent meanwhile arrives once and in order."""
+    """It is left within a few windows and not used again; what was sent meanwhile arrives once and in order."""
     run = SlowLinks(seed, LinkSettings())
     run.loop.run_for(SETTLED_MS)
     assert run.drifts == []
@@ -83,7 +83,7 @@ def test_a_link_ten_times_slower_than_the_file_says_is_left(seed: int) -> None:
     (shadow,) = run.loop.loop.state.shadows
     assert slow not in shadow.overlay.links  # It lives in the same world.
     told = [one.text for one in run.loop.ports.events.emitted if one.kind is EventKind.CHANGE_DETECTED]
-    assert told == []  # What a notification costs has changed, but the traffic is the same.
+    assert told == []  # The cost of a notification has changed, but the traffic is the same.
     run.loop.finish()
     assert run.loop.virtual.finish().is_clean
 
@@ -99,7 +99,7 @@ def test_a_slow_link_that_nobody_measures_by_order_stays() -> None:
 
 
 def test_a_link_outside_the_overlay_is_known_by_probes_before_it_is_used() -> None:
-    """Brokers probe other peers in turn, so a planner knows what a link would cost that is none."""
+    """Brokers probe other peers in turn, so a planner knows what a new link would cost."""
     run = SlowLinks(1, LinkSettings())
     run.slow = {link("b00", broker) for broker in run.loop.inventory.brokers[1:]}
     run.loop.run_for(SETTLED_MS)

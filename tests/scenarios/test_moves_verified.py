@@ -1,4 +1,4 @@
-"""A plan's promise about subscribers that it moves is compared with later windows, and rolled back if false."""
+"""The predicted gain of moved subscribers is compared with later windows, and the plan rolled back if it is wrong."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,18 +18,18 @@ from tests.scenarios.test_brokers_that_come import ACTING
 
 TREE = line_of(4)
 LINKS_PER_GB = np.full((4, 4), 2.0) - np.diag([2.0] * 4)
-SAME, CHEAP_AT_B03 = np.full(4, 1.0), np.array([9.0, 9.0, 9.0, 1.0])  # What access costs at each broker.
+SAME, CHEAP_AT_B03 = np.full(4, 1.0), np.array([9.0, 9.0, 9.0, 1.0])  # The cost of access at each broker.
 MOVERS = ("m1", "m2")
 ANY: Filter = (Predicate("of", Operator.PRESENT),)
 
 
 def of(publisher: str) -> Filter:
-    """What one publisher publishes."""
+    """Return a filter for one publisher's notifications."""
     return (Predicate("of", Operator.EQ, publisher),)
 
 
 class Line:
-    """A line of four brokers: publishers at both ends, natives at b00, and movers at b03 who want what both publish."""
+    """A line of four brokers: publishers at both ends, natives at b00, and movers at b03 that want both."""
 
     def __init__(
         self,
@@ -75,20 +75,20 @@ class Line:
         return self.first is not None and self.first.phase in phases
 
     def homes(self) -> set[str]:
-        """Where the movers are."""
+        """The homes of the movers."""
         return {self.loop.virtual.clients.connected[name].home for name in MOVERS}
 
     def finish(self) -> None:
-        """End the run, and expect that everything arrived once."""
+        """End the run, and check that everything arrived once."""
         assert self.loop.come_to_rest()
         self.loop.virtual.finish()
         assert self.loop.virtual.ledger.snapshot().is_clean
 
 
 def test_a_false_promise_of_moved_subscribers_is_found_out_and_taken_back() -> None:
-    """They go to the publisher that they listen to, and then listen to the other one: beside it they would cost less.
+    """They move to their publisher, which then falls silent; the traffic of the other one makes this home expensive.
 
-    Only those go back, each by its name, who had moved: the natives of the broker stay.
+    Only the subscribers that had moved go back, each by its name: the natives of the broker stay.
     """
     line = Line()
     line.run_until(lambda: line.first_is(PlanPhase.VERIFYING), "near")
@@ -108,7 +108,7 @@ def test_a_false_promise_of_moved_subscribers_is_found_out_and_taken_back() -> N
 
 
 def test_a_promise_that_holds_is_reported_as_observed_and_kept() -> None:
-    """On the same traffic the plan saves what it said, each proposal its own part."""
+    """On the same traffic the plan saves what it predicted, each proposal its own part."""
     line = Line()
     line.run_until(lambda: line.first_is(PlanPhase.COMPLETED), "near")
     first = line.first
@@ -124,7 +124,7 @@ def test_a_promise_that_holds_is_reported_as_observed_and_kept() -> None:
 
 
 def test_a_broker_above_its_cap_is_reported_and_relieved_whatever_that_costs() -> None:
-    """b03 passes 30 a second and may pass 10. Access costs more anywhere else, so for money nobody would move."""
+    """b03 passes 30 a second and may pass 10. Access costs more at all others, so no move would save money."""
     line = Line(CHEAP_AT_B03, load_max_per_s=10.0)
     line.run_until(lambda: line.first_is(PlanPhase.COMPLETED), "near")
     first = line.first
@@ -140,7 +140,7 @@ def test_a_broker_above_its_cap_is_reported_and_relieved_whatever_that_costs() -
 
 
 def test_without_a_cap_nobody_moves_where_access_is_dearer() -> None:
-    """The same line: it is the cap alone that moves the movers. The natives of b00 come to b03 for its access."""
+    """The line is the same: only the cap moves the movers. The natives of b00 go to b03 for its access."""
     line = Line(CHEAP_AT_B03)
     line.run_until(lambda: line.first_is(PlanPhase.COMPLETED), "near")
     assert line.homes() == {"b03"}
@@ -150,7 +150,7 @@ def test_without_a_cap_nobody_moves_where_access_is_dearer() -> None:
 def test_a_single_subscriber_goes_to_its_publisher_and_back_when_it_listens_to_another() -> None:
     """A plan may not move all eleven of b03. One of them takes most of what comes from b00: it alone moves.
 
-    It is verified by itself, and rolled back by its name when the other publisher is all that it takes.
+    Its move is verified separately, and rolled back by its name when it gets only what the other publisher sends.
     """
     line = Line(subscribers_told=2, users_per_plan_max=1)
     for number in range(10):

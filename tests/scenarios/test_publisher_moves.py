@@ -1,4 +1,4 @@
-"""A publisher changes its home while it publishes: nothing lost, nothing twice, in order, and quickly."""
+"""A publisher changes its home while it publishes: nothing is lost or repeated, all in order, and quickly."""
 
 import random
 
@@ -27,7 +27,7 @@ PUBLISH_EVERY_MS = 3.0
 
 
 def line_overlay(count: int) -> VirtualOverlay:
-    """Brokers in a line, a subscriber at each, and a publisher at b00 that publishes steadily for two seconds."""
+    """Return a line of brokers, a subscriber at each, and a publisher at b00 that publishes for two seconds."""
     tree = line_of(count)
     link_cost = np.full((count, count), LINK_MS)
     np.fill_diagonal(link_cost, 0.0)
@@ -60,7 +60,7 @@ def assert_clean(account: LedgerSnapshot, expected_min: int) -> None:
 
 
 def test_migration_over_ten_hops_takes_no_longer_than_a_drain_of_the_old_path() -> None:
-    """From the first activate until all have drained no more time passes than a marker takes over the ten links."""
+    """From the first activate until all have drained takes no longer than a marker takes over the ten links."""
     virtual = line_overlay(11)
     virtual.run_for(200.0)
     target, move = next_epoch(virtual), ClientMove("p", "b00", "b10")
@@ -85,7 +85,7 @@ def test_migration_over_ten_hops_takes_no_longer_than_a_drain_of_the_old_path() 
 
 
 def test_what_is_published_between_two_homes_waits_at_the_publisher() -> None:
-    """While the new home has not activated yet, the publisher keeps what it publishes and hands it over then."""
+    """Until the new home has activated, the publisher keeps what it publishes, and then hands it over."""
     virtual = line_overlay(4)
     slow_ms = {"b03": 300.0}
     object.__setattr__(virtual.settings, "command_delay_ms", lambda command: slow_ms.get(command.broker, 0.0))
@@ -98,7 +98,7 @@ def test_what_is_published_between_two_homes_waits_at_the_publisher() -> None:
 
 
 def test_a_publisher_that_ends_between_two_homes_hands_over_all_first() -> None:
-    """Its last notifications come from the new home, and then it is gone everywhere."""
+    """Its last notifications come from the new home, and then no broker knows it."""
     virtual = line_overlay(4)
     object.__setattr__(virtual.settings, "command_delay_ms", lambda command: 300.0 if command.broker == "b03" else 0.0)
     stop = virtual.env.timeout(450.0)
@@ -118,7 +118,7 @@ def test_a_publisher_that_ends_between_two_homes_hands_over_all_first() -> None:
 
 
 def test_a_move_of_a_publisher_that_is_elsewhere_is_refused() -> None:
-    """Subscriptions would be led to the wrong place: the broker where the publisher is says so, and nothing changes."""
+    """Subscriptions would lead to the wrong place: the publisher's actual home refuses, and nothing changes."""
     virtual = line_overlay(4)
     target = next_epoch(virtual)
     send_phase(virtual, target, CommandPhase.PREPARE, (ClientMove("p", "b01", "b03"),))
@@ -129,7 +129,7 @@ def test_a_move_of_a_publisher_that_is_elsewhere_is_refused() -> None:
 
 
 def test_a_move_of_a_publisher_that_has_left_does_no_harm() -> None:
-    """A plan that moves a publisher that has gone meanwhile is executed without it."""
+    """A plan that moves a publisher that has left meanwhile is executed without it."""
     virtual = line_overlay(4)
     drive_plan(virtual, next_epoch(virtual), (ClientMove("gone", "b01", "b03"),))
     virtual.run_for(2_000.0)
@@ -174,10 +174,10 @@ def test_publishers_move_with_links_under_real_traffic(seed: int) -> None:
 def test_what_is_promised_when_the_old_home_dies(dies_after_ms: float, is_prepared: bool) -> None:
     """Lost is at most what the dead broker had or what had to cross it; nothing is repeated or out of order.
 
-    Before all are prepared the publisher is without a home, as without a plan. From then on it continues at the new
-    home, and brokers that the dead one does not cut off get everything.
+    Before all are prepared the publisher has no home, as without a plan. Afterwards it continues at the new home, and
+    brokers that the dead one does not cut off get everything.
     """
-    virtual = line_overlay(7)  # p at b00, moves to b03; b00 has no broker behind it.
+    virtual = line_overlay(7)  # p is at b00 and moves to b03; b00 has no broker behind it.
     virtual.run_for(100.0)
     target, move = next_epoch(virtual), ClientMove("p", "b00", "b03")
     send_phase(virtual, target, CommandPhase.PREPARE, (move,))

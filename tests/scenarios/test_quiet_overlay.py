@@ -1,4 +1,4 @@
-"""A settled overlay under stationary traffic with churn is left alone: gains that only noise promises are refused."""
+"""A settled overlay under stationary traffic with churn is left alone: gains that only noise suggests are refused."""
 
 import dataclasses
 import random
@@ -31,7 +31,7 @@ QUIET_MS = 30 * 60_000
 WINDOW_MS = 15_000
 FLUSH_MS = 1_000.0
 DEGREE_MAX = 8
-# Each subscription lives two windows: every window brings much that the one before did not have.
+# Each subscription lives two windows: every window has much that the one before did not have.
 WORKLOAD = WorkloadSettings(
     publisher_count=15, notifications_per_s=0.3, interested_broker_count=5, lifetime_s_mean=30.0
 )
@@ -54,7 +54,7 @@ def traffic_of(inventory: Inventory, seed: int) -> list[ClosedWindow]:
 
 
 def settled(inventory: Inventory, windows: list[ClosedWindow], planner: str) -> Inventory:
-    """Return the overlay with the tree at which the planner finds nothing to gain that knows the whole half hour."""
+    """Return the overlay with the tree at which a planner that knows the whole half hour finds nothing to gain."""
     greedy = settings_of(
         planner, decision=DecisionSettings(changes_per_plan_max=100, noise_factor=0.0, gain_share_min=0.0)
     )
@@ -72,7 +72,7 @@ def settled(inventory: Inventory, windows: list[ClosedWindow], planner: str) -> 
 
 
 def gains_per_s(loop: ClosedLoop, windows: list[ClosedWindow]) -> list[float]:
-    """Return what each plan saves on all windows of the half hour on average."""
+    """Return the mean saving of each plan over all windows of the half hour."""
     overlays = configurations_of(loop.plans, loop.inventory)
 
     def cost_per_s(epoch: int) -> float:
@@ -85,7 +85,7 @@ def gains_per_s(loop: ClosedLoop, windows: list[ClosedWindow]) -> list[float]:
 
 @pytest.mark.parametrize(("planner", "seed", "plans_max"), [("swap_links_cost", 3, 0), ("swap_links_ci", 4, 2)])
 def test_a_settled_overlay_is_left_alone(planner: str, seed: int, plans_max: int) -> None:
-    """In half an hour the default planner makes no plan; another makes few, and what these do saves in truth.
+    """In half an hour the default planner makes no plan; another makes a few, and these do save.
 
     On few windows Cost and Interest proposes swaps that it does not propose on all of them, some of which save.
     """
@@ -106,12 +106,12 @@ def test_a_settled_overlay_is_left_alone(planner: str, seed: int, plans_max: int
 def test_publishers_move_where_it_saves_in_truth_and_then_stay() -> None:
     """On a settled tree with publishers at random homes every plan saves, and at most one is late.
 
-    Whether in one plan or in several, moves save 4 % of the whole cost at least; the best homes would save 9.7 %.
+    Whether in one plan or in several, moves save at least 4 % of the total cost; the best homes would save 9.7 %.
     """
     place = place_overlay(16, DEGREE_MAX, random.Random(3))
     windows = traffic_of(place, 3)
     inventory = settled(place, windows, "swap_links_cost")
-    # No link of a settled tree is to move, so none is searched for beyond a descent: it would take most of the time.
+    # No link of a settled tree should move, so the search for them is only a descent: more would take most of the time.
     links = {"swap_links_cost": SearchSettings(escape_words_max=0)}
     chain = settings_of("swap_links_cost+relocate_publishers_joint", planners=links)
     loop = ClosedLoop(inventory, WORKLOAD, 3, chain, window_ms=WINDOW_MS, flush_ms=FLUSH_MS)

@@ -1,4 +1,4 @@
-"""Quiet traffic of the emulator, with churn and with plans that are executed: no change of traffic is reported."""
+"""Quiet traffic of the emulator, with churn and executed plans: no change of traffic is reported."""
 
 import random
 from dataclasses import replace
@@ -33,7 +33,7 @@ RING = place_ring(12, random.Random(SEED))
     ids=["quotes", "check-ins"],
 )
 def test_no_change_is_reported(place: Inventory, workload: WorkloadSettings | CheckinSettings, planner: str) -> None:
-    """Subscriptions come and go, publishers and users are moved; only what lasts would be another traffic."""
+    """Subscriptions come and go, publishers and users move; only lasting differences would be a change of traffic."""
     settings = ControllerSettings(
         bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, seed=SEED, planner=planner,
         planners={"swap_links_cost": SearchSettings(escape_words_max=0)},  # Whichever plans are made, in less time.
@@ -44,7 +44,7 @@ def test_no_change_is_reported(place: Inventory, workload: WorkloadSettings | Ch
     assert state.windows_closed - state.windows_incomplete >= WINDOWS - 1
     assert state.client_changes > 10 * WINDOWS
     assert any(plan.moves for plan in loop.plans)
-    silences = loop.virtual.overlay.publishers.moves  # Commands take as long to every broker, so there are none.
+    silences = loop.virtual.overlay.publishers.moves  # Commands take equally long to every broker, so there are none.
     assert (silences.wait_ms_max < 1.0, silences.notifications_waited) == (True, 0)
     assert [event.text for event in loop.ports.events.emitted if event.kind is EventKind.CHANGE_DETECTED] == []
     assert state.changed_since_ms is None

@@ -1,4 +1,4 @@
-"""On the emulator, too, nothing is lost or repeated but what full queues drop, whatever the delays of commands are."""
+"""On the emulator, too, only full queues lose notifications, and nothing is repeated, however late commands are."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.scenarios.random_overlays import RandomOverlay
 
 @pytest.mark.parametrize(("kind", "seed"), [(TREE, seed) for seed in range(30)] + [(RING, seed) for seed in range(70)])
 def test_late_and_repeated_commands_lose_nothing(kind: str, seed: int) -> None:
-    """Commands and answers that are late, repeated and out of order, and clients that come and go: a clean ledger."""
+    """Commands and answers are late, repeated and out of order, and clients connect and leave: the ledger is clean."""
     run = RandomOverlay(seed, kind, delay_ms_max=(30.0, 300.0, 1_000.0)[seed % 3], ends=False)
     account = run.run()
     run.check_alive()
@@ -21,7 +21,7 @@ def test_late_and_repeated_commands_lose_nothing(kind: str, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("kind", [TREE, RING])
 def test_publishers_that_end_and_return_lose_nothing(kind: str, seed: int) -> None:
-    """Publishers that end, also between two homes, and come again under their name are served as the first time."""
+    """Publishers that end, even between two homes, and return under their names are served as the first time."""
     run = RandomOverlay(seed, kind, delay_ms_max=100.0)
     account = run.run()
     run.check_alive()
@@ -43,7 +43,7 @@ def test_full_queues_drop_and_nothing_else_goes_wrong(kind: str, seed: int) -> N
 
 
 def test_runs_exercise_what_they_claim() -> None:
-    """Queues do overflow, plans are executed and aborted, clients move, commands come more than once."""
+    """Queues do overflow, plans are executed and aborted, clients move, commands are repeated."""
     runs = [
         RandomOverlay(seed, kind, delay_ms_max=100.0, queue_length_max=8, service_ms_max=3.0, ends=False)
         for kind in (TREE, RING)

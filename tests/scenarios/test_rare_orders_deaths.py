@@ -1,4 +1,4 @@
-"""A broker dies in the middle of something: those who are left continue, each order as short as possible."""
+"""A broker dies while something is under way: the remaining ones continue, each order as short as possible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, Command
 
 
 def test_a_subscription_is_confirmed_without_the_acknowledgement_of_a_dead_neighbour() -> None:
-    """What is published beyond that is lost anyway."""
+    """What is published beyond that neighbour is lost anyway."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -33,7 +33,7 @@ def test_a_subscription_is_confirmed_without_the_acknowledgement_of_a_dead_neigh
 
 
 def test_a_publisher_may_publish_without_the_answer_of_a_dead_neighbour() -> None:
-    """Whoever is beyond that cannot be reached anyway."""
+    """Brokers beyond that neighbour are unreachable anyway."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     assert overlay.told_of(AdvertiseConfirmed) == []
@@ -58,7 +58,7 @@ def test_the_flow_of_a_dead_neighbour_has_ended_and_what_waited_for_it_is_handed
 
 
 def test_what_is_held_for_a_user_whose_old_home_has_died_is_handed_over() -> None:
-    """What it was to get there it has got by then."""
+    """By then it has got everything that it could get there."""
     overlay = StepByStep(RING_PAIR)
     topic = topic_at(RING_PAIR, "b1")
     target, moves = moving_user(overlay, topic)
@@ -75,7 +75,7 @@ def test_what_is_held_for_a_user_whose_old_home_has_died_is_handed_over() -> Non
 
 
 def test_nothing_is_waited_for_from_publishers_whose_home_is_dead() -> None:
-    """The rendezvous says END of their topics without them, so a user's old home hands over and the plan continues."""
+    """The rendezvous sends END of their topics without them, so a user's old home hands over and the plan continues."""
     overlay = StepByStep(THREE)
     topic = topic_at(THREE, "b2")
     overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))
@@ -94,8 +94,8 @@ def test_nothing_is_waited_for_from_publishers_whose_home_is_dead() -> None:
 
 
 def test_nothing_more_of_a_topic_is_waited_for_behind_a_dead_parent() -> None:
-    """A user that moves away from below it is informed that it has all."""
-    overlay = StepByStep(NEAR)  # The way from b2 to b1 leads over b0.
+    """A user that moves away from below it is notified that it has everything."""
+    overlay = StepByStep(NEAR)  # The path from b2 to b1 leads over b0.
     topic = topic_at(NEAR, "b2")
     overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
     overlay.run()
@@ -111,7 +111,7 @@ def test_nothing_more_of_a_topic_is_waited_for_behind_a_dead_parent() -> None:
 
 
 def test_a_subscription_behind_a_dead_parent_blocks_no_plan() -> None:
-    """Nothing can come to it, so nothing is waited for before it is confirmed."""
+    """Nothing can reach it, so nothing is waited for before it is confirmed."""
     overlay = StepByStep(NEAR)
     for broker in ("b1", "b2"):
         overlay.lose_peer(broker, "b0")
@@ -122,7 +122,7 @@ def test_a_subscription_behind_a_dead_parent_blocks_no_plan() -> None:
 
 
 def test_a_broker_leaves_a_tree_in_which_its_last_child_has_died() -> None:
-    """Nobody below it wants the topic any more."""
+    """No broker below it wants the topic any more."""
     overlay = StepByStep(NEAR)
     topic = topic_at(NEAR, "b2")
     overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))

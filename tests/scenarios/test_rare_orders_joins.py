@@ -14,7 +14,7 @@ WITH_B2 = Configuration.of(1, ("b0", "b1", "b2"), [("b0", "b1"), ("b1", "b2")])
 
 
 def test_a_broker_joins_when_it_knows_all_publishers() -> None:
-    """Else it would confirm what its first client asks for, though no publisher's home has heard of that."""
+    """Otherwise it would confirm its first client's request although no publisher's home knows of it."""
     overlay = StepByStep(PAIR)
     overlay.cores["b2"] = core_of("b2", PAIR, 0)
     overlay.brokers = WITH_B2.brokers

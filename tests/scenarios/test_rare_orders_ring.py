@@ -25,10 +25,10 @@ from tests.scenarios.step_by_step import StepByStep
 
 PAIR = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 40})
 THREE = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 20, "b2": 40})
-# The way from b2 to b1 leads over b0, and is direct when these two have exchanged their IDs.
+# The path from b2 to b1 leads over b0, and is direct once these two have exchanged their IDs.
 NEAR = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 12, "b2": 20})
 DETOUR = ChordConfiguration.of(1, 6, {"b0": 20, "b1": 12, "b2": 3})
-# From b0 the way to b2 stays, the one to b1 leads over b2 when b1 and b3 have exchanged their IDs.
+# From b0 the path to b2 stays, the one to b1 leads over b2 once b1 and b3 have exchanged their IDs.
 BEFORE = ChordConfiguration.of(0, 6, {"b0": 12, "b1": 24, "b2": 29, "b3": 30})
 AFTER = ChordConfiguration.of(1, 6, {"b0": 12, "b1": 30, "b2": 29, "b3": 24})
 
@@ -41,7 +41,7 @@ def topic_at(ring: ChordConfiguration, broker: str) -> str:
 
 
 def test_the_end_of_an_earlier_stay_does_not_forget_the_next_one() -> None:
-    """A publisher leaves b0 and comes again at b1; its registration there overtakes the end of the earlier stay."""
+    """A publisher leaves b0 and reconnects at b1; its registration there overtakes the end of the earlier stay."""
     overlay = StepByStep(THREE)
     topic = topic_at(THREE, "b2")
     overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic), 0))
@@ -58,7 +58,7 @@ def test_the_end_of_an_earlier_stay_does_not_forget_the_next_one() -> None:
 
 
 def test_a_stay_that_ends_before_its_turn_came_leaves_no_trace() -> None:
-    """The same, but the publisher leaves again at once."""
+    """The order is the same, but the publisher leaves again at once."""
     overlay = StepByStep(THREE)
     topic = topic_at(THREE, "b2")
     overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic), 0))
@@ -76,7 +76,7 @@ def test_a_stay_that_ends_before_its_turn_came_leaves_no_trace() -> None:
 
 
 def test_the_end_of_another_stay_changes_nothing_at_the_home() -> None:
-    """Numbers tell stays apart, whatever comes in whichever order."""
+    """Numbers distinguish stays in any order of arrival."""
     overlay = StepByStep(PAIR)
     topic = topic_at(PAIR, "b1")
     overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic), 1))
@@ -87,7 +87,7 @@ def test_the_end_of_another_stay_changes_nothing_at_the_home() -> None:
 
 
 def test_a_topic_given_up_and_asked_for_again_while_one_broker_is_prepared_is_served_in_the_next_epoch() -> None:
-    """In the old epoch b0 leaves the tree and comes back; in the new one it never left, and b1 must know that."""
+    """In the old epoch b0 leaves the tree and returns; in the new one it never left, and b1 must know that."""
     overlay = StepByStep(PAIR)
     topic = topic_at(PAIR, "b1")
     overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(topic)))
@@ -132,7 +132,7 @@ def test_a_subscription_that_comes_when_its_broker_is_drained_is_confirmed_with_
 
 
 def moving_user(overlay: StepByStep, topic: str) -> tuple[ChordConfiguration, tuple[ClientMove, ...]]:
-    """A publisher at b1, a user with one subscription at b0, and a plan that moves it to b1."""
+    """Return a plan that moves a user with one subscription from b0 to b1, where the publisher is."""
     overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(topic)))
     overlay.feed("b0", None, SubscribeRequest("s", "u", topic_filter(topic)))
     overlay.run()
@@ -154,7 +154,7 @@ def test_a_user_that_does_not_hear_of_its_move_ends_and_blocks_no_plan() -> None
 
 
 def test_a_user_that_never_says_that_it_is_drained_ends_and_blocks_no_plan() -> None:
-    """Its old home has told it all; its new one waits for some time, and no longer."""
+    """Its old home has sent it everything; its new one waits only for some time."""
     overlay = StepByStep(PAIR)
     topic = topic_at(PAIR, "b1")
     target, moves = moving_user(overlay, topic)
@@ -173,7 +173,7 @@ def test_a_user_that_never_says_that_it_is_drained_ends_and_blocks_no_plan() -> 
 
 
 def test_a_user_is_waited_for_as_long_as_its_old_home_serves_one_of_its_topics() -> None:
-    """Its time to say that it is drained begins when it has got everything, not with the first of its topics."""
+    """Its time to report that it is drained begins when it has got everything, not with the first of its topics."""
     overlay = StepByStep(PAIR)
     quick, slow = topic_at(PAIR, "b0"), topic_at(PAIR, "b1")
     overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(slow)))
@@ -200,7 +200,7 @@ def test_a_user_is_waited_for_as_long_as_its_old_home_serves_one_of_its_topics()
 
 @pytest.mark.parametrize("comes_first", [False, True])
 def test_a_user_whose_stay_its_home_has_ended_is_attached_no_more(comes_first: bool) -> None:
-    """Its coming was under way when its old home told the next one not to wait, or had come before."""
+    """Its attachment was under way when its old home released the next one from waiting, or had arrived before."""
     overlay = StepByStep(PAIR)
     topic = topic_at(PAIR, "b1")
     target, moves = moving_user(overlay, topic)
@@ -217,7 +217,7 @@ def test_a_user_whose_stay_its_home_has_ended_is_attached_no_more(comes_first: b
 
 
 def test_end_is_sent_only_where_a_way_changes_or_a_user_moves() -> None:
-    """A plan that moves one user says END of that user's topic, not of the other ones."""
+    """A plan that moves one user sends END of that user's topic only."""
     overlay = StepByStep(PAIR)
     topics = [f"t{number}" for number in range(20)]
     for topic in topics:
@@ -237,12 +237,12 @@ def test_end_is_sent_only_where_a_way_changes_or_a_user_moves() -> None:
     overlay.carry_out(target, phases=(ACTIVATE,))
     sent = sum(core.control_messages_sent for core in overlay.cores.values()) - sent_before
     assert overlay.told_of(UserDrained) == [UserDrained("u-t7-b1", "t7-b1", "b0")]
-    assert sent <= 3  # END of its publisher, END of the topic, and that the old home has handed over all.
+    assert sent <= 3  # END of its publisher, END of the topic, and that the old home has handed over everything.
 
 
 @pytest.mark.parametrize("slow", [("b2", "b0"), ("b2", "b1")])
 def test_the_end_of_a_publisher_does_not_overtake_what_it_published(slow: tuple[str, str]) -> None:
-    """It ends over both ways, each may be the slower one; a user that ends meanwhile is owed what was published."""
+    """It ends over two paths, either of which may be slower; a user that ends meanwhile is owed what was published."""
     overlay = StepByStep(NEAR)
     topic = topic_at(NEAR, "b1")
     overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic)))
@@ -263,7 +263,7 @@ def test_the_end_of_a_publisher_does_not_overtake_what_it_published(slow: tuple[
 
 
 def test_the_end_of_a_publisher_that_overtakes_its_coming_leaves_no_trace() -> None:
-    """It comes over the longer way of the old epoch and ends over the shorter one of the new, where it was derived."""
+    """It registers over the old epoch's longer path and ends over the new one's shorter path, where it was derived."""
     overlay = StepByStep(NEAR)
     topic = topic_at(NEAR, "b1")
     slow = ("b2", "b0")
@@ -282,7 +282,7 @@ def test_the_end_of_a_publisher_that_overtakes_its_coming_leaves_no_trace() -> N
 
 
 def test_what_waits_at_a_rendezvous_comes_to_what_ends_meanwhile() -> None:
-    """It was published before the end. Each message that follows is counted once."""
+    """It was published before the end. Each following message is counted once."""
     overlay = StepByStep(NEAR)
     topic = topic_at(NEAR, "b1")
     overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic)))
@@ -301,7 +301,7 @@ def test_what_waits_at_a_rendezvous_comes_to_what_ends_meanwhile() -> None:
 
 
 def test_what_comes_late_goes_on_only_where_its_way_is_the_old_one() -> None:
-    """b1 has got it over its old way; it comes to b2, whose way stays, when that has retired the old epoch, b1 not."""
+    """b1 got it over its old path; b2, whose path stays, gets it when it has retired the old epoch and b1 has not."""
     overlay = StepByStep(BEFORE)
     topic = topic_at(BEFORE, "b0")
     assert AFTER.rendezvous(topic) == "b0"
@@ -324,7 +324,7 @@ def test_what_comes_late_goes_on_only_where_its_way_is_the_old_one() -> None:
 
 
 def test_a_rendezvous_that_changes_is_drained_when_its_publishers_are_over_though_nobody_wants_the_topic() -> None:
-    """Whoever asks for the topic in the new epoch gets nothing of the old one out of order."""
+    """A later subscriber to the topic in the new epoch gets nothing of the old one out of order."""
     overlay = StepByStep(PAIR)
     topic = topic_at(PAIR, "b1")
     target = ChordConfiguration.of(1, 6, {"b0": 40, "b1": 3})
@@ -347,7 +347,7 @@ def test_a_rendezvous_that_changes_is_drained_when_its_publishers_are_over_thoug
 
 
 def test_a_publisher_that_comes_again_is_confirmed_when_every_rendezvous_has_heard_of_its_earlier_end() -> None:
-    """Its rendezvous in the next epoch knows of no earlier stay, that in the present one does."""
+    """Its rendezvous in the next epoch knows no earlier stay, the one in the present epoch does."""
     overlay = StepByStep(THREE)
     topic = topic_at(THREE, "b2")
     target = ChordConfiguration.of(1, 6, {"b0": 3, "b1": 40, "b2": 20})
@@ -364,8 +364,8 @@ def test_a_publisher_that_comes_again_is_confirmed_when_every_rendezvous_has_hea
 
 
 def test_a_subscription_is_confirmed_when_its_place_in_the_next_epoch_stands_too() -> None:
-    """Its parent is in the tree for a user that is to move away, and has left that of the next epoch already."""
-    overlay = StepByStep(NEAR)  # The way from b2 to b1 leads over b0.
+    """Its parent is in the tree for a user that is about to move away, and has already left that of the next epoch."""
+    overlay = StepByStep(NEAR)  # The path from b2 to b1 leads over b0.
     topic, slow = topic_at(NEAR, "b2"), [("b0", "b2")]
     overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic)))
     overlay.feed("b0", None, SubscribeRequest("moves", "u", topic_filter(topic)))
@@ -385,7 +385,7 @@ def test_a_subscription_is_confirmed_when_its_place_in_the_next_epoch_stands_too
 
 
 def test_what_comes_late_over_a_way_of_old_is_not_handed_to_whoever_has_come_since() -> None:
-    """It was sent to b1 before b0 heard that b1 had left the tree; what follows comes over b2, and is quicker."""
+    """It was sent to b1 before b0 knew that b1 had left the tree; what follows comes over b2, and is faster."""
     overlay = StepByStep(BEFORE)
     topic, slow = topic_at(BEFORE, "b0"), [("b0", "b1")]
     overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))

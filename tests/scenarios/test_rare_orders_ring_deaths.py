@@ -24,7 +24,7 @@ from tests.scenarios.step_by_step import StepByStep
 from tests.scenarios.test_rare_orders_ring import NEAR, PAIR, topic_at
 
 PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
-# The way from b0 to b3 leads over b1 and b2, without b1 over b4; from b3 to b0 it is direct.
+# The path from b0 to b3 leads over b1 and b2, without b1 over b4; from b3 to b0 it is direct.
 FIVE = ChordConfiguration.of(0, 6, {"b0": 2, "b1": 37, "b2": 53, "b3": 1, "b4": 51})
 TOPIC = topic_at(FIVE, "b3")
 ALL = topic_filter(TOPIC)
@@ -44,14 +44,14 @@ class DyingRing(StepByStep):
         self.brokers = tuple(name for name in self.brokers if name != broker)
 
     def notice(self, *brokers: str) -> None:
-        """Let neighbours of the dead notice that: all of them unless they are named."""
+        """Let neighbours of the dead notice the death: all of them unless some are named."""
         for dead in self.dead:
             for broker in brokers or self.brokers:
                 if dead in self.cores[broker].live_neighbours:
                     self.lose_peer(broker, dead)
 
     def run_on(self, *held: tuple[str, str]) -> None:
-        """Deliver everything but what is held up, and what is on its way to the dead."""
+        """Deliver everything except what is held up and what is on its way to the dead."""
         to_dead = [(source, target) for source, target in self.links if target in self.dead]
         for pair in to_dead:
             self.links[pair].clear()
@@ -64,7 +64,7 @@ class DyingRing(StepByStep):
     def repair(
         self, *phases: CommandPhase, held: tuple[tuple[str, str], ...] = (), moves: tuple[ClientMove, ...] = ()
     ) -> None:
-        """Take those that are left through phases of the plan that takes the dead out of the ring."""
+        """Take the remaining brokers through phases of the plan that removes the dead from the ring."""
         lost = tuple(name for name in self.dead if name in self.ring.brokers)
         target = self.ring.replaced(
             self.ring.epoch + 1, without(self.ring, lost), change=BrokerChange(lost=frozenset(lost))
@@ -78,13 +78,13 @@ class DyingRing(StepByStep):
 
 
 def without(ring: ChordConfiguration, lost: tuple[str, ...]) -> tuple:
-    """Return how IDs change when the lost give up theirs."""
+    """Return the ID changes by which the lost give up their IDs."""
     kept = {broker: number for broker, number in ring.id_of.items() if broker not in lost}
     return id_moves_between(ring, ChordConfiguration.of(ring.epoch + 1, ring.bits, kept))
 
 
 def published_at_b0() -> DyingRing:
-    """Return a ring with a publisher at b0 whose topic a user at its rendezvous b3 wants."""
+    """Return a ring with a publisher at b0 to whose topic a user at its rendezvous b3 subscribes."""
     overlay = DyingRing(FIVE)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
@@ -95,7 +95,7 @@ def published_at_b0() -> DyingRing:
 
 
 def test_what_a_dead_broker_had_sent_on_comes_before_what_takes_the_way_around_it() -> None:
-    """It is two brokers behind the dead one when the new epoch is stamped; nobody but these know that it is there."""
+    """It is two brokers beyond the dead one when the new epoch is stamped; only these two know that it exists."""
     overlay = published_at_b0()
     overlay.publish("b0", "p", topic=TOPIC)
     overlay.cross("b0", "b1")
@@ -114,7 +114,7 @@ def test_what_a_dead_broker_had_sent_on_comes_before_what_takes_the_way_around_i
 
 
 def test_the_end_behind_the_last_dead_broker_of_a_way_is_enough() -> None:
-    """What is passed on behind b1 ends at b2, which is dead, too; b3 notices that by itself."""
+    """What is passed on after b1 ends at b2, which is dead, too; b3 notices that itself."""
     overlay = published_at_b0()
     for dead in ("b1", "b2"):
         overlay.bury(dead)
@@ -128,7 +128,7 @@ def test_the_end_behind_the_last_dead_broker_of_a_way_is_enough() -> None:
 
 
 def test_nothing_is_taken_from_a_broker_that_is_declared_dead_before_all_that_it_had_sent_has_come() -> None:
-    """Whoever has said that nothing follows behind it must let nothing follow."""
+    """A broker that has announced that nothing follows must let nothing follow."""
     overlay = published_at_b0()
     overlay.publish("b0", "p", topic=TOPIC)
     overlay.cross("b0", "b1")
@@ -144,7 +144,7 @@ def test_nothing_is_taken_from_a_broker_that_is_declared_dead_before_all_that_it
 
 
 def test_a_stay_of_a_publisher_ends_with_its_home_behind_all_that_it_had_published() -> None:
-    """It comes again at b4; what it had published at b1 is still on its way to the rendezvous."""
+    """It reconnects at b4; what it published at b1 is still on its way to the rendezvous."""
     overlay = DyingRing(FIVE)
     overlay.feed("b1", None, AdvertiseRequest("p", ALL, 0))
     overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
@@ -186,7 +186,7 @@ def test_a_registration_that_was_lost_with_a_broker_is_made_anew_by_the_repair()
 
 
 def test_a_publisher_whose_end_was_lost_with_a_broker_is_forgotten_by_the_repair() -> None:
-    """Nobody else would tell the rendezvous, and a later plan would wait for its END."""
+    """No other broker would notify the rendezvous, and a later plan would wait for its END."""
     overlay = published_at_b0()
     overlay.bury("b1")
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))
@@ -196,7 +196,7 @@ def test_a_publisher_whose_end_was_lost_with_a_broker_is_forgotten_by_the_repair
 
 
 def test_a_next_stay_that_waits_in_both_epochs_has_its_turn_in_both() -> None:
-    """Its earlier one ends in the old epoch, from which the new one takes that."""
+    """Its earlier one ends in the old epoch, and by that in the new one."""
     overlay = DyingRing(FIVE)
     overlay.feed("b4", None, AdvertiseRequest("p", ALL, 0))
     overlay.run()
@@ -212,7 +212,7 @@ def test_a_next_stay_that_waits_in_both_epochs_has_its_turn_in_both() -> None:
 
 
 def test_homes_send_end_unasked_behind_a_death() -> None:
-    """In the new epoch the way on which b2 asks for it leads over b0, which is dead; so b1 is never asked."""
+    """In the new epoch b2's request for it would lead over b0, which is dead; so b1 is never asked."""
     overlay = DyingRing(NEAR)
     topic = topic_at(NEAR, "b2")
     overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(topic)))
@@ -235,12 +235,12 @@ def test_homes_send_end_unasked_behind_a_death() -> None:
 
 
 def test_a_user_hears_that_it_is_to_move_before_it_hears_that_it_has_all() -> None:
-    """Nothing follows on a way that a death has cut; said first, its next home would not know of what."""
+    """Nothing follows on a path that a death has cut; in the other order its next home would not know what is meant."""
     overlay = DyingRing(NEAR)
     topic = topic_at(NEAR, "b2")
     overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
     overlay.run()
-    overlay.bury("b0")  # On the way from b2 to b1.
+    overlay.bury("b0")  # On the path from b2 to b1.
     overlay.notice()
     lost = ("b0",)
     target = NEAR.replaced(1, without(NEAR, lost), change=BrokerChange(lost=frozenset(lost)))
@@ -251,10 +251,10 @@ def test_a_user_hears_that_it_is_to_move_before_it_hears_that_it_has_all() -> No
 
 
 def test_what_was_on_its_way_to_a_dead_rendezvous_does_not_go_to_the_next_one() -> None:
-    """The old epoch is over before it comes to b0: nobody waits for what no way leads to any more."""
+    """The old epoch is over before it reaches b0: no path leads to a subscription any more."""
     overlay = DyingRing(NEAR)
     topic = topic_at(NEAR, "b1")
-    overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic)))  # The way to b1 leads over b0.
+    overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic)))  # The path to b1 leads over b0.
     overlay.run()
     overlay.publish("b2", "p", topic=topic)
     overlay.bury("b1")
@@ -273,7 +273,7 @@ def test_what_was_on_its_way_to_a_dead_rendezvous_does_not_go_to_the_next_one() 
 
 
 def test_a_user_whose_home_is_lost_comes_to_the_next_one_like_any_other() -> None:
-    """The plan says where, and nobody waits for it: it knows of its new home when the repair is in force."""
+    """The plan gives the place without a wait: the user learns its new home when the repair is in force."""
     overlay = DyingRing(FIVE)
     overlay.feed("b1", None, SubscribeRequest("s", "u", ALL))
     overlay.run()
@@ -287,7 +287,7 @@ def test_a_user_whose_home_is_lost_comes_to_the_next_one_like_any_other() -> Non
 
 
 def test_nothing_is_derived_from_the_earlier_life_of_a_broker_that_comes_back() -> None:
-    """It has the ID that it had, and knows nothing of what it knew: b0 registers at it and joins at it again."""
+    """It has its old ID but none of its old knowledge: b0 registers and joins at it again."""
     overlay = DyingRing(PAIR)
     topic = topic_at(PAIR, "b1")
     overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))
@@ -302,13 +302,13 @@ def test_nothing_is_derived_from_the_earlier_life_of_a_broker_that_comes_back() 
     sent = [one for message in overlay.links["b0", "b1"] for one in getattr(message, "messages", (message,))]
     assert {type(one).__name__ for one in sent} == {"Join", "Register"}
     assert any(isinstance(one, Register) and one.epoch == 1 for one in sent)
-    overlay.feed("b0", None, prepare)  # Once more: what it says of b1 was said of the life before.
+    overlay.feed("b0", None, prepare)  # Again: its reports of b1 were about the life before.
     tables = overlay.cores["b0"].tables
     assert (tables[0].dead, tables[1].dead) == ({"b1"}, set())
 
 
 def test_a_broker_that_comes_back_at_its_place_is_on_all_ways_again_and_its_earlier_life_on_none() -> None:
-    """It is lost and taken in by one plan; what it had sent before comes when that is long over."""
+    """One plan loses and admits it; what it had sent before arrives when that is long over."""
     overlay = published_at_b0()
     overlay.publish("b0", "p", topic=TOPIC)
     overlay.cross("b0", "b1")

@@ -1,4 +1,4 @@
-"""The home of a publisher of a ring dies while a plan is under way: what its rendezvous keeps of it, and until when."""
+"""The home of a ring's publisher dies while a plan is under way: what its rendezvous keeps of it, and until when."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from tests.scenarios.test_rare_orders_ring import topic_at
 from tests.scenarios.test_rare_orders_ring_deaths import DyingRing
 
 PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
-# From b3 the way to b2 leads over b0, and is direct when these two have exchanged their IDs; from b1 it stays.
+# From b3 the path to b2 leads over b0, and is direct once these two have exchanged their IDs; from b1 it stays.
 LONG = ChordConfiguration.of(0, 6, {"b0": 25, "b1": 16, "b2": 33, "b3": 51})
 SHORT = ChordConfiguration.of(1, 6, {"b0": 51, "b1": 16, "b2": 33, "b3": 25})
-# From b0 the way to b1 leads over b2, and is direct when these two have exchanged their IDs.
+# From b0 the path to b1 leads over b2, and is direct once these two have exchanged their IDs.
 OVER = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 41, "b2": 36})
 DIRECT = ChordConfiguration.of(1, 6, {"b0": 3, "b1": 36, "b2": 41})
 
 
 class ChangingRing(DyingRing):
-    """A ring that is taken to another one, in which a broker dies meanwhile."""
+    """A ring that changes to another one, and in which a broker dies meanwhile."""
 
     def __init__(self, ring: ChordConfiguration, target: ChordConfiguration) -> None:
         super().__init__(ring)
         self.target = target
 
     def change(self, *phases: CommandPhase, held: tuple[tuple[str, str], ...] = ()) -> None:
-        """Take those that are left through phases of the plan."""
+        """Take the remaining brokers through phases of the plan."""
         for phase in phases:
             for broker in self.brokers:
                 id_moves = id_moves_between(self.ring, self.target)
@@ -45,7 +45,7 @@ class ChangingRing(DyingRing):
 
 
 def published_at_b3() -> tuple[ChangingRing, str]:
-    """Return a ring with a publisher at b3 whose topic, of b2, a user at b1 wants; what it published is at b0."""
+    """Return a ring with a publisher at b3, a subscriber at b1 to its topic of b2, and its notification at b0."""
     overlay = ChangingRing(LONG, SHORT)
     topic = topic_at(LONG, "b2")
     overlay.feed("b3", None, AdvertiseRequest("p", topic_filter(topic)))
@@ -57,7 +57,7 @@ def published_at_b3() -> tuple[ChangingRing, str]:
 
 
 def test_what_a_dead_home_had_published_comes_though_its_newer_way_has_ended_before() -> None:
-    """Forgotten in the newer epoch at once, no probe would keep the subscription until the older way has ended."""
+    """If the newer epoch forgot it at once, no probe would keep the subscription until the older path has ended."""
     overlay, _ = published_at_b3()
     long_way, down = ("b0", "b2"), ("b2", "b1")
     overlay.change(PREPARE, held=(long_way,))
@@ -75,7 +75,7 @@ def test_what_a_dead_home_had_published_comes_though_its_newer_way_has_ended_bef
 
 
 def test_a_dead_home_is_forgotten_in_the_newer_epoch_when_its_older_way_has_ended() -> None:
-    """What ends then is let go while the plan is under way: nobody is asked who could not answer."""
+    """Subscriptions that end then are released while the plan is under way, without asking a dead home."""
     overlay, _ = published_at_b3()
     long_way = ("b0", "b2")
     overlay.change(PREPARE, held=(long_way,))
@@ -91,7 +91,7 @@ def test_a_dead_home_is_forgotten_in_the_newer_epoch_when_its_older_way_has_ende
 
 
 def test_a_dead_home_is_forgotten_when_the_epoch_is_retired_in_which_its_way_has_not_ended() -> None:
-    """Its rendezvous is another one in the newer epoch and waits for nothing there; the next stay comes at b2."""
+    """Its rendezvous is another one in the newer epoch and waits for nothing there; the next stay begins at b2."""
     overlay = ChangingRing(OVER, DIRECT)
     topics = [f"t{number}" for number in range(100)]
     topic = next(one for one in topics if (OVER.rendezvous(one), DIRECT.rendezvous(one)) == ("b2", "b1"))
@@ -110,7 +110,7 @@ def test_a_dead_home_is_forgotten_when_the_epoch_is_retired_in_which_its_way_has
 
 @pytest.mark.parametrize("dead", ["b3", "b0"], ids=["the home", "one on its way"])
 def test_a_flush_whose_probe_is_lost_with_a_broker_is_asked_for_anew_by_the_repair(dead: str) -> None:
-    """What has ended is kept until then, as nobody knows what of it is still under way, and no longer."""
+    """Ended subscriptions are kept until then, as it is unknown what is still under way for them, and no longer."""
     overlay, _ = published_at_b3()
     overlay.run()
     overlay.feed("b1", None, CancelRequest("s"))

@@ -20,7 +20,7 @@ PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, Command
 
 
 def subscriber_moves_to_its_publisher() -> StepByStep:
-    """The subscriber m moves from b0 to b1, where the publisher and the subscriber s are; all is prepared."""
+    """Return a prepared plan that moves subscriber m from b0 to b1, where the publisher and the subscriber s are."""
     overlay = StepByStep(PAIR)
     overlay.feed("b1", None, AdvertiseRequest("p", ALL))
     for broker, name in (("b0", "m"), ("b1", "s")):

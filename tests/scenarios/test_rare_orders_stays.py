@@ -13,7 +13,7 @@ TURNED = ChordConfiguration.of(1, 6, {"b0": 3, "b1": 40, "b2": 20})
 
 
 def test_the_end_of_an_earlier_stay_does_not_undo_that_the_next_one_is_over() -> None:
-    """It comes to the rendezvous late, behind END of the stay at b2; END of the other publisher is still to come."""
+    """It reaches the rendezvous late, after END of the stay at b2; END of the other publisher is still to come."""
     overlay = StepByStep(THREE)
     topic, slow = topic_at(THREE, "b2"), [("b0", "b2")]
     overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic), 0))

@@ -28,7 +28,7 @@ PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, Command
 
 
 def publisher_ends_while_one_of_two_is_prepared() -> tuple[StepByStep, Configuration]:
-    """Two publishers are to change places; b1 is prepared while p2 is there, b0 after it has ended."""
+    """Return a plan that exchanges two publishers; b1 is prepared while p2 is connected, b0 after it has ended."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p1", ALL))
     overlay.feed("b1", None, AdvertiseRequest("p2", ALL))
@@ -66,7 +66,7 @@ def test_a_publisher_that_comes_later_reaches_subscriptions_whatever_ended_durin
 
 
 def test_a_publisher_that_moves_back_reaches_subscriptions_whatever_ended_during_the_prepare() -> None:
-    """The same with the next plan instead of a new publisher."""
+    """The order is the same, with the next plan instead of a new publisher."""
     overlay, target = publisher_ends_while_one_of_two_is_prepared()
     back = target.replaced(2, [], [])
     overlay.carry_out(back, (ClientMove("p1", "b1", "b0"),), phases=(PREPARE,))
@@ -100,7 +100,7 @@ def test_a_subscription_leaves_nothing_behind_whichever_broker_still_knew_its_pu
 
 
 def test_a_subscription_is_withdrawn_from_where_its_publisher_has_moved_away() -> None:
-    """Entries derived from the trees alone do not pile up behind publishers that move."""
+    """Entries derived from the trees alone do not pile up behind moved publishers."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -114,7 +114,7 @@ def test_a_subscription_is_withdrawn_from_where_its_publisher_has_moved_away() -
 
 
 def test_a_subscription_withdrawn_from_a_neighbour_goes_there_again_for_a_publisher_that_comes_meanwhile() -> None:
-    """The new publisher's advertisement crosses the withdrawal; it may publish when the subscription is there again."""
+    """The new publisher's advertisement crosses the withdrawal; it may publish once the subscription is back."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -136,7 +136,7 @@ def test_a_subscription_withdrawn_from_a_neighbour_goes_there_again_for_a_publis
 
 
 def test_a_publisher_that_ends_before_it_is_confirmed_blocks_no_plan() -> None:
-    """Nobody waits for the answers to an advertisement that has been taken back."""
+    """Answers to a withdrawn advertisement are not waited for."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.feed("b0", None, UnadvertiseRequest("p"))
@@ -147,7 +147,7 @@ def test_a_publisher_that_ends_before_it_is_confirmed_blocks_no_plan() -> None:
 
 @pytest.mark.parametrize("home", ["b0", "b1"])
 def test_a_publisher_that_comes_again_under_its_name_may_publish_and_is_heard(home: str) -> None:
-    """At the same home or at another one, and also while the end of its earlier stay is still on its way."""
+    """It may be at the same home or another one, even while the end of its earlier stay is still on its way."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 0))
     overlay.feed("b1", None, SubscribeRequest("s", "s", ALL))
@@ -162,7 +162,7 @@ def test_a_publisher_that_comes_again_under_its_name_may_publish_and_is_heard(ho
 
 
 def test_the_end_of_another_stay_changes_nothing() -> None:
-    """Numbers tell stays apart, whatever comes in whichever order."""
+    """Numbers distinguish stays in any order of arrival."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
     overlay.run()
@@ -178,7 +178,7 @@ def test_the_end_of_another_stay_changes_nothing() -> None:
 
 
 def test_a_publisher_that_comes_again_during_a_transition_is_advertised_once_after_it() -> None:
-    """Its end and its coming wait in their order; a stay that began and ended meanwhile leaves no trace."""
+    """Its end and its return wait in their order; a stay that began and ended meanwhile leaves no trace."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 0))
     overlay.run()
@@ -197,7 +197,7 @@ def test_a_publisher_that_comes_again_during_a_transition_is_advertised_once_aft
 
 
 def test_a_publisher_that_does_not_leave_its_old_home_ends_and_blocks_no_plan() -> None:
-    """After some time its home ends its stay; what it hands over then is not taken, until it comes again."""
+    """After some time its home ends its stay; what it hands over then is not taken until it reconnects."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 0))
     overlay.run()
@@ -218,7 +218,7 @@ def test_a_publisher_that_does_not_leave_its_old_home_ends_and_blocks_no_plan() 
 
 
 def test_a_broker_takes_notifications_of_its_own_publishers_only() -> None:
-    """A client that publishes where it is not at home would reach some of its subscribers, and out of order."""
+    """A client that publishes away from its home would reach only some of its subscribers, and out of order."""
     overlay = StepByStep(PAIR)
     overlay.feed("b1", None, AdvertiseRequest("p", ALL))
     overlay.feed("b0", None, SubscribeRequest("s", "u", ALL))
@@ -231,7 +231,7 @@ def test_a_broker_takes_notifications_of_its_own_publishers_only() -> None:
 
 
 def test_a_late_command_of_an_earlier_plan_retires_nothing() -> None:
-    """A repeated retire comes when the next plan is drained: other brokers may still need the epoch before that."""
+    """A repeated retire arrives when the next plan is drained: other brokers may still need the epoch before that."""
     overlay = StepByStep(PAIR)
     first = PAIR.replaced(1, [], [])
     second = first.replaced(2, [], [])
@@ -242,7 +242,7 @@ def test_a_late_command_of_an_earlier_plan_retires_nothing() -> None:
 
 
 def test_a_broker_that_still_prepares_is_not_activated() -> None:
-    """Its publisher is not known everywhere yet; it says so, and continues preparing."""
+    """Its publisher is not known everywhere yet; it answers so, and continues preparing."""
     overlay = StepByStep(PAIR)
     target = PAIR.replaced(1, [], [])
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
@@ -254,7 +254,7 @@ def test_a_broker_that_still_prepares_is_not_activated() -> None:
 
 
 def test_what_a_moved_publisher_publishes_waits_at_its_old_home_until_that_has_switched() -> None:
-    """It is quicker at the next home than its word that it has left is at the old one."""
+    """It reaches the next home sooner than its departure reaches the old one."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.feed("b0", None, SubscribeRequest("s", "s", ALL))
@@ -291,7 +291,7 @@ def test_a_home_switches_when_the_last_of_its_publishers_that_move_has_left() ->
 
 
 def test_a_publisher_that_ends_at_its_next_home_is_known_until_its_old_one_has_switched() -> None:
-    """Its end there is quicker than its word at the old home that it has left."""
+    """Its end there arrives sooner than its departure at the old home."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -320,7 +320,7 @@ def test_a_stay_that_begins_and_ends_while_the_earlier_one_waits_to_end_takes_on
 
 
 def test_a_broker_is_not_prepared_before_its_subscriptions_are_confirmed() -> None:
-    """On its way s continues over a new link: when the old epoch is retired, that may not be behind it yet."""
+    """The path of s continues over a new link: when the old epoch is retired, it may not have crossed that yet."""
     before = Configuration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b0", "b2")])
     overlay = StepByStep(before)
     for number, home in enumerate(("b1", "b2")):
@@ -339,7 +339,7 @@ def test_a_broker_is_not_prepared_before_its_subscriptions_are_confirmed() -> No
 
 
 def test_the_acknowledgement_of_an_earlier_stay_says_nothing_of_the_next_one() -> None:
-    """The next one would publish before those beyond know it, and be lost to their subscriptions."""
+    """The next one would publish before brokers beyond know it, and be lost for their subscriptions."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))
@@ -353,7 +353,7 @@ def test_the_acknowledgement_of_an_earlier_stay_says_nothing_of_the_next_one() -
 def test_a_publisher_told_of_in_a_plan_that_is_aborted_stays_known_by_what_the_older_epoch_tells() -> None:
     """Two controllers without a common log prepare different trees of epoch 1, over a link that only one of them has.
 
-    b2 hears of the publisher over that link first, then in epoch 0. The abort takes back the former, not the latter.
+    b2 learns of the publisher over that link first, then in epoch 0. The abort removes the former, not the latter.
     """
     line = Configuration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b1", "b2")])
     overlay = StepByStep(line)
@@ -374,7 +374,7 @@ def test_an_end_is_passed_on_where_the_stay_is_not_known_any_more() -> None:
     overlay.run()
     overlay.command("b1", PREPARE, line.replaced(1, [("b1", "b2")], [("b0", "b2")]))
     overlay.feed("b1", "b0", Unadvertise(1, "p", 0))
-    overlay.feed("b1", "b0", Advertise(0, "p", 1, "b0", ALL))  # Its next stay takes the place of the one that ended.
+    overlay.feed("b1", "b0", Advertise(0, "p", 1, "b0", ALL))  # Its next stay replaces the one that ended.
     overlay.command("b1", CommandPhase.ABORT, line.replaced(1, [("b1", "b2")], [("b0", "b2")]))
     overlay.feed("b1", "b0", Unadvertise(0, "p", 0))
     overlay.run()
@@ -382,7 +382,7 @@ def test_an_end_is_passed_on_where_the_stay_is_not_known_any_more() -> None:
 
 
 def test_a_stay_told_of_behind_a_later_one_is_remembered_until_its_end_comes() -> None:
-    """A repair must find it ended should a death cut off its end: whoever told of it knows it."""
+    """If a death cuts off its end, a repair must find it ended: the brokers that announced it know it."""
     line = Configuration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b1", "b2")])
     overlay = StepByStep(line)
     overlay.feed("b1", None, AdvertiseRequest("p", ALL, 1))

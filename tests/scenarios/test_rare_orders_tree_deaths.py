@@ -1,4 +1,4 @@
-"""A broker of a tree dies in a plan, or a plan is aborted: rare orders, as short as possible."""
+"""A broker of a tree dies during a plan, or a plan is aborted: rare orders, as short as possible."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.scenarios.tree_repair import (
 
 
 def test_what_is_reported_twice_in_an_epoch_that_is_aborted_is_taken_back_all_the_same() -> None:
-    """It hears of an end over two ways in the newer epoch, and of the abort before the older one says so, too."""
+    """A broker learns of an end over two paths in the newer epoch, and of the abort before the older one has it."""
     overlay = StepByStep(LINE)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -49,7 +49,7 @@ def test_what_is_reported_twice_in_an_epoch_that_is_aborted_is_taken_back_all_th
 
 
 def test_an_end_in_the_older_epoch_counts_where_the_newer_one_has_ended_and_told_of_the_stay_again() -> None:
-    """What the newer epoch lets a broker know hides what it let it forget, which an abort would bring back."""
+    """What the newer epoch announces hides what it removed, which an abort would restore."""
     overlay = StepByStep(LINE)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -64,7 +64,7 @@ def test_an_end_in_the_older_epoch_counts_where_the_newer_one_has_ended_and_told
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_the_next_stay_begins_when_the_earlier_one_was_announced_in_an_aborted_epoch(first: int) -> None:
-    """It waited for the end of that, and had come in the older epoch, too, where nobody would tell of it again."""
+    """It waited for the end of that stay, and was also announced in the older epoch, which would not be repeated."""
     overlay = StepByStep(LINE)
     target = LINE.replaced(1, [link("b2", "b3")], [link("b0", "b3")])
     overlay.carry_out(target, phases=(PREPARE,))
@@ -77,7 +77,7 @@ def test_the_next_stay_begins_when_the_earlier_one_was_announced_in_an_aborted_e
 
 
 def test_the_next_stay_keeps_waiting_when_what_it_waits_for_is_announced_in_the_older_epoch() -> None:
-    """It had come before that, from elsewhere, and nobody would tell of it again."""
+    """It had been announced before that, from elsewhere, and that would not be repeated."""
     overlay = Repair(FIVE)
     overlay.die()
     overlay.tell(PREPARE, FIVE_WITHOUT_B1)
@@ -89,7 +89,7 @@ def test_the_next_stay_keeps_waiting_when_what_it_waits_for_is_announced_in_the_
 
 
 def test_whoever_told_of_a_publisher_waits_no_longer_when_it_has_ended_in_the_newer_epoch() -> None:
-    """It may be aborted before the end comes in the older one, or the end may be lost there."""
+    """The newer epoch may be aborted before the end comes in the older one, or the end may be lost there."""
     overlay = StepByStep(LINE)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.cross("b0", "b1")
@@ -102,7 +102,7 @@ def test_whoever_told_of_a_publisher_waits_no_longer_when_it_has_ended_in_the_ne
 
 
 def test_the_end_of_a_publisher_goes_over_new_links_too_as_a_death_may_cut_the_old_ones() -> None:
-    """A plan without deaths exchanges a link; the end meets a death on its old way alone."""
+    """A plan without deaths exchanges a link; the end meets a death only on its old path."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -115,7 +115,7 @@ def test_the_end_of_a_publisher_goes_over_new_links_too_as_a_death_may_cut_the_o
 
 
 def test_a_new_home_asks_again_whether_its_publisher_comes_when_a_broker_has_died_in_the_plan() -> None:
-    """The end that it had said at its old home was lost on its way to the new one."""
+    """The end that the publisher requested at its old home was lost on its way to the new one."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -133,7 +133,7 @@ def test_a_new_home_asks_again_whether_its_publisher_comes_when_a_broker_has_die
 
 
 def test_a_new_home_asks_for_no_stay_that_the_plan_has_not_moved() -> None:
-    """A later stay has begun at the old home in the new epoch; its client would go where nobody knows it."""
+    """A later stay has begun at the old home in the new epoch; its client would go where it is unknown."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -151,7 +151,7 @@ def test_a_new_home_asks_for_no_stay_that_the_plan_has_not_moved() -> None:
 
 
 def exchanged(overlay: Repair, target: Configuration = EXCHANGED) -> None:
-    """Let b1 die when it has prepared the exchange of a link, which is executed without it."""
+    """Let b1 die after preparing the exchange of a link, which is executed without it."""
     overlay.die()
     for broker in overlay.brokers:
         if broker != "b1":
@@ -161,7 +161,7 @@ def exchanged(overlay: Repair, target: Configuration = EXCHANGED) -> None:
 
 
 def test_a_repair_tells_what_has_ended_over_links_of_the_plan_in_which_the_broker_died() -> None:
-    """One end of such a link passed the end on before it prepared that plan, the other lost it with the dead."""
+    """One end of such a link passed the end on before it prepared that plan, the other lost it with the dead broker."""
     overlay = Repair()
     for publisher in ("p", "q"):
         overlay.feed("b0", None, AdvertiseRequest(publisher, ALL))
@@ -175,7 +175,7 @@ def test_a_repair_tells_what_has_ended_over_links_of_the_plan_in_which_the_broke
 
 
 def test_a_repair_tells_what_has_come_over_links_of_the_plan_in_which_the_broker_died() -> None:
-    """The advertisement was confirmed without those behind the dead, when these had prepared that plan."""
+    """The advertisement was confirmed without the brokers beyond the dead one, after these had prepared that plan."""
     overlay = Repair()
     overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
@@ -189,7 +189,7 @@ def test_a_repair_tells_what_has_come_over_links_of_the_plan_in_which_the_broker
 
 
 def test_what_a_repair_tells_over_a_link_in_both_epochs_is_known_when_those_beyond_know_it() -> None:
-    """The acknowledgement in the newer epoch comes at once, as it says nothing of those beyond."""
+    """The acknowledgement in the newer epoch comes at once, as it does not cover brokers beyond."""
     five = Configuration.of(0, (*LINE.brokers, "b4"), [*LINE.links, ("b0", "b4")])
     overlay = Repair(five)
     exchanged(overlay, five.replaced(1, [link("b1", "b2")], [link("b0", "b2")]))
@@ -205,7 +205,7 @@ def test_what_a_repair_tells_over_a_link_in_both_epochs_is_known_when_those_beyo
 
 
 def test_who_has_told_of_a_publisher_is_not_waited_for() -> None:
-    """It is told so over the same link in the newer epoch, and it may take it for ended unless it is."""
+    """It gets that over the same link in the newer epoch, and may consider the publisher ended otherwise."""
     overlay = Repair()
     exchanged(overlay)
     target = Configuration.of(2, WITHOUT_B1.brokers, [("b0", "b3"), ("b0", "b2")])
@@ -221,7 +221,7 @@ def test_who_has_told_of_a_publisher_is_not_waited_for() -> None:
 
 
 def test_what_dies_with_a_broker_that_leaves_is_known_by_its_last_plan_as_no_repair_follows() -> None:
-    """An end that was passed on to it before that plan was prepared has not gone over the links that take its place."""
+    """An end passed on to it before that plan was prepared has not crossed the links that replace its own."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()

@@ -34,7 +34,7 @@ from tests.scenarios.tree_repair import (
 
 
 def repaired(overlay: Repair) -> None:
-    """Carry the repair out."""
+    """Execute the repair."""
     for phase in (PREPARE, ACTIVATE, RETIRE):
         overlay.tell(phase)
 
@@ -52,7 +52,7 @@ def test_subscriptions_across_the_gap_are_whole_after_the_repair_without_any_cli
 
 
 def test_a_publisher_whose_advertisement_died_with_a_broker_is_known_everywhere_when_all_are_prepared() -> None:
-    """It was confirmed without those beyond; their subscriptions come to it by the repair."""
+    """It was confirmed without the brokers beyond; the repair brings it their subscriptions."""
     overlay = Repair()
     overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
@@ -69,7 +69,7 @@ def test_a_publisher_whose_advertisement_died_with_a_broker_is_known_everywhere_
 
 
 def test_a_publisher_whose_end_died_with_a_broker_is_forgotten_beyond_the_gap() -> None:
-    """Who is not told of it over the new link takes it for ended when the old epoch is retired."""
+    """A broker that does not learn of it over the new link considers it ended when the old epoch is retired."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -81,7 +81,7 @@ def test_a_publisher_whose_end_died_with_a_broker_is_forgotten_beyond_the_gap() 
 
 
 def test_the_next_stay_takes_the_place_of_one_whose_end_died_with_a_broker() -> None:
-    """Else it would wait for that end, and nobody would ever be prepared."""
+    """Otherwise it would wait for that end, and no broker would ever be prepared."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -95,7 +95,7 @@ def test_the_next_stay_takes_the_place_of_one_whose_end_died_with_a_broker() -> 
 
 
 def test_what_a_repair_told_is_taken_back_when_it_is_aborted() -> None:
-    """Both what came and what had given way: no end of it would come over a link that there never was."""
+    """This covers both new stays and those they replaced: no end would come over a link that never existed."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -110,7 +110,7 @@ def test_what_a_repair_told_is_taken_back_when_it_is_aborted() -> None:
 
 
 def test_the_next_stay_waits_for_an_end_that_can_still_come_in_a_repair_too() -> None:
-    """It comes behind the last notifications of the earlier stay, which would come behind those of the next."""
+    """The end comes after the last notifications of the earlier stay, which would then follow those of the next."""
     overlay = Repair(FIVE)
     overlay.feed("b3", None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -123,7 +123,7 @@ def test_the_next_stay_waits_for_an_end_that_can_still_come_in_a_repair_too() ->
 
 
 def test_an_end_that_crosses_what_is_reported_over_a_new_link_ends_that_too() -> None:
-    """One that knew the end from the older epoch hears of the stay from one that did not, and of its end once more."""
+    """A broker that knew the end from the older epoch gets the stay from one that did not, and its end again."""
     overlay = Repair(FIVE)
     overlay.feed("b2", None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -139,7 +139,7 @@ def test_an_end_that_crosses_what_is_reported_over_a_new_link_ends_that_too() ->
 
 
 def test_a_broker_waits_for_those_beyond_to_know_what_a_broker_now_dead_had_told_it_of() -> None:
-    """The publisher's home has heard that all know it but those behind the dead."""
+    """The publisher's home was notified that all know it except those behind the dead broker."""
     overlay = Repair()
     overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
@@ -158,7 +158,7 @@ def test_a_broker_waits_for_those_beyond_to_know_what_a_broker_now_dead_had_told
 
 
 def test_publishers_at_home_at_the_dead_are_forgotten_and_may_come_again_elsewhere() -> None:
-    """Their new stay waits where the old one is known, until the death is declared and the repair is over."""
+    """Their new stay waits wherever the old one is known, until the death is declared and the repair is over."""
     overlay = Repair()
     overlay.feed("b1", None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -189,7 +189,7 @@ def test_nothing_of_a_life_that_is_over_is_taken() -> None:
 
 
 def test_what_comes_over_new_links_waits_for_what_the_dead_had_passed_on() -> None:
-    """By whichever neighbour of the dead it came: the publisher may have been elsewhere before."""
+    """It may come by any neighbour of the dead broker: the publisher may have been elsewhere before."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
@@ -215,7 +215,7 @@ def test_what_comes_over_new_links_waits_for_what_the_dead_had_passed_on() -> No
 
 @pytest.mark.parametrize("peer", ["b0", "b3"])
 def test_who_comes_back_is_dead_no_longer_wherever_it_joins(peer: str) -> None:
-    """Its former neighbour told it of no publisher, and said that it was dead in every later answer."""
+    """Once, its former neighbour announced no publishers to it, and called it dead in every later answer."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()

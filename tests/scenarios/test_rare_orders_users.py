@@ -1,4 +1,4 @@
-"""Rare orders in which a user of a ring asks, ends and falls silent between two homes, each as short as possible."""
+"""Rare orders in which a ring's user requests, ends and falls silent between two homes, each as short as possible."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AT_0, AT_1 = topic_at(PAIR, "b0"), topic_at(PAIR, "b1")
 
 
 def between_homes(is_attached: bool = True) -> StepByStep:
-    """A user with subscription "s" that is to move from b0 to b1, and publishers "p0" and "p1" of its topics at b1."""
+    """Return a user with subscription "s" about to move from b0 to b1, and its publishers "p0" and "p1" at b1."""
     overlay = StepByStep(PAIR)
     for publisher, topic in (("p0", AT_0), ("p1", AT_1)):
         overlay.feed("b1", None, AdvertiseRequest(publisher, topic_filter(topic)))
@@ -48,20 +48,20 @@ def between_homes(is_attached: bool = True) -> StepByStep:
 
 
 def ask(overlay: StepByStep, subscription: str, topic: str) -> None:
-    """Let the user ask at both homes."""
+    """Let the user request a subscription at both homes."""
     overlay.feed("b0", None, SubscribeRequest(subscription, "u", topic_filter(topic)))
     overlay.feed("b1", None, AttachRequest(1, "u", 0, (MovedSubscription(subscription, topic),)))
 
 
 def activate(overlay: StepByStep, *brokers: str) -> None:
-    """Let brokers obey this command, also when it comes again."""
+    """Let brokers obey this command, even repeatedly."""
     for broker in brokers:
         overlay.command(broker, ACTIVATE, TARGET)
     overlay.run()
 
 
 def test_what_is_asked_for_between_two_homes_is_confirmed_and_handed_over_by_both_in_order() -> None:
-    """The old home hands over the old epoch, the next one holds the new one back until that is done."""
+    """The old home delivers the old epoch, the next one holds the new one back until that is done."""
     overlay = between_homes()
     ask(overlay, "new", AT_0)
     overlay.run()
@@ -78,7 +78,7 @@ def test_what_is_asked_for_between_two_homes_is_confirmed_and_handed_over_by_bot
 
 
 def test_what_is_asked_for_behind_end_gets_nothing_more_at_the_old_home() -> None:
-    """The old home is not active yet, but has heard that nothing of the topic follows in the old epoch."""
+    """The old home is not active yet, but knows that nothing of the topic follows in the old epoch."""
     overlay = between_homes()
     activate(overlay, "b1")
     assert overlay.told_of(UserDrained) == [UserDrained("u", "s", "b1")]
@@ -108,7 +108,7 @@ def test_what_is_asked_for_at_an_active_old_home_takes_no_new_place_in_the_old_e
 
 
 def test_the_next_home_is_not_drained_before_a_user_has_heard_that_it_is_taken() -> None:
-    """Until then the user may have asked at the old home, too, for what that is still to hand over."""
+    """Until then the user may also have requested something at the old home that is still to be handed over."""
     overlay = between_homes()
     activate(overlay, "b0", "b1")
     overlay.feed("b1", None, DrainedRequest("s"))
@@ -119,7 +119,7 @@ def test_the_next_home_is_not_drained_before_a_user_has_heard_that_it_is_taken()
 
 
 def test_a_user_that_does_not_hear_that_it_is_taken_ends_and_blocks_no_plan() -> None:
-    """Its new home waits for some time, and no longer."""
+    """Its new home waits only for some time."""
     overlay = between_homes()
     activate(overlay, "b0", "b1")
     overlay.feed("b1", None, DrainedRequest("s"))
@@ -132,7 +132,7 @@ def test_a_user_that_does_not_hear_that_it_is_taken_ends_and_blocks_no_plan() ->
 
 
 def test_what_is_ended_before_the_old_home_has_confirmed_it_is_waited_for_no_longer() -> None:
-    """Nothing is owed to it there, so no END will say that nothing follows."""
+    """It is owed nothing there, so no END will announce that nothing follows."""
     overlay = between_homes()
     topic = next(name for name in (f"other{number}" for number in range(100)) if PAIR.rendezvous(name) == "b1")
     ask(overlay, "new", topic)  # The answer to b0 is under way.
@@ -149,7 +149,7 @@ def test_what_is_ended_before_the_old_home_has_confirmed_it_is_waited_for_no_lon
 
 
 def test_a_user_is_waited_for_only_when_its_old_home_takes_up_nothing_more() -> None:
-    """Its old home is slow to be active: what it has handed over until then may not be all."""
+    """Its old home is slow to activate: what it has handed over until then may not be everything."""
     overlay = between_homes()
     activate(overlay, "b1")
     overlay.feed("b1", None, MoveAckRequest("u", 0))
@@ -166,7 +166,7 @@ def test_a_user_is_waited_for_only_when_its_old_home_takes_up_nothing_more() -> 
 
 
 def test_a_user_that_comes_and_goes_before_its_next_home_is_prepared_is_not_waited_for() -> None:
-    """Its coming is kept until then, and what it says later behind it."""
+    """Its attachment is kept until then, and its later messages after it."""
     overlay = between_homes(is_attached=False)
     overlay.feed("b1", None, AttachRequest(1, "u", 0, (MovedSubscription("s", AT_1),)))
     for broker in ("b0", "b1"):

@@ -1,6 +1,6 @@
-"""Rare orders in which a tree withdraws a subscription from a neighbour, and publishers come or end meanwhile.
+"""Rare orders in which a tree withdraws a subscription from a neighbour, and publishers connect or end meanwhile.
 
-In all of them ``s`` is a subscription that a plan withdraws where it leads to no publisher of the new epoch any more.
+In all of them ``s`` is a subscription that a plan withdraws from links that lead to no publisher of the new epoch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, Command
 
 
 def subscribed_at_b0(tree: Configuration, publisher_home: str) -> tuple[StepByStep, Configuration]:
-    """A publisher p, the subscription s at b0, and the same tree as the target of a plan."""
+    """Return a publisher p, the subscription s at b0, and the same tree as the target of a plan."""
     overlay = StepByStep(tree)
     overlay.feed(publisher_home, None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -40,7 +40,7 @@ def subscribed_at_b0(tree: Configuration, publisher_home: str) -> tuple[StepBySt
 
 
 def assert_that_s_leaves_nothing_behind(overlay: StepByStep, target: Configuration) -> None:
-    """Carry the plan out behind its prepare, let p leave its old home, and end s."""
+    """Execute the rest of the plan after its prepare, let p leave its old home, and end s."""
     overlay.carry_out(target, phases=(ACTIVATE,))
     overlay.feed("b1", None, LeaveRequest("p"))
     overlay.run()
@@ -52,13 +52,13 @@ def assert_that_s_leaves_nothing_behind(overlay: StepByStep, target: Configurati
 
 
 def come_and_end(overlay: StepByStep, home: str) -> None:
-    """Let a publisher q come and end at once."""
+    """Connect and end a publisher q at once."""
     overlay.feed(home, None, AdvertiseRequest("q", ALL))
     overlay.feed(home, None, UnadvertiseRequest("q"))
 
 
 def test_what_a_neighbour_derives_behind_a_broker_that_has_let_go_is_withdrawn_from_it() -> None:
-    """b1 holds s in the old epoch only when it passes it on to b2, which is still to prepare."""
+    """b1 holds s in the old epoch only when it passes it on to b2, which has yet to prepare."""
     overlay, target = subscribed_at_b0(LINE, "b1")
     moves = (ClientMove("p", "b1", "b0"),)
     for broker in ("b1", "b0"):  # b0 withdraws s from b1.
@@ -72,7 +72,7 @@ def test_what_a_neighbour_derives_behind_a_broker_that_has_let_go_is_withdrawn_f
 
 
 def test_what_a_neighbour_derives_behind_a_broker_that_is_letting_go_is_withdrawn_from_it() -> None:
-    """The same while b1 waits for b2 to let go, and passes s on to b3."""
+    """The order is the same while b1 waits for b2 to release s, and passes s on to b3."""
     overlay, target = subscribed_at_b0(STAR, "b1")
     moves, slow = (ClientMove("p", "b1", "b2"),), [("b2", "b1")]
     for broker in ("b1", "b2"):  # b1 sends s to b2.
@@ -90,7 +90,7 @@ def test_what_a_neighbour_derives_behind_a_broker_that_is_letting_go_is_withdraw
 
 
 def test_a_broker_derives_nothing_that_has_been_withdrawn_from_it_already() -> None:
-    """b2 had s in the new epoch only; when it comes in the old one, b1 waits for the answer to its withdrawal."""
+    """b2 had s in the new epoch only; when s comes in the old one, b1 waits for the answer to its withdrawal."""
     overlay, target = subscribed_at_b0(LINE, "b1")
     moves, slow = (ClientMove("p", "b1", "b2"),), [("b2", "b1")]
     come_and_end(overlay, "b2")
@@ -101,14 +101,14 @@ def test_a_broker_derives_nothing_that_has_been_withdrawn_from_it_already() -> N
     overlay.run(held=slow)
     overlay.command("b0", PREPARE, target, moves)  # Withdraws s from b1, and that from b2.
     overlay.run(held=slow)
-    overlay.cross("b2", "b1")  # That q has come: b1 sends s to b2 in the old epoch.
+    overlay.cross("b2", "b1")  # Announces q: b1 sends s to b2 in the old epoch.
     overlay.run(held=slow)
     overlay.run()
     assert_that_s_leaves_nothing_behind(overlay, target)
 
 
 def test_a_subscription_that_comes_again_while_a_broker_is_letting_go_of_it_is_taken_when_it_has() -> None:
-    """b1 has withdrawn what b2 derived, and is asked for s again for a publisher beyond; b3 is still to prepare."""
+    """b1 has withdrawn what b2 derived, and is asked for s again for a publisher beyond; b3 has yet to prepare."""
     overlay, target = subscribed_at_b0(LONG, "b1")
     moves = (ClientMove("p", "b1", "b0"),)
     for broker in ("b1", "b2", "b0"):  # b0 withdraws s from b1.
@@ -136,7 +136,7 @@ def test_a_subscription_that_ends_while_it_is_withdrawn_is_withdrawn_once() -> N
 
 
 def test_what_is_still_being_withdrawn_when_the_next_plan_is_prepared_is_sent_again_in_its_epoch() -> None:
-    """The answer comes behind END, which it need not precede: b1 must not believe that b0 derives s."""
+    """The answer comes after END, which it need not precede: b1 must not assume that b0 derives s."""
     overlay, slow = StepByStep(PAIR), [("b0", "b1")]
     overlay.feed("b1", None, AdvertiseRequest("q", ALL))
     overlay.feed("b1", None, SubscribeRequest("s", "u", ALL))
@@ -169,7 +169,7 @@ def test_what_is_still_being_withdrawn_when_the_next_plan_is_prepared_is_sent_ag
 
 
 def test_a_publisher_waits_for_what_is_sent_again_in_the_old_epoch_though_the_new_one_has_it() -> None:
-    """b1 still lets go of s in the epoch in which its publisher q is to publish; b0 is prepared for the next."""
+    """b1 is still releasing s in the epoch in which its publisher q will publish; b0 is prepared for the next."""
     overlay = StepByStep(LINE)
     overlay.feed("b0", None, SubscribeRequest("s", "u", ALL))
     first, moves = LINE.replaced(1, [], []), (ClientMove("p", "b2", "b0"),)
@@ -191,7 +191,7 @@ def test_a_publisher_waits_for_what_is_sent_again_in_the_old_epoch_though_the_ne
     for broker in ("b0", "b1"):
         overlay.command(broker, PREPARE, second)
     overlay.run(held=[("b2", "b1")])
-    overlay.run(held=[("b1", "b0")])  # b1 has let go of s at last, and b2 knows q.
+    overlay.run(held=[("b1", "b0")])  # b1 has finally released s, and b2 knows q.
     assert overlay.told_of(AdvertiseConfirmed) == []
     overlay.run()
     assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("q", 0)]
@@ -204,10 +204,10 @@ def test_a_publisher_waits_for_what_is_sent_again_in_the_old_epoch_though_the_ne
 def test_what_a_broker_has_withdrawn_without_holding_it_goes_there_again_after_it_was_released(
     is_released_first: bool,
 ) -> None:
-    """b1 has let go of s in the new epoch, withdraws it from b2, which derives it, and then gets s again.
+    """b1 has released s in the new epoch, withdraws it from b2, which derives it, and then gets s again.
 
-    p is at b4, next to b1 in the old tree and next to b0 in the new one. q comes at b3, which is to prepare later
-    unless b2 is to answer before s comes again. Were s sent on to b2 before that, b2 would keep it forever.
+    p is at b4, next to b1 in the old tree and next to b0 in the new one. q connects at b3, which prepares later unless
+    b2 should answer before s returns. If s were sent on to b2 before that, b2 would keep it forever.
     """
     brokers = ["b0", "b1", "b2", "b3", "b4"]
     old = Configuration.of(0, brokers, [("b0", "b1"), ("b1", "b4"), ("b1", "b2"), ("b2", "b3")])
@@ -229,7 +229,7 @@ def test_what_a_broker_has_withdrawn_without_holding_it_goes_there_again_after_i
     else:
         overlay.feed("b0", None, CancelRequest("s"))
         overlay.run()
-        assert not overlay.told_of(Cancelled)  # b2 waits for b3, and those before it for b2.
+        assert not overlay.told_of(Cancelled)  # b2 waits for b3, and the brokers before it for b2.
         overlay.command("b3", PREPARE, target)
         overlay.run()
     overlay.command("b4", PREPARE, target)

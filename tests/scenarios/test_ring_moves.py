@@ -1,4 +1,4 @@
-"""Users move and IDs are reassigned on an emulated ring: nothing lost, nothing twice, in order, and at what price."""
+"""Users move and IDs are reassigned on an emulated ring: no loss, no repeat, all in order, at a known price."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.producers.ring_overlays import RingRun
 
 @pytest.mark.parametrize("seed", range(4))
 def test_reassignments_and_moves_under_traffic_lose_nothing(seed: int) -> None:
-    """Three plans, each with all IDs exchanged and a third of the users moved, while users change their topics."""
+    """Three plans exchange all IDs and move a third of the users, while users change their topics."""
     run = RingRun(12, 8, 40, seed)
     run.live(4_000.0)
     for _ in range(3):
@@ -30,7 +30,7 @@ def test_reassignments_and_moves_under_traffic_lose_nothing(seed: int) -> None:
 
 
 def test_users_are_at_their_new_homes_with_all_they_want() -> None:
-    """And the old ones have forgotten them."""
+    """The old homes have forgotten them."""
     run = RingRun(9, 6, 20, 7)
     moves = run.random_moves(10)
     target = ChordConfiguration(1, run.ring.bits, run.ring.brokers, run.ring.ids)
@@ -55,7 +55,7 @@ def test_a_reassignment_costs_no_more_messages_than_the_paper_bounds() -> None:
 
 
 def test_users_that_end_and_come_again_in_the_middle_of_a_plan_are_served() -> None:
-    """A user that is asked to move leaves, and comes back to its old home under the same name."""
+    """A user that is asked to move leaves, and returns to its old home under the same name."""
     run = RingRun(6, 4, 10, 5)
     moves = run.random_moves(5)
     virtual = run.virtual
@@ -75,7 +75,7 @@ def test_users_that_end_and_come_again_in_the_middle_of_a_plan_are_served() -> N
 
 
 def test_what_a_dying_broker_held_is_accounted_for_and_nothing_else_repeats() -> None:
-    """Its users wait for it, what had to cross it is lost with a reason; nobody gets anything twice or out of order."""
+    """Its users wait for it, what had to cross it is lost with a reason; nothing is repeated or out of order."""
     run = RingRun(10, 6, 30, 11)
     run.live(3_000.0, changes_share=0.0)
     run.virtual.run_for(1_000.0)

@@ -1,4 +1,4 @@
-"""On a ring, too, the transition loses nothing, repeats nothing and keeps order, whatever order things come in."""
+"""On a ring, too, the transition loses nothing, repeats nothing and keeps order, whatever the order of events."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ DYING = set(DEATHS)
 
 
 def happens(count: str, seeds: Iterable[int]) -> bool:
-    """Return True if it happens in one of these gentle runs, which continue behind faults."""
+    """Return True if the count is above 0 in one of these gentle runs, which continue after faults."""
     return any(count_faults(gentle_spec(seed, RING))[count] for seed in seeds)
 
 
 @pytest.mark.parametrize("seed", range(300))
 def test_random_runs_keep_the_promise(seed: int) -> None:
-    """Random rings, traffic, churn, plans, faults and orders: all that is owed comes once and in order, all continues.
+    """Random rings, traffic, churn, plans, faults and orders: all that is owed comes once in order, and nothing blocks.
 
-    What each run demands at its end stands in :func:`tests.scenarios.any_order_run.finish`.
+    :func:`tests.scenarios.any_order_run.finish` has the requirements at the end of each run.
     """
     result = run(RunSpec.of(seed, RING))
     assert result.failure is None, f"{result.failure}; do it again: python -m tests.scenarios.search --seed {seed}"
@@ -38,14 +38,14 @@ def test_random_runs_keep_the_promise(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [seed for seed in range(1000, 1500) if DYING & {*RunSpec.of(seed, RING).features}])
 def test_random_runs_keep_the_promise_while_brokers_die(seed: int) -> None:
-    """So in every phase, several at once, and while the ring is repaired; what a death excuses is all that is lost."""
+    """They die in every phase, several at once, and during repairs; only what a death excuses is lost."""
     result = run(RunSpec.of(seed, RING))
     assert result.failure is None, f"{result.failure}; do it again: python -m tests.scenarios.search --seed {seed}"
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_runs_of_a_good_day_keep_the_promise(seed: int) -> None:
-    """The runs by which the guards below are judged break nothing while the guards are there."""
+    """The runs that judge the safeguards below break nothing while these are in place."""
     result = run(gentle_spec(seed, RING, is_hasty=seed % 2 == 1, kills=seed % 3 == 0))
     assert result.failure is None, f"{result.failure}"
 
@@ -69,7 +69,7 @@ def test_without_the_hold_order_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_waiting_for_the_old_home_order_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new home that does not wait until the old one has handed over all breaks order at users that moved."""
+    """A new home that does not wait until the old one has handed over everything breaks order at moved users."""
 
     def by_own_tree(self: RingChange, notification: object, subscription: str) -> bool:
         self._core.epochs()[0].awaited.pop(subscription, None)
@@ -94,13 +94,13 @@ def test_without_a_flush_before_leaving_notifications_are_lost(monkeypatch: pyte
 
 
 def test_without_waiting_for_all_to_be_prepared_notifications_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that says it is prepared before its new trees stand loses notifications."""
+    """A broker that reports prepared before its new trees are established loses notifications."""
     monkeypatch.setattr(RingChange, "is_ready_to_switch", lambda *_: True)
     assert happens("lost", range(200, 240))
 
 
 class RingMachine(RuleBasedStateMachine):
-    """Hypothesis drives the same ring step by step, so that a failure shrinks to few steps."""
+    """Hypothesis drives the same ring step by step, so a failure shrinks to few steps."""
 
     @initialize(seed=st.integers(0, 2**16), brokers=st.integers(2, 5), schedule=st.sampled_from(SCHEDULES))
     def build(self, seed: int, brokers: int, schedule: str) -> None:
@@ -117,17 +117,17 @@ class RingMachine(RuleBasedStateMachine):
 
     @rule()
     def connect(self) -> None:
-        """Let a user come, perhaps again."""
+        """Connect a user, possibly again."""
         self.driver.do(self.deeds.connect())
 
     @rule()
     def change(self) -> None:
-        """Let a user want other topics."""
+        """Change the topics of a user."""
         self.driver.do(self.deeds.change())
 
     @rule()
     def disconnect(self) -> None:
-        """Let a user leave, perhaps for a moment."""
+        """Disconnect a user, perhaps for a moment."""
         self.driver.do(self.deeds.disconnect())
 
     @rule(ids=st.integers(0, 3), moves=st.integers(0, 2))
@@ -138,17 +138,17 @@ class RingMachine(RuleBasedStateMachine):
 
     @rule(effects=st.integers(1, 6))
     def die(self, effects: int) -> None:
-        """Kill the controller behind an effect and start another."""
+        """Kill the controller after an effect and start another."""
         self.driver.do([("advance", effects), ("kill",), ("restart",)])
 
     @rule()
     def send_late(self) -> None:
-        """A command or an answer of any time comes once more."""
+        """Repeat an earlier command or answer."""
         self.driver.do(self.deeds.send_late())
 
     @rule(steps=st.integers(1, 40))
     def run(self, steps: int) -> None:
-        """Let things happen."""
+        """Let events happen."""
         for _ in range(steps):
             self.driver.do([("restart",)])
             if not self.driver.move():

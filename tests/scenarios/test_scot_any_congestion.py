@@ -1,4 +1,4 @@
-"""What routing around congestion promises, for any links that are congested and any order of messages."""
+"""What routing around congestion guarantees, for any set of congested links and any order of messages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def drawn_overlay(draw: random.Random) -> ScotConfiguration:
 
 
 class CongestedSteps(StepByStep):
-    """The same with links that are congested at random, clients, and how often notifications came to each broker."""
+    """Step-by-step brokers with randomly congested links, clients, and counts of the notifications at each broker."""
 
     def __init__(self, overlay: ScotConfiguration, draw: random.Random, *, is_dynamic: bool = True) -> None:
         super().__init__(overlay)
@@ -62,7 +62,7 @@ class CongestedSteps(StepByStep):
             core.is_dynamic = is_dynamic
 
     def congest(self, share: float) -> None:
-        """Let about this share of all link ends be congested, with loads that differ."""
+        """Let about this share of all link ends be congested, with different loads."""
         for core in self.cores.values():
             queued = {peer: self.draw.randint(20, 29) for peer in core.live_neighbours if self.draw.random() < share}
             core.observe_links(
@@ -78,7 +78,7 @@ class CongestedSteps(StepByStep):
         self.published += 1
 
     def feed(self, broker: str, source: str | None, message: Any) -> None:
-        """Count what comes."""
+        """Count what arrives."""
         if isinstance(message, Notification):
             self.came[broker, message.publisher, message.sequence] += 1
         super().feed(broker, source, message)
@@ -90,14 +90,14 @@ class CongestedSteps(StepByStep):
         super()._follow(broker, effect)
 
     def cross_any(self) -> bool:
-        """Deliver the oldest message of any link; return False when there is none."""
+        """Deliver the oldest message of a random link; return False if there is none."""
         ready = sorted(pair for pair, queue in self.links.items() if queue)
         if ready:
             self.cross(*self.draw.choice(ready))
         return bool(ready)
 
     def assert_each_got_each_once(self) -> None:
-        """Every subscription wants everything."""
+        """Check that every subscription, as each wants everything, got every notification once."""
         expected = Counter((name, "p", number) for name in self.subscribed for number in range(self.published))
         assert Counter(self.got) == expected
         assert not self.came or max(self.came.values()) == 1
@@ -106,7 +106,10 @@ class CongestedSteps(StepByStep):
 @settings(max_examples=60)
 @given(st.integers(0, 2**32))
 def test_each_gets_each_once_and_no_broker_sees_it_twice_whatever_is_congested(seed: int) -> None:
-    """From none to all links, which change while notifications are under way. So there are no loops."""
+    """No links, some or all are congested, and that changes while notifications are under way.
+
+    So there are no loops.
+    """
     draw = random.Random(seed)
     steps = CongestedSteps(drawn_overlay(draw), draw)
     share = draw.choice((0.2, 0.5, 0.8, 1.0))
@@ -124,7 +127,7 @@ def test_each_gets_each_once_and_no_broker_sees_it_twice_whatever_is_congested(s
 @settings(max_examples=60)
 @given(st.integers(0, 2**32))
 def test_the_home_sends_no_more_copies_than_static_routing(seed: int) -> None:
-    """A detour is a copy instead of another. Farther on it may take more: it holds for the home alone."""
+    """A detour is a copy in place of another one. Farther on it may cost more: the bound holds only for the home."""
     found = []
     for is_dynamic in (False, True):
         draw = random.Random(seed)

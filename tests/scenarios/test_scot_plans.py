@@ -1,4 +1,4 @@
-"""Plans on a structured cyclic overlay: places exchanged, regions linked otherwise, publishers moved, nothing lost."""
+"""Plans on a structured cyclic overlay: places and region links exchanged, publishers moved, nothing lost."""
 
 import random
 from dataclasses import replace
@@ -52,7 +52,7 @@ def random_moves(virtual: VirtualOverlay, draw: random.Random) -> tuple[ClientMo
 
 @pytest.mark.parametrize("seed", range(4))
 def test_plans_keep_everything_and_its_order(seed: int) -> None:
-    """While nothing is congested: subscriptions come and go, and half a dozen plans follow each other."""
+    """Nothing is congested: subscriptions come and go, and half a dozen plans follow each other."""
     draw, virtual, present = random.Random(seed), running(seed), SCOT
     virtual.run_for(3_000)
     moved = 0
@@ -72,7 +72,7 @@ def test_plans_keep_everything_and_its_order(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_subscribers_move_in_order_under_real_traffic(seed: int) -> None:
-    """Two brokers are emptied of subscribers in each plan, while places and publishers change, too."""
+    """Each plan empties two brokers of subscribers, while places and publishers change, too."""
     draw, virtual, present = random.Random(seed), running(seed), SCOT
     virtual.run_for(3_000)
     for _ in range(6):
@@ -90,7 +90,7 @@ def test_subscribers_move_in_order_under_real_traffic(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_plans_lose_and_repeat_nothing_while_links_are_congested(seed: int) -> None:
-    """Whatever notifications go around, in the old epoch and in the new; order is what detours cost."""
+    """Notifications take detours in the old epoch and in the new; order is what detours cost."""
     draw, virtual, present = random.Random(seed), running(seed), SCOT
     virtual.run_for(2_000)
     for _ in range(5):
@@ -110,7 +110,7 @@ def test_plans_lose_and_repeat_nothing_while_links_are_congested(seed: int) -> N
 
 
 def test_an_aborted_plan_leaves_no_trace() -> None:
-    """A broker refuses a move to a broker that there is not; all continue as before, and the next plan passes."""
+    """A broker refuses a move to a broker that does not exist; all continue as before, and the next plan succeeds."""
     virtual = running(1)
     virtual.run_for(2_000)
     home = next(core for core in cores_of(virtual) if core.tables[0].hosted)

@@ -1,4 +1,4 @@
-"""Brokers of a structured cyclic overlay on the emulator: everybody gets everything once, whatever is congested."""
+"""Brokers of a structured cyclic overlay on the emulator: all subscribers get everything once under any congestion."""
 
 import random
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def cores_of(virtual: VirtualOverlay) -> Iterator[ScotBroker]:
 
 
 def test_static_routing_keeps_everything_and_its_order() -> None:
-    """Subscriptions come and go all the while, with bursts of quotes."""
+    """Subscriptions come and go all the time, with bursts of quotes."""
     virtual = running(BURSTS)
     virtual.run_for(60_000)
     account = virtual.finish()
@@ -58,7 +58,7 @@ def test_static_routing_keeps_everything_and_its_order() -> None:
 
 
 def congest(core: ScotBroker, draw: random.Random) -> None:
-    """Let any links of a broker be congested, none or all of them among the cases."""
+    """Let random links of a broker be congested, sometimes none or all of them."""
     share = draw.choice([0.0, 0.3, 0.7, 1.0])
     windows = {
         peer: QueueWindow(20, 1, 20 + draw.randrange(9)) if draw.random() < share else QueueWindow(1, 1, 0)
@@ -69,7 +69,7 @@ def congest(core: ScotBroker, draw: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_everybody_gets_everything_once_whatever_links_are_congested(seed: int) -> None:
-    """And no more copies are sent than without congestion: a detour is a copy instead of another."""
+    """No more copies are sent than without congestion: a detour is a copy in place of another one."""
     draw = random.Random(seed)
     virtual = running(BURSTS)
     for _ in range(40):
@@ -78,13 +78,13 @@ def test_everybody_gets_everything_once_whatever_links_are_congested(seed: int) 
         virtual.run_for(500)
     account = virtual.finish()
     assert account.final
-    assert account.is_clean, account  # Nothing is out of order but by a detour.
+    assert account.is_clean, account  # Only a detour puts anything out of order.
     assert account.delivered == account.expected > 500
     assert sum(core.diverted for core in cores_of(virtual)) > 0
 
 
 def burst_on_one_broker(*, is_dynamic: bool) -> tuple[LedgerSnapshot, int, int]:
-    """One publisher at b03 sends more than its links to other clusters bear, half of it wanted in its own, too."""
+    """One publisher at b03 sends more than its links to other clusters carry, half of it wanted in its own, too."""
     virtual = running(bytes_per_ms=18.0)
     overlay = virtual.overlay
     overlay.advertise("p", "b03", EVERYTHING)
@@ -104,7 +104,7 @@ def burst_on_one_broker(*, is_dynamic: bool) -> tuple[LedgerSnapshot, int, int]:
 
 
 def test_dynamic_routing_delivers_a_burst_sooner_with_no_more_messages() -> None:
-    """Links bear 90 a second and 100 come: what is wanted in the own cluster takes the others' copies along."""
+    """Links carry 90 a second and 100 come: those wanted in the own cluster take the others' copies along."""
     static, static_hops, none = burst_on_one_broker(is_dynamic=False)
     dynamic, dynamic_hops, diverted = burst_on_one_broker(is_dynamic=True)
     assert static.is_clean
@@ -118,7 +118,7 @@ def test_dynamic_routing_delivers_a_burst_sooner_with_no_more_messages() -> None
 
 
 def test_a_broker_tells_what_it_holds() -> None:
-    """Its place stands where a ring has IDs, links between regions where a tree has its links."""
+    """Its place is in the field of ring IDs, links between regions in that of a tree's links."""
     virtual = running()
     virtual.send_command(Command("plan-1", CommandPhase.REPORT, "b00", 0, 1))
     virtual.run_for(100)

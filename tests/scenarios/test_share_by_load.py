@@ -1,4 +1,4 @@
-"""A streaming job that does not keep up gets less telemetry, decisions continue, and later all of it comes again."""
+"""A streaming job that cannot keep up gets less telemetry, decisions continue, and later it gets everything again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SLOW_FROM_S, KILL_S, SLOW_UNTIL_S, END_S = 20, 90, 125, 190
 
 
 class SlowAggregator(ReferenceAggregator):
-    """An aggregator that takes this many cells of deliveries a second; the rest of the batches wait in their order."""
+    """An aggregator that handles ``cells_per_s_max`` cells of deliveries; other batches wait in their order."""
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
         super().__init__(WINDOW_MS, GRACE_MS)
@@ -37,7 +37,7 @@ class SlowAggregator(ReferenceAggregator):
         self._waiting.append(batch)
 
     def advance(self, event_ms: int | None = None) -> list[ReferenceWindow]:
-        """Take what there is time for, and close windows by that."""
+        """Take what there is time for, and close windows accordingly."""
         now_ms = self._now_ms()
         while self._waiting and self._free_from_ms <= now_ms:
             batch = self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""A subscriber of a tree changes its home while others publish: nothing lost, nothing twice, in order."""
+"""A subscriber of a tree changes its home while others publish: nothing is lost or repeated, all in order."""
 
 import random
 from dataclasses import replace
@@ -27,7 +27,7 @@ def home_of(virtual: VirtualOverlay, name: str) -> str:
 
 @pytest.mark.parametrize("home_to", ["b00", "b01", "b03"])
 def test_a_subscriber_moves_while_a_publisher_publishes(home_to: str) -> None:
-    """To the publisher, towards it or away from it."""
+    """It moves to the publisher's home, towards it or away from it."""
     virtual = line_overlay(4)
     virtual.run_for(200.0)
     drive_plan(virtual, next_epoch(virtual), (ClientMove("s-b02", "b02", home_to),))
@@ -39,7 +39,7 @@ def test_a_subscriber_moves_while_a_publisher_publishes(home_to: str) -> None:
 
 
 def test_all_subscribers_of_a_broker_move_with_the_publisher_of_another() -> None:
-    """The plan names the broker alone."""
+    """The plan names only the broker."""
     virtual = line_overlay(4)
     virtual.run_for(200.0)
     drive_plan(virtual, next_epoch(virtual), (ClientMove("p", "b00", "b03"),), emptied=(HomeMove("b02", "b01"),))
@@ -50,7 +50,7 @@ def test_all_subscribers_of_a_broker_move_with_the_publisher_of_another() -> Non
 
 
 def test_a_move_to_a_broker_outside_is_refused() -> None:
-    """Nobody would take the subscribers."""
+    """No broker could take the subscribers."""
     virtual = line_overlay(3)
     target = next_epoch(virtual)
     send_phase(virtual, target, CommandPhase.PREPARE, emptied=(HomeMove("b01", "x"),))
@@ -85,7 +85,7 @@ def test_subscribers_move_with_links_and_publishers_under_real_traffic(seed: int
 @pytest.mark.parametrize("dies_after_ms", [0.0, 5.0, 40.0, 130.0])
 @pytest.mark.parametrize("is_prepared", [False, True])
 def test_a_home_dies_while_its_subscriber_moves(dies: str, dies_after_ms: float, is_prepared: bool) -> None:
-    """Lost is what the dead broker held or had to pass on; the subscriber comes again at the home that is left."""
+    """Lost is what the dead broker held or had to pass on; the subscriber reconnects at the remaining home."""
     virtual = line_overlay(4)
     virtual.run_for(100.0)
     target, move = next_epoch(virtual), ClientMove("s-b01", "b01", "b03")
@@ -128,7 +128,7 @@ def test_a_broker_leaves_while_it_has_subscribers() -> None:
 
 
 def test_a_broker_in_maintenance_is_left_by_its_subscribers() -> None:
-    """It stays in the overlay and passes on; who connects to it later leaves with the next plan. Nothing is lost."""
+    """It stays in the overlay and forwards; later clients leave with the next plan. Nothing is lost."""
     inventory = place_overlay(16, 8, random.Random(1))
     loop = VirtualLoop(inventory, WORKLOAD, replace(ACTING, seed=1), VirtualSettings(seed=1))
     loop.run_for(20_000)

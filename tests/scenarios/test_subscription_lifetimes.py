@@ -1,4 +1,4 @@
-"""The measured lifetime of subscriptions against the true one of the emulator, and the horizon that follows from it."""
+"""The measured lifetime of subscriptions against the emulator's true one, and the horizon that follows from it."""
 
 import random
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.scenarios.closed_loop import WINDOW_MS, ClosedLoop
 
 
 def looking_overlay(lifetime_s: float, notifications_per_s: float, **settings: object) -> ClosedLoop:
-    """Return 12 brokers and 48 subscriptions with this mean lifetime, under a controller that only looks."""
+    """Return 12 brokers and 48 subscriptions with this mean lifetime, under a controller in dry run."""
     workload = WorkloadSettings(
         publisher_count=12,
         notifications_per_s=notifications_per_s,
@@ -36,7 +36,7 @@ def test_the_measured_lifetime_is_the_true_one(lifetime_s: float, notifications_
 
 
 def test_a_decision_looks_back_the_lifetimes_that_are_asked_for() -> None:
-    """Two lifetimes of 10 s are 4 windows of 5 s, and a lifetime that is given is not measured."""
+    """Two lifetimes of 10 s are 4 windows of 5 s, and a configured lifetime is not measured."""
     loop = looking_overlay(10.0, 1.0, horizon_lifetimes=2.0)
     loop.run_for(60_000)
     horizon = loop.ports.view.shown.horizon

@@ -1,4 +1,4 @@
-"""The transition loses nothing, repeats nothing and keeps order, whatever order messages and failures come in."""
+"""The transition loses nothing, repeats nothing and keeps order, whatever the order of messages and failures."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,15 +19,15 @@ from tests.scenarios.any_order_schedules import SCHEDULES
 
 
 def happens(count: str, seeds: Iterable[int]) -> bool:
-    """Return True if it happens in one of these gentle runs, which continue behind faults."""
+    """Return True if the count is above 0 in one of these gentle runs, which continue after faults."""
     return any(count_faults(gentle_spec(seed, TREE))[count] for seed in seeds)
 
 
 @pytest.mark.parametrize("seed", range(300))
 def test_random_runs_keep_the_promise(seed: int) -> None:
-    """Random trees, traffic, churn, plans, faults and orders: all that is owed comes once and in order, all continues.
+    """Random trees, traffic, churn, plans, faults and orders: all that is owed comes once in order, and nothing blocks.
 
-    What each run demands at its end stands in :func:`tests.scenarios.any_order_run.finish`.
+    :func:`tests.scenarios.any_order_run.finish` has the requirements at the end of each run.
     """
     result = run(RunSpec.of(seed, TREE))
     assert result.failure is None, f"{result.failure}; do it again: python -m tests.scenarios.search --seed {seed}"
@@ -35,7 +35,7 @@ def test_random_runs_keep_the_promise(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_runs_of_a_good_day_keep_the_promise(seed: int) -> None:
-    """The runs by which the guards below are judged break nothing while the guards are there."""
+    """The runs that judge the safeguards below break nothing while these are in place."""
     result = run(gentle_spec(seed, TREE, is_hasty=seed % 2 == 1, kills=seed % 3 == 0))
     assert result.failure is None, f"{result.failure}"
 
@@ -87,7 +87,7 @@ def test_without_waiting_for_publishers_to_leave_notifications_are_lost(monkeypa
 
 
 def test_without_waiting_for_all_to_be_prepared_notifications_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that says it is prepared before its subscriptions have settled loses notifications."""
+    """A broker that reports prepared before its subscriptions have settled loses notifications."""
     monkeypatch.setattr(TreeChange, "is_ready", lambda *_: True)
     assert happens("lost", range(60))
 
@@ -147,7 +147,7 @@ class TransitionMachine(RuleBasedStateMachine):
 
     @rule()
     def send_late(self) -> None:
-        """A command or an answer of any time comes once more."""
+        """Repeat an earlier command or answer."""
         self.driver.do(self.deeds.send_late())
 
     @rule()
@@ -156,7 +156,7 @@ class TransitionMachine(RuleBasedStateMachine):
 
     @rule(broker=st.integers(0, 7))
     def slow_broker(self, broker: int) -> None:
-        """A broker stops hearing commands for a while."""
+        """Let a broker receive no commands for a while."""
         self.driver.schedule.deaf = self.driver.overlay.names[broker % len(self.driver.overlay.names)]
 
     @rule()

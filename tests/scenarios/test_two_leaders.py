@@ -20,7 +20,7 @@ MOVES_MAX = 5_000
 
 
 class TwoLeaders:
-    """An overlay with clients and a plan that has come to a phase; each controller can be told what to do next."""
+    """An overlay with clients and a plan in some phase; a test drives each controller."""
 
     def __init__(self, overlay: str, rival: str, seed: int, *features: str) -> None:
         spec = RunSpec(seed, overlay, UNIFORM, (rival, *features), 4, 0, 0.0, UNIFORM)
@@ -35,11 +35,11 @@ class TwoLeaders:
 
     @property
     def phases(self) -> list[PlanPhase]:
-        """The phases that have been stored; one in which all is done at once is over with the next."""
+        """The phases that have been stored; one in which everything is done at once ends with the next."""
         return [phase for _, phase in self.overlay.controller.shelf.phases]
 
     def let_happen(self, moves: int) -> None:
-        """Let this many things happen, and publishers publish meanwhile."""
+        """Let this many events happen, and publishers publish meanwhile."""
         for _ in range(moves):
             if self.rng.random() < 0.03:
                 self.driver.do(self.driver.deeds.publish())
@@ -47,7 +47,7 @@ class TwoLeaders:
                 self.driver.do([("wait", self.overlay.controller.limits.resend_ms)])
 
     def come_to(self, phase: PlanPhase) -> None:
-        """Let the leader's plan come to a phase, with some of what belongs to that done."""
+        """Let the leader's plan reach a phase, with some of that phase's work done."""
         self.driver.do([("plan", *self.planned), ("advance", 0)])
         if phase is PlanPhase.ABORTING:
             self.overlay.controller.runner.cancel("no more", self.overlay.now_ms)
@@ -60,7 +60,7 @@ class TwoLeaders:
         self.let_happen(self.rng.randint(0, 12))
 
     def end(self) -> None:
-        """Demand what is demanded of every run: all is delivered, a further plan is executed, nothing is left."""
+        """Require what every run must satisfy: all is delivered, a further plan is executed, nothing is left."""
         finish(self.driver)
 
 
@@ -68,7 +68,7 @@ class TwoLeaders:
 @pytest.mark.parametrize("phase", MOVING)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_suspended_leader_comes_back_in_each_phase(overlay: str, phase: PlanPhase, seed: int) -> None:
-    """Another one has taken over from the same log; the first continues as if nothing had been, and is refused."""
+    """Another one has taken over from the same log; the first continues as if nothing had happened, and is refused."""
     run = TwoLeaders(overlay, SUCCESSORS, seed, "late")
     run.come_to(phase)
     run.driver.do([("take_over",)])
@@ -105,7 +105,7 @@ def test_a_leader_that_died_is_followed_in_each_phase(overlay: str, phase: PlanP
 def test_two_that_do_not_know_of_each_other_carry_out_one_plan_at_most(
     overlay: str, rival: str, phase: PlanPhase
 ) -> None:
-    """The second one chooses the very same change for the same epoch, whatever the first has done of its own."""
+    """The second one chooses the very same change for the same epoch, whatever the first one has done."""
     for seed in SEEDS:
         run = TwoLeaders(overlay, rival, seed)
         run.come_to(phase)
@@ -120,7 +120,7 @@ def test_two_that_do_not_know_of_each_other_carry_out_one_plan_at_most(
 @pytest.mark.parametrize("overlay", OVERLAYS)
 @pytest.mark.parametrize("rival", RIVALS)
 def test_no_order_of_two_controllers_breaks_the_promise(overlay: str, rival: str) -> None:
-    """At random, as the search does, with deaths, repeats, stores that fail and prepares that take too long."""
+    """At random, as in the search, with deaths, repeats, failing stores and prepares that take too long."""
     runs: list[RunResult] = []
     for seed in range(RUNS):
         spec = RunSpec(

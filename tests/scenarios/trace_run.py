@@ -1,4 +1,4 @@
-"""An any-order run as JSON: what it follows from and what was done, so that a found failure can become a test."""
+"""An any-order run as JSON: what determines it and what was done, so that a failure can become a test."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def record_of(result: RunResult) -> dict[str, Any]:
 
 
 def text_of(record: dict[str, Any]) -> str:
-    """Return a record as JSON text with one action a line."""
+    """Return a record as JSON text with one action per line."""
     parts = [f'"{name}": {json.dumps(value)}' for name, value in record.items() if name != "actions"]
     actions = ",\n  ".join(json.dumps(action) for action in record["actions"])
     return "{\n " + ",\n ".join(parts) + ',\n "actions": [\n  ' + actions + "\n ]\n}\n"
 
 
 def recorded_run(document: dict[str, Any]) -> tuple[RunSpec, list[Action]]:
-    """Return what a recorded run follows from and what was done."""
+    """Return the spec and the actions of a recorded run."""
     spec = dict(document["spec"], features=tuple(document["spec"]["features"]))
     return RunSpec(**spec), [tuple(_tuples(part) for part in action) for action in document["actions"]]
 

@@ -25,13 +25,13 @@ class Repair(StepByStep):
         super().__init__(configuration)
 
     def die(self) -> None:
-        """Let b1 die; nobody has noticed yet."""
+        """Let b1 die; its neighbours have not noticed yet."""
         for pair in list(self.links):
             if "b1" in pair:
                 del self.links[pair]
 
     def tell(self, phase: CommandPhase, target: Configuration = WITHOUT_B1, brokers: Sequence[str] = ()) -> None:
-        """Let the survivors, or some, obey a command of the repair, each in turn and all that follows from it."""
+        """Let the survivors, or some, obey a command of the repair in turn, each with all that follows from it."""
         for broker in brokers or [one for one in self.brokers if one != "b1"]:
             self.command(broker, phase, target, lost_brokers=("b1",))
             self.links = type(self.links)(self.links.default_factory, self._alive())
