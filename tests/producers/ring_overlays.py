@@ -82,7 +82,7 @@ class RingRun:
             moves.append(ClientMove(user, home, self.rng.choice(others)))
         return moves
 
-    def carry_out(self, target: ChordConfiguration, moves: Sequence[ClientMove] = ()) -> float:
+    def execute(self, target: ChordConfiguration, moves: Sequence[ClientMove] = ()) -> float:
         """Execute a plan phase by phase; return how long it took, in ms."""
         began_ms = self.virtual.now_ms
         id_moves = id_moves_between(self.ring, target)

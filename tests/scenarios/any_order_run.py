@@ -288,7 +288,7 @@ def finish(driver: Driver) -> None:
         driver.settle()
         overlay.check_settled()
         _publish_all(driver)
-    _carry_out_one_more(driver, rng)
+    _execute_one_more(driver, rng)
     _publish_all(driver)
     driver.settle()
     overlay.check_settled()
@@ -298,7 +298,7 @@ def finish(driver: Driver) -> None:
     overlay.check_left()
 
 
-def _carry_out_one_more(driver: Driver, rng: random.Random) -> None:
+def _execute_one_more(driver: Driver, rng: random.Random) -> None:
     """Require that a further plan is executed; if others have used up epochs, one of several plans."""
     spec, overlay = driver.spec, driver.overlay
     for attempt in range(1, FURTHER_PLANS_MAX + 1):

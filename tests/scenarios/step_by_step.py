@@ -35,7 +35,7 @@ class StepByStep:
         self.control_count = 0  # Control messages that brokers have sent to each other.
         self.got: list[tuple[str, str, int]] = []  # Subscription, publisher, sequence.
         self.answers: list[tuple[str, Outcome]] = []
-        self.told: list[tuple[str, Any]] = []  # Broker, effect for a client.
+        self.client_effects: list[tuple[str, Any]] = []  # Broker, effect for a client.
         self._sequences: Counter[str] = Counter()
 
     def feed(self, broker: str, source: str | None, message: Any) -> None:
@@ -96,7 +96,7 @@ class StepByStep:
         )  # fmt: skip
         self.feed(broker, None, order)
 
-    def carry_out(
+    def execute(
         self,
         target: OverlayConfiguration,
         moves: tuple[ClientMove, ...] = (),
@@ -109,13 +109,13 @@ class StepByStep:
                 self.command(broker, phase, target, moves, id_moves)
                 self.run()
 
-    def said(self, outcome: Outcome) -> set[str]:
+    def answered(self, outcome: Outcome) -> set[str]:
         """Return the brokers that have given this answer."""
         return {broker for broker, given in self.answers if given is outcome}
 
-    def told_of(self, kind: type[Any]) -> list[Any]:
+    def effects_of(self, kind: type[Any]) -> list[Any]:
         """Return the effects of this kind for clients, oldest first."""
-        return [effect for _, effect in self.told if isinstance(effect, kind)]
+        return [effect for _, effect in self.client_effects if isinstance(effect, kind)]
 
     def publishers_at(self, broker: str) -> dict[str, int]:
         """Return the stays that a broker of a tree knows, by publisher."""
@@ -132,4 +132,4 @@ class StepByStep:
             case Answer(result):
                 self.answers.append((broker, result.outcome))
             case _:
-                self.told.append((broker, effect))
+                self.client_effects.append((broker, effect))

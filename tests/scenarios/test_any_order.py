@@ -53,7 +53,7 @@ def small_tree(seed: int = 0, limits: TransitionLimits = PATIENT) -> AnyOrderTre
     return AnyOrderTree(tree_inventory(3, random.Random(seed)), limits)
 
 
-def test_what_is_owed_and_does_not_come_is_lost() -> None:
+def test_an_owed_and_undelivered_notification_is_lost() -> None:
     account = open_account()
     account.publish(notification(0, 6))
     account.publish(notification(1, 7))
@@ -63,7 +63,7 @@ def test_what_is_owed_and_does_not_come_is_lost() -> None:
         account.check_nothing_lost()
 
 
-def test_what_may_be_dropped_is_not_lost() -> None:
+def test_an_excused_drop_is_no_loss() -> None:
     account = open_account(AccountRules(excuses=frozenset({"client_dropped"})))
     account.publish(notification(0, 6))
     account.drop(notification(0, 6), "client_dropped")
@@ -80,7 +80,7 @@ def test_repeats_and_disorder_end_a_run_at_once(sequences: tuple[int, int], kind
         account.deliver(notification(sequences[1], 6), "s", 9)
 
 
-def test_what_is_published_before_the_confirmation_or_after_the_end_may_come_or_not() -> None:
+def test_notifications_around_confirmation_and_end_may_be_delivered_or_not() -> None:
     """They are neither owed nor wrong, but come only once, in order, and if they match."""
     account = Account()
     account.publish(notification(0, 1))
@@ -100,7 +100,7 @@ def test_what_is_published_before_the_confirmation_or_after_the_end_may_come_or_
         account.deliver(notification(1, 3), "s", 9)
 
 
-def test_a_strict_account_takes_that_for_unexpected() -> None:
+def test_a_strict_account_reports_those_as_unexpected() -> None:
     account = Account(AccountRules(tolerates_concurrent=False))
     account.now_ms = 1
     account.ask("s", ALL)
@@ -110,7 +110,7 @@ def test_a_strict_account_takes_that_for_unexpected() -> None:
         account.deliver(notification(0, 3), "s", 6)
 
 
-def test_order_over_stays_is_demanded_when_told_so() -> None:
+def test_order_across_stays_is_required_on_request() -> None:
     """A publisher that ends and returns elsewhere may overtake itself; within a stay it may not."""
     for orders_stays in (False, True):
         account = open_account(AccountRules(orders_stays=orders_stays))
@@ -133,7 +133,7 @@ def test_a_sequence_number_is_used_once() -> None:
         account.publish(notification(0, 7))
 
 
-def test_an_effect_that_nobody_knows_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_effect_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """New effects of brokers must be passed to the overlay, or a run would silently ignore them."""
     overlay = small_tree()
     overlay.apply(("advertise", "p0", "b00", "A"))
@@ -142,7 +142,7 @@ def test_an_effect_that_nobody_knows_is_an_error(monkeypatch: pytest.MonkeyPatch
         overlay.apply(("serve", "b00"))
 
 
-def test_a_controller_killed_behind_any_effect_carries_its_plan_on() -> None:
+def test_a_controller_killed_after_any_effect_continues_its_plan() -> None:
     """After the first, the second ... effect of a plan, a restarted controller knows what was stored."""
     phases = set()
     for kill_behind in range(1, 6):
@@ -170,14 +170,14 @@ def test_nothing_is_sent_while_plans_cannot_be_stored() -> None:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_every_schedule_carries_out_plans(overlay: str, schedule: str) -> None:
+def test_every_schedule_executes_plans(overlay: str, schedule: str) -> None:
     runs = [run(RunSpec.of(seed, overlay, ("early", "return"), schedule)) for seed in range(8)]
     assert [one.kind for one in runs if overlay == SCOT and one.kind] == []
     assert sum(one.counts["plans"] for one in runs) >= 8
     assert sum(one.counts["owed"] for one in runs) >= 100
 
 
-def test_a_failing_run_becomes_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_run_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the hold order breaks; a few actions are enough to reproduce it."""
     monkeypatch.setattr(TreeChange, "must_hold", lambda *_: False)
     runs = (run(gentle_spec(seed, TREE)) for seed in range(200))
@@ -188,12 +188,12 @@ def test_a_failing_run_becomes_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert trace_of(shortest)[-1].strip().startswith("out_of_order")
 
 
-def test_the_search_tells_what_it_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_search_reports_its_findings(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A clean seed gives exit code 0; a removed safeguard gives 1, the seed, the schedule and a trace."""
-    told = ["--seed", "1", "--overlay", TREE, "--schedule", PRIORITIES, "--without", "early,return,end"]
-    assert search.main(told) == 0
+    options = ["--seed", "1", "--overlay", TREE, "--schedule", PRIORITIES, "--without", "early,return,end"]
+    assert search.main(options) == 0
     monkeypatch.setattr(TwoEpochBroker, "drain", lambda *_: [])
-    assert search.main([*told, "--shrink-seconds", "5"]) == 1
+    assert search.main([*options, "--shrink-seconds", "5"]) == 1
     shown = capsys.readouterr().out
     assert "seed 1, overlay tree, schedule priorities" in shown
     assert "stuck" in shown
@@ -205,7 +205,7 @@ def digest_of_runs() -> str:
     return hashlib.sha256("\n".join(line for one in runs for line in one.overlay.trace or ()).encode()).hexdigest()
 
 
-def test_what_must_be_empty_at_the_end_is_looked_for_by_the_names_it_has() -> None:
+def test_attributes_that_must_be_empty_exist() -> None:
     """A renamed part of a core or of its tables would count as empty."""
     cores = [core_of(one.brokers[0], one.bootstrap, 0) for one in INVENTORIES]
     known = {name for core in cores for part in parts_of(core) for name in vars(part)}
@@ -227,7 +227,7 @@ def test_equal_seeds_are_equal_runs_in_every_process() -> None:
     assert len(digests) == 1
 
 
-def test_a_death_excuses_what_had_not_left_the_dead_broker_and_nothing_else() -> None:
+def test_a_death_excuses_only_what_had_not_left_the_dead_broker() -> None:
     """By the path in the tree: what the next broker has taken must arrive, and so must what took another path."""
     line = tree_inventory(4, random.Random(0))
     line = replace(line, bootstrap=Configuration.of(0, line.brokers, itertools.pairwise(line.brokers)))

@@ -41,8 +41,8 @@ def loop_with(overlay: Callable[..., tuple[Inventory, object, ControllerSettings
     inventory, workload, settings = overlay(1)
     text = f"x01 at {COMES_S} by b03=400,b05=20,b09=300"
     virtual = VirtualSettings(seed=1, newcomers=(newcomer_of(text),))
-    told = replace(settings, seed=1, members=MemberSettings(admit_announced=admits))
-    return VirtualLoop(inventory, workload, told, virtual)  # type: ignore[arg-type]
+    chosen = replace(settings, seed=1, members=MemberSettings(admit_announced=admits))
+    return VirtualLoop(inventory, workload, chosen, virtual)  # type: ignore[arg-type]
 
 
 def member_state(loop: VirtualLoop) -> MemberState | None:
@@ -61,7 +61,7 @@ def finish(loop: VirtualLoop) -> None:
 
 
 @pytest.mark.parametrize("overlay", [tree, ring])
-def test_who_announces_itself_joins_without_loss_and_serves(
+def test_an_announced_broker_joins_without_loss_and_serves(
     overlay: Callable[..., tuple[Inventory, object, ControllerSettings]],
 ) -> None:
     """In a tree it joins as a leaf at its cheapest link; from then on windows are complete with it."""
@@ -83,7 +83,7 @@ def test_who_announces_itself_joins_without_loss_and_serves(
     finish(loop)
 
 
-def test_who_is_not_let_in_keeps_silent_until_a_person_adds_it() -> None:
+def test_a_broker_that_is_not_admitted_stays_silent_until_it_is_added() -> None:
     """It keeps announcing itself and sends no telemetry before an order admits it."""
     loop = loop_with(tree, admits=False)
     loop.run_for(100_000)

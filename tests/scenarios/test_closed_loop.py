@@ -50,7 +50,7 @@ def test_the_loop_makes_a_random_tree_cheaper_and_loses_nothing(seed: int) -> No
     assert_account_is_clean(loop)
 
 
-def test_controllers_that_die_all_the_time_lose_and_repeat_nothing() -> None:
+def test_controllers_that_keep_dying_lose_and_repeat_nothing() -> None:
     """A controller replaced every 0.7 s executes each of its plans once, with commands delayed at random."""
     rng = random.Random(5)
     loop = small_overlay(3, command_delay_ms=lambda _: rng.uniform(1, 400))
@@ -64,7 +64,7 @@ def test_controllers_that_die_all_the_time_lose_and_repeat_nothing() -> None:
     assert_account_is_clean(loop)
 
 
-def test_a_moved_publisher_is_silent_only_as_long_as_its_homes_hear_the_command_apart() -> None:
+def test_a_moved_publisher_waits_only_while_its_homes_await_the_command() -> None:
     """Commands take up to 400 ms, each a random time; no publisher waits longer, on average at most half of that."""
     rng = random.Random(5)
     loop = small_overlay(5, command_delay_ms=lambda _: rng.uniform(1, 400))
@@ -77,7 +77,7 @@ def test_a_moved_publisher_is_silent_only_as_long_as_its_homes_hear_the_command_
     assert_account_is_clean(loop)
 
 
-def test_a_controller_that_is_asked_to_stop_finishes_what_it_began() -> None:
+def test_a_stopping_controller_finishes_its_plan() -> None:
     """Winding down ends the transition under way and begins no other."""
     loop = small_overlay(1)
     while not loop.loop.is_transition_running:
@@ -102,7 +102,7 @@ def test_the_same_seed_gives_the_same_plans() -> None:
     assert first == second
 
 
-def test_what_the_state_says_is_what_the_brokers_did() -> None:
+def test_the_reported_cost_is_the_brokers_real_cost() -> None:
     """The cost from delivery sets agrees with the notifications that links really carried, to a few per cent."""
     loop = small_overlay(6)
     loop.run_for(32_000)

@@ -18,11 +18,11 @@ WORKLOAD = WorkloadSettings(
 )
 
 
-def test_the_bill_falls_and_a_broker_that_serves_nobody_is_taken_out_on_request() -> None:
+def test_the_bill_falls_and_a_broker_without_clients_is_removed_on_request() -> None:
     """On the same traffic the bill falls by at least a fifth. Moves are split into plans of at most 60 subscribers."""
-    told = replace(ACTING, seed=1, planner="pack_drop")
-    told = replace(told, decision=replace(told.decision, users_per_plan_max=60))
-    loop = VirtualLoop(place_regions(19, 6, random.Random(1)), WORKLOAD, told, VirtualSettings(seed=1))
+    chosen = replace(ACTING, seed=1, planner="pack_drop")
+    chosen = replace(chosen, decision=replace(chosen.decision, users_per_plan_max=60))
+    loop = VirtualLoop(place_regions(19, 6, random.Random(1)), WORKLOAD, chosen, VirtualSettings(seed=1))
     moved_until: dict[int, int] = {}
     while loop.virtual.now_ms < loop.virtual.settings.start_ms + 75_000:
         loop.step()

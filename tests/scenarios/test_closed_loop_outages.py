@@ -37,20 +37,20 @@ FEW_FEEDS = CheckinSettings(user_count=100, grid_rows=2, grid_columns=3)  # They
 
 def tree_loop(*outages: Outage, decision: DecisionSettings = USUAL) -> VirtualLoop:
     """Return twelve brokers on a random tree with fifteen publishers."""
-    told = ControllerSettings(bootstrap="", inventory_path=Path(), dry_run=False, decision=decision)
+    chosen = ControllerSettings(bootstrap="", inventory_path=Path(), dry_run=False, decision=decision)
     virtual = VirtualSettings(seed=3, start_ms=START_MS, outages=outages)
-    return VirtualLoop(place_overlay(12, 6, random.Random(3)), QUOTES, told, virtual)
+    return VirtualLoop(place_overlay(12, 6, random.Random(3)), QUOTES, chosen, virtual)
 
 
 def ring_loop(
     *outages: Outage, checkins: CheckinSettings = CHECKINS, decision: DecisionSettings = USUAL
 ) -> VirtualLoop:
     """Return twelve brokers on a ring with a hundred users."""
-    told = ControllerSettings(
+    chosen = ControllerSettings(
         bootstrap="", inventory_path=Path(), dry_run=False, planner="place_users_dynatops", decision=decision
     )
     virtual = VirtualSettings(seed=3, start_ms=START_MS, outages=outages)
-    return VirtualLoop(place_ring(12, random.Random(3)), checkins, told, virtual)
+    return VirtualLoop(place_ring(12, random.Random(3)), checkins, chosen, virtual)
 
 
 ON_BOTH = pytest.mark.parametrize("loop_with", [tree_loop, ring_loop], ids=["tree", "ring"])
@@ -73,7 +73,7 @@ def assert_only_the_excused_is_lost(loop: VirtualLoop) -> None:
 
 
 @ON_BOTH
-def test_two_brokers_die_and_come_back_and_only_what_had_to_cross_them_is_lost(loop_with: LoopWith) -> None:
+def test_two_brokers_die_and_return_and_only_what_had_to_cross_them_is_lost(loop_with: LoopWith) -> None:
     """The repair removes them, later plans admit them; then all clients are connected again."""
     loop = loop_with(Outage(OutageKind.DEATH, DEAD, DEATH_S, BACK_S))
     loop.run_for(END_S * 1_000)
@@ -88,7 +88,7 @@ def test_two_brokers_die_and_come_back_and_only_what_had_to_cross_them_is_lost(l
 
 
 @ON_BOTH
-def test_a_suspended_broker_that_is_declared_dead_comes_back_without_a_repeat(loop_with: LoopWith) -> None:
+def test_a_suspended_broker_that_is_declared_dead_returns_without_a_repeat(loop_with: LoopWith) -> None:
     """It survived being declared dead: no broker takes what it still sends then."""
     loop = loop_with(Outage(OutageKind.SUSPENSION, ("b03",), DEATH_S, BACK_S))
     loop.run_for(END_S * 1_000)
@@ -131,7 +131,7 @@ def planners_since(loop: VirtualLoop, since_ms: float) -> set[str]:
 @pytest.mark.parametrize(
     ("loop_with", "clients_at"), [(tree_loop, publishers_at), (ring_loop, users_at)], ids=["tree", "ring"]
 )
-def test_a_person_evacuates_a_broker_while_another_one_is_dead(loop_with: LoopWith, clients_at: ClientsAt) -> None:
+def test_a_broker_can_be_evacuated_while_another_one_is_dead(loop_with: LoopWith, clients_at: ClientsAt) -> None:
     """Its clients are elsewhere before the dead broker returns, and decisions continue."""
     loop = loop_with(Outage(OutageKind.DEATH, ("b07",), DEATH_S, 50.0))
     loop.run_for(40_000)
@@ -150,7 +150,7 @@ def test_a_person_evacuates_a_broker_while_another_one_is_dead(loop_with: LoopWi
     assert_only_the_excused_is_lost(loop)
 
 
-def test_a_person_drains_a_broker_while_another_one_is_dead() -> None:
+def test_a_broker_can_be_drained_while_another_one_is_dead() -> None:
     """It leaves by a lossless plan, its users elsewhere, before the dead broker returns."""
     loop = ring_loop(Outage(OutageKind.DEATH, ("b07",), DEATH_S, 50.0), checkins=FEW_FEEDS)
     loop.run_for(40_000)

@@ -82,7 +82,7 @@ def test_reassigning_ids_alone_leaves_users_where_they_are() -> None:
     assert_account_is_clean(loop)
 
 
-def test_controllers_that_die_all_the_time_lose_and_repeat_nothing() -> None:
+def test_controllers_that_keep_dying_lose_and_repeat_nothing() -> None:
     """A controller replaced every 0.7 s executes each of its plans once, with commands delayed at random."""
     rng = random.Random(5)
     loop = small_ring(4, command_delay_ms=lambda _: rng.uniform(1, 400))

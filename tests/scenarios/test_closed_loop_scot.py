@@ -37,11 +37,11 @@ def scot_loop(
     seed: int, *outages: Outage, planner: str = "move_publishers_scot", shadows: tuple[str, ...] = ()
 ) -> VirtualLoop:
     """Return twelve brokers in three clusters with fifteen publishers."""
-    told = ControllerSettings(
+    chosen = ControllerSettings(
         bootstrap="", inventory_path=Path(), dry_run=False, planner=planner, shadow_planners=shadows, seed=seed
     )
     virtual = VirtualSettings(seed=seed, outages=outages)
-    return VirtualLoop(place_scot(12, 3, random.Random(seed)), QUOTES, told, virtual)
+    return VirtualLoop(place_scot(12, 3, random.Random(seed)), QUOTES, chosen, virtual)
 
 
 def present(loop: VirtualLoop) -> ScotConfiguration:
@@ -51,7 +51,7 @@ def present(loop: VirtualLoop) -> ScotConfiguration:
     return overlay
 
 
-def test_places_and_links_of_regions_are_exchanged_publishers_move_and_the_overlay_gets_cheaper() -> None:
+def test_exchanges_and_moves_make_the_overlay_cheaper() -> None:
     """Under churn and a shift of interests, with a clean account; what exchanges alone would save is known, too."""
     exchange = "exchange_places_scot"
     loop = scot_loop(1, planner=f"link_regions_scot+{exchange}+move_publishers_scot", shadows=(exchange,))
@@ -79,7 +79,7 @@ def test_places_and_links_of_regions_are_exchanged_publishers_move_and_the_overl
     assert account.delivered > 10_000
 
 
-def test_brokers_die_and_come_back_and_only_what_had_to_cross_them_is_lost() -> None:
+def test_brokers_die_and_return_and_only_what_had_to_cross_them_is_lost() -> None:
     """Neighbours stand in for them; later they have their own places again."""
     dead = ("b03", "b07")
     loop = scot_loop(3, Outage(OutageKind.DEATH, dead, 20.0, 30.0))
@@ -89,8 +89,8 @@ def test_brokers_die_and_come_back_and_only_what_had_to_cross_them_is_lost() -> 
     loop.run_for(40_000)
     assert loop.finish()
     assert [set(plan.brokers_lost) for plan in in_force(loop) if plan.brokers_lost] == [set(dead)]
-    told = [event.text for event in loop.loop.state.events if event.kind is EventKind.CAPS_EXCEEDED]
-    assert "links, its limit is" in told[0]  # A broker that stands in has the links of several places.
+    exceeded = [event.text for event in loop.loop.state.events if event.kind is EventKind.CAPS_EXCEEDED]
+    assert "links, its limit is" in exceeded[0]  # A broker that stands in has the links of several places.
     assert present(loop).brokers == loop.inventory.brokers
     assert all(len(places) == 1 for places in present(loop).places.values())
     overlay = loop.virtual.overlay
@@ -98,7 +98,7 @@ def test_brokers_die_and_come_back_and_only_what_had_to_cross_them_is_lost() -> 
     assert_only_the_excused_is_lost(loop)
 
 
-def test_a_cluster_that_dies_as_a_whole_is_given_up() -> None:
+def test_a_cluster_that_dies_entirely_is_dropped() -> None:
     """The others continue without it, and nothing else is lost."""
     cluster = tuple(sorted({region[1] for region in scot_loop(3).inventory.bootstrap.overlay_fields()["regions"]}))
     loop = scot_loop(3, Outage(OutageKind.DEATH, cluster, 8.0, 60.0))
@@ -125,7 +125,7 @@ def test_a_broker_leaves_with_its_subscribers_and_loses_nothing() -> None:
 def filled(rate_per_s: float, burst_every_s: float | None) -> VirtualLoop:
     """Put all publishers at one broker, and fill the links from there all the time or in bursts."""
     inventory = place_scot(12, 6, random.Random(5), (0.1, 0.3))
-    told = ControllerSettings(
+    chosen = ControllerSettings(
         bootstrap="", inventory_path=Path(), dry_run=False, planner="relieve_links_scot", seed=5,
         planners={"relieve_links_scot": ReliefSettings(congested_windows=5)},
     )  # fmt: skip
@@ -136,7 +136,7 @@ def filled(rate_per_s: float, burst_every_s: float | None) -> VirtualLoop:
     start = StartingPoint(inventory.bootstrap, homes=dict.fromkeys(load_stock_data().symbols, "b04"))
     timing = inventory_timing(inventory, 0.05, BYTES_PER_MS)
     virtual = VirtualSettings(seed=5, timing=timing, settle_ms=300_000.0, start=start)
-    loop = VirtualLoop(inventory, workload, told, virtual)
+    loop = VirtualLoop(inventory, workload, chosen, virtual)
     meter = LinkMeter(loop.virtual.overlay)
     meter.start()
     loop.run_for(50_000)
@@ -144,17 +144,17 @@ def filled(rate_per_s: float, burst_every_s: float | None) -> VirtualLoop:
     return loop
 
 
-def test_a_long_burst_is_relieved_and_nothing_else_is_planned_in_it() -> None:
+def test_a_long_burst_leads_to_reliefs_and_no_other_plans() -> None:
     """Long queues delay deliveries and their reports, so planners of cost see too little; later they plan again."""
     inventory = place_scot(12, 4, random.Random(5))
     planner = "exchange_places_scot+link_regions_scot+move_publishers_scot+relieve_links_scot"
-    told = ControllerSettings(bootstrap="", inventory_path=Path(), dry_run=False, planner=planner, seed=5)
+    chosen = ControllerSettings(bootstrap="", inventory_path=Path(), dry_run=False, planner=planner, seed=5)
     workload = WorkloadSettings(
         publisher_count=6, notifications_per_s=3.0, interested_broker_count=5, burst_every_s=30.0, burst_s=5.0,
         burst_factor=8.0, burst_count=3, burst_s_last=45.0, publisher_broker_count=1,
     )  # fmt: skip
     virtual = VirtualSettings(seed=5, timing=inventory_timing(inventory, 0.05, BYTES_PER_MS), settle_ms=300_000.0)
-    loop = VirtualLoop(inventory, workload, told, virtual)
+    loop = VirtualLoop(inventory, workload, chosen, virtual)
     LinkMeter(loop.virtual.overlay).start()
     began_ms = loop.virtual.now_ms
     loop.run_for(175_000)
@@ -173,7 +173,7 @@ def reliefs(loop: VirtualLoop) -> list[Plan]:
     return [plan for plan in loop.plans if any(one.planner == RELIEF for one in plan.proposals)]
 
 
-def test_a_hot_spot_that_stays_leads_to_a_plan_and_one_for_moments_is_left_to_the_brokers() -> None:
+def test_a_lasting_hot_spot_leads_to_a_plan_and_a_brief_one_is_left_to_the_brokers() -> None:
     """Publishers leave the congested links meanwhile, and nothing is lost or repeated."""
     assert reliefs(filled(3.0, 30.0)) == []
     loop = filled(24.0, None)

@@ -45,7 +45,7 @@ class Allowed:
 
 @pytest.mark.parametrize("dead", ["b03", "b06"])
 @pytest.mark.parametrize("phase", MOVING)
-def test_a_plan_on_a_tree_ends_and_new_clients_come_whenever_a_broker_dies(phase: PlanPhase, dead: str) -> None:
+def test_a_plan_on_a_tree_ends_and_new_clients_connect_whenever_a_broker_dies(phase: PlanPhase, dead: str) -> None:
     """Before the point of no return the plan is aborted, afterwards executed without the dead broker."""
     virtual = line_overlay(7)
     allowed = Allowed()
@@ -67,7 +67,7 @@ def test_a_plan_on_a_tree_ends_and_new_clients_come_whenever_a_broker_dies(phase
     assert (account.repeated, account.out_of_order, account.unexpected, account.outstanding) == (0, 0, 0, 0)
 
 
-def test_the_next_plan_says_which_broker_is_dead() -> None:
+def test_the_next_plan_names_the_dead_broker() -> None:
     """It is aborted at once instead of timing out: every broker is needed to prepare."""
     virtual = line_overlay(4)
     virtual.overlay.kill("b03", notice_ms=50.0)
@@ -98,7 +98,7 @@ def test_a_plan_on_a_ring_ends_and_nothing_stays_held_whenever_a_broker_dies(pha
     assert not run.overlay.users.is_any_moving
 
 
-def test_a_death_is_noticed_behind_all_that_the_dead_broker_had_sent() -> None:
+def test_a_death_is_noticed_after_everything_that_the_dead_broker_had_sent() -> None:
     """What still waits in a neighbour's queue comes before what was held back for it."""
     names = ("b00", "b01", "b02")
     tree = Configuration.of(0, names, [("b00", "b01"), ("b01", "b02")])

@@ -123,7 +123,7 @@ def test_windows_name_the_homes_of_publishers(seen: tuple[list[ClosedWindow], Wi
     assert any(len(window.homes) == WORKLOAD.publisher_count for window in windows)
 
 
-def test_homes_publish_what_nobody_there_wants(seen: tuple[list[ClosedWindow], Witness]) -> None:
+def test_homes_publish_what_none_of_their_clients_wants(seen: tuple[list[ClosedWindow], Witness]) -> None:
     """Some notifications are in V(n) of their home only because they were published there, and move with it."""
     windows, _ = seen
     window = max(windows, key=lambda each: each.sets.notification_count)

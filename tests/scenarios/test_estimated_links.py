@@ -47,7 +47,7 @@ class UnmeasuredLinks:
     """
 
     def __init__(
-        self, seed: int, told: Inventory, links: LinkSettings, slow: Mapping[Link, float], probes_per_s: float
+        self, seed: int, inventory: Inventory, links: LinkSettings, slow: Mapping[Link, float], probes_per_s: float
     ) -> None:
         real = inventory_timing(hosts(seed), CONTROL_SERVICE_MS)
 
@@ -70,7 +70,7 @@ class UnmeasuredLinks:
             candidate_probes_per_s=probes_per_s,
             candidates_max=PROBED,
         )
-        self.loop = VirtualLoop(told, WORKLOAD, controller, virtual)
+        self.loop = VirtualLoop(inventory, WORKLOAD, controller, virtual)
 
     def plan_over(self, reason: str) -> Plan:
         """Run until a plan begins whose reason contains this text about its new link; return the plan."""
@@ -110,7 +110,7 @@ class UnmeasuredLinks:
         events = self.loop.ports.events.emitted
         return [one.text for one in events if one.kind is EventKind.GAIN_MISSED and one.plan == name]
 
-    def go_on(self, windows: int) -> None:
+    def run_on(self, windows: int) -> None:
         """Let this many windows pass, then let everything come to rest with a clean account."""
         self.loop.run_for(windows * WINDOW_MS)
         assert self.loop.finish()
@@ -127,8 +127,8 @@ def with_placeholders(seed: int, slow: Mapping[Link, float]) -> UnmeasuredLinks:
     inventory = hosts(seed)
     costs = np.full_like(inventory.link_cost, PLACEHOLDER)
     np.fill_diagonal(costs, 0.0)
-    told = replace(inventory, link_cost=costs)
-    return UnmeasuredLinks(seed, told, LinkSettings(estimate_unmeasured=True), slow, 200.0)
+    placeholders = replace(inventory, link_cost=costs)
+    return UnmeasuredLinks(seed, placeholders, LinkSettings(estimate_unmeasured=True), slow, 200.0)
 
 
 ESTIMATED = "would cost is an estimate until they are measured"
@@ -151,7 +151,7 @@ def test_a_plan_over_an_estimated_link_is_verified_with_the_measured_cost(seed: 
     assert run.loop.loop.state.fleet.measured[added] == pytest.approx(real, rel=0.05)
     assert run.missed(plan.plan) == []
     assert added in run.links
-    run.go_on(2)
+    run.run_on(2)
 
 
 @pytest.mark.parametrize("seed", [7])
@@ -169,7 +169,7 @@ def test_a_plan_over_a_link_ten_times_slower_than_estimated_is_rolled_back(seed:
     assert run.loop.loop.state.fleet.measured[added] == pytest.approx(real, rel=0.05)
     (missed,) = run.missed(plan.plan)
     assert missed.endswith("; it is rolled back")
-    run.go_on(6)
+    run.run_on(6)
     assert added not in run.links
 
 
@@ -185,5 +185,5 @@ def test_a_plan_over_a_link_ten_times_slower_than_the_file_says_is_rolled_back(s
     undo = run.undone(plan.plan)
     assert (undo.links_removed, undo.links_added) == (plan.links_added, plan.links_removed)
     assert run.cost_of(added) == pytest.approx(SLOW_FACTOR * hosts(seed).cost_of_link(*added), rel=0.05)
-    run.go_on(6)
+    run.run_on(6)
     assert added not in run.links

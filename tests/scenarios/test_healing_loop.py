@@ -40,7 +40,7 @@ def ring_with(seed: int, *outages: str) -> VirtualLoop:
 @pytest.mark.parametrize("overlay_with", [tree_with, ring_with], ids=["tree", "ring"])
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("whom", ["b03", "b13,b14"])
-def test_who_dies_is_taken_out_and_back_in_and_nothing_else_is_lost(
+def test_a_dead_broker_is_removed_and_admitted_again_and_nothing_else_is_lost(
     overlay_with: Callable[..., VirtualLoop], seed: int, whom: str
 ) -> None:
     """The dead are out of the overlay within 20 s, adaptation continues, and they serve again after their return."""

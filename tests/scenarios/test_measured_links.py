@@ -29,11 +29,11 @@ class SlowLinks:
     def __init__(self, seed: int, settings: LinkSettings) -> None:
         inventory = place_overlay(16, 8, random.Random(seed))
         self.slow: set[Link] = set()
-        told = inventory_timing(inventory, CONTROL_SERVICE_MS)
+        timing_of_file = inventory_timing(inventory, CONTROL_SERVICE_MS)
 
         def delay_ms(broker: str, peer: str) -> float:
             factor = SLOW_FACTOR if link(broker, peer) in self.slow else 1.0
-            return told.link_delay_ms(broker, peer) * factor
+            return timing_of_file.link_delay_ms(broker, peer) * factor
 
         controller = ControllerSettings(
             bootstrap="virtual",
@@ -43,7 +43,7 @@ class SlowLinks:
             links=settings,
             shadow_planners=("swap_links_cost",),
         )
-        timing = OverlayTiming(told.service_ms, delay_ms)
+        timing = OverlayTiming(timing_of_file.service_ms, delay_ms)
         virtual = VirtualSettings(seed=seed, timing=timing, candidate_probes_per_s=PROBES_PER_S)
         self.loop = VirtualLoop(inventory, STEADY, controller, virtual)
 
@@ -82,13 +82,13 @@ def test_a_link_ten_times_slower_than_the_file_says_is_left(seed: int) -> None:
     assert slow not in run.links
     (shadow,) = run.loop.loop.state.shadows
     assert slow not in shadow.overlay.links  # It lives in the same world.
-    told = [one.text for one in run.loop.ports.events.emitted if one.kind is EventKind.CHANGE_DETECTED]
-    assert told == []  # The cost of a notification has changed, but the traffic is the same.
+    changes = [one.text for one in run.loop.ports.events.emitted if one.kind is EventKind.CHANGE_DETECTED]
+    assert changes == []  # The cost of a notification has changed, but the traffic is the same.
     run.loop.finish()
     assert run.loop.virtual.finish().is_clean
 
 
-def test_a_slow_link_that_nobody_measures_by_order_stays() -> None:
+def test_a_slow_link_stays_if_measurements_are_turned_off() -> None:
     """With cost_per_ms 0 links cost what the inventory says."""
     run = SlowLinks(1, LinkSettings(cost_per_ms=0.0))
     run.loop.run_for(SETTLED_MS)
@@ -98,7 +98,7 @@ def test_a_slow_link_that_nobody_measures_by_order_stays() -> None:
     assert run.loop.loop.state.fleet.measured == {}
 
 
-def test_a_link_outside_the_overlay_is_known_by_probes_before_it_is_used() -> None:
+def test_a_link_outside_the_overlay_is_probed_before_it_is_used() -> None:
     """Brokers probe other peers in turn, so a planner knows what a new link would cost."""
     run = SlowLinks(1, LinkSettings())
     run.slow = {link("b00", broker) for broker in run.loop.inventory.brokers[1:]}

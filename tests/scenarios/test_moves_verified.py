@@ -38,14 +38,14 @@ class Line:
         subscribers_told: int = 0,
         users_per_plan_max: int = 500,
     ) -> None:
-        told = replace(ACTING, seed=1, planner="pack_drop", quiet_windows_per_change=0, horizon_windows_min=2)
-        told = replace(
-            told, decision=replace(told.decision, cool_down_windows=6, users_per_plan_max=users_per_plan_max)
+        chosen = replace(ACTING, seed=1, planner="pack_drop", quiet_windows_per_change=0, horizon_windows_min=2)
+        chosen = replace(
+            chosen, decision=replace(chosen.decision, cool_down_windows=6, users_per_plan_max=users_per_plan_max)
         )
         caps = None if load_max_per_s is None else np.array([1_000.0, 1_000.0, 1_000.0, load_max_per_s])
         prices = Prices("USD", LINKS_PER_GB, access_per_gb, message_bytes=1000.0)
         inventory = replace(inventory_of(TREE, {}, processing=0.01), prices=prices, load_max_per_s=caps)
-        self.loop = VirtualLoop(inventory, None, told, VirtualSettings(seed=1, subscribers_told=subscribers_told))  # type: ignore[arg-type]
+        self.loop = VirtualLoop(inventory, None, chosen, VirtualSettings(seed=1, subscribers_told=subscribers_told))  # type: ignore[arg-type]
         self.overlay = self.loop.virtual.overlay
         for publisher, home in (("near", "b00"), ("far", "b03")):
             self.overlay.advertise(publisher, home, of(publisher))
@@ -85,7 +85,7 @@ class Line:
         assert self.loop.virtual.ledger.snapshot().is_clean
 
 
-def test_a_false_promise_of_moved_subscribers_is_found_out_and_taken_back() -> None:
+def test_a_false_prediction_for_moved_subscribers_is_detected_and_rolled_back() -> None:
     """They move to their publisher, which then falls silent; the traffic of the other one makes this home expensive.
 
     Only the subscribers that had moved go back, each by its name: the natives of the broker stay.
@@ -107,7 +107,7 @@ def test_a_false_promise_of_moved_subscribers_is_found_out_and_taken_back() -> N
     line.finish()
 
 
-def test_a_promise_that_holds_is_reported_as_observed_and_kept() -> None:
+def test_a_true_prediction_is_reported_as_observed_and_kept() -> None:
     """On the same traffic the plan saves what it predicted, each proposal its own part."""
     line = Line()
     line.run_until(lambda: line.first_is(PlanPhase.COMPLETED), "near")
@@ -123,7 +123,7 @@ def test_a_promise_that_holds_is_reported_as_observed_and_kept() -> None:
     line.finish()
 
 
-def test_a_broker_above_its_cap_is_reported_and_relieved_whatever_that_costs() -> None:
+def test_a_broker_above_its_cap_is_reported_and_relieved_at_any_cost() -> None:
     """b03 passes 30 a second and may pass 10. Access costs more at all others, so no move would save money."""
     line = Line(CHEAP_AT_B03, load_max_per_s=10.0)
     line.run_until(lambda: line.first_is(PlanPhase.COMPLETED), "near")
@@ -132,14 +132,14 @@ def test_a_broker_above_its_cap_is_reported_and_relieved_whatever_that_costs() -
     assert first.proposals[0].planner == OVERLOAD
     assert first.proposals[0].cost_after_per_s > first.proposals[0].cost_before_per_s
     assert ", its limit is 10/s" in first.proposals[0].reason
-    told = [event for event in line.loop.loop.state.events if event.kind is EventKind.BROKER_OVERLOADED]
-    assert [(event.subject, OVER in event.details) for event in told] == [("b03", False), ("b03", True)]
-    assert "its limit is 10 (load_max_per_s)" in told[0].text
+    overloads = [event for event in line.loop.loop.state.events if event.kind is EventKind.BROKER_OVERLOADED]
+    assert [(event.subject, OVER in event.details) for event in overloads] == [("b03", False), ("b03", True)]
+    assert "its limit is 10 (load_max_per_s)" in overloads[0].text
     assert not any(plan.undoes for plan in line.loop.plans)
     line.finish()
 
 
-def test_without_a_cap_nobody_moves_where_access_is_dearer() -> None:
+def test_without_a_cap_no_subscriber_moves_to_more_expensive_access() -> None:
     """The line is the same: only the cap moves the movers. The natives of b00 go to b03 for its access."""
     line = Line(CHEAP_AT_B03)
     line.run_until(lambda: line.first_is(PlanPhase.COMPLETED), "near")
@@ -147,7 +147,7 @@ def test_without_a_cap_nobody_moves_where_access_is_dearer() -> None:
     line.finish()
 
 
-def test_a_single_subscriber_goes_to_its_publisher_and_back_when_it_listens_to_another() -> None:
+def test_a_single_subscriber_moves_to_its_publisher_and_back() -> None:
     """A plan may not move all eleven of b03. One of them takes most of what comes from b00: it alone moves.
 
     Its move is verified separately, and rolled back by its name when it gets only what the other publisher sends.

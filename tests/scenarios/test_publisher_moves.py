@@ -59,7 +59,7 @@ def assert_clean(account: LedgerSnapshot, expected_min: int) -> None:
     assert account.expected >= expected_min
 
 
-def test_migration_over_ten_hops_takes_no_longer_than_a_drain_of_the_old_path() -> None:
+def test_a_move_over_ten_hops_takes_no_longer_than_a_drain_of_the_old_path() -> None:
     """From the first activate until all have drained takes no longer than a marker takes over the ten links."""
     virtual = line_overlay(11)
     virtual.run_for(200.0)
@@ -84,7 +84,7 @@ def test_migration_over_ten_hops_takes_no_longer_than_a_drain_of_the_old_path() 
     assert registered.home == "b10"
 
 
-def test_what_is_published_between_two_homes_waits_at_the_publisher() -> None:
+def test_notifications_published_between_two_homes_wait_at_the_publisher() -> None:
     """Until the new home has activated, the publisher keeps what it publishes, and then hands it over."""
     virtual = line_overlay(4)
     slow_ms = {"b03": 300.0}
@@ -97,7 +97,7 @@ def test_what_is_published_between_two_homes_waits_at_the_publisher() -> None:
     assert moves.notifications_waited == pytest.approx(100, abs=2)
 
 
-def test_a_publisher_that_ends_between_two_homes_hands_over_all_first() -> None:
+def test_a_publisher_that_ends_between_two_homes_hands_over_everything_first() -> None:
     """Its last notifications come from the new home, and then no broker knows it."""
     virtual = line_overlay(4)
     object.__setattr__(virtual.settings, "command_delay_ms", lambda command: 300.0 if command.broker == "b03" else 0.0)
@@ -128,7 +128,7 @@ def test_a_move_of_a_publisher_that_is_elsewhere_is_refused() -> None:
     assert {result.broker for result in refused} == set(target.brokers)
 
 
-def test_a_move_of_a_publisher_that_has_left_does_no_harm() -> None:
+def test_a_move_of_a_publisher_that_has_left_is_harmless() -> None:
     """A plan that moves a publisher that has left meanwhile is executed without it."""
     virtual = line_overlay(4)
     drive_plan(virtual, next_epoch(virtual), (ClientMove("gone", "b01", "b03"),))
@@ -171,7 +171,7 @@ def test_publishers_move_with_links_under_real_traffic(seed: int) -> None:
 
 @pytest.mark.parametrize("dies_after_ms", [0.0, 5.0, 40.0, 130.0])
 @pytest.mark.parametrize("is_prepared", [False, True])
-def test_what_is_promised_when_the_old_home_dies(dies_after_ms: float, is_prepared: bool) -> None:
+def test_only_bounded_losses_occur_if_the_old_home_dies(dies_after_ms: float, is_prepared: bool) -> None:
     """Lost is at most what the dead broker had or what had to cross it; nothing is repeated or out of order.
 
     Before all are prepared the publisher has no home, as without a plan. Afterwards it continues at the new home, and
@@ -207,7 +207,7 @@ def test_what_is_promised_when_the_old_home_dies(dies_after_ms: float, is_prepar
         assert account.published == before
 
 
-def test_the_others_go_on_when_a_broker_in_the_middle_of_the_path_dies() -> None:
+def test_the_others_continue_if_a_broker_in_the_middle_of_the_path_dies() -> None:
     """Each side gets what is published on it; what had to cross the dead broker is lost with that reason."""
     virtual = line_overlay(7)
     virtual.run_for(100.0)

@@ -103,7 +103,7 @@ def test_a_settled_overlay_is_left_alone(planner: str, seed: int, plans_max: int
     assert shown.refusals[Verdict.GAIN_WITHIN_NOISE] >= 10
 
 
-def test_publishers_move_where_it_saves_in_truth_and_then_stay() -> None:
+def test_publishers_move_if_that_really_saves_and_then_stay() -> None:
     """On a settled tree with publishers at random homes every plan saves, and at most one is late.
 
     Whether in one plan or in several, moves save at least 4 % of the total cost; the best homes would save 9.7 %.

@@ -32,7 +32,7 @@ def test_publishers_that_end_and_return_lose_nothing(kind: str, seed: int) -> No
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("kind", [TREE, RING])
-def test_full_queues_drop_and_nothing_else_goes_wrong(kind: str, seed: int) -> None:
+def test_full_queues_drop_and_nothing_else_fails(kind: str, seed: int) -> None:
     """What a full queue drops is lost for that reason; all else comes once and in order, and plans are executed."""
     run = RandomOverlay(seed, kind, delay_ms_max=100.0, queue_length_max=8, service_ms_max=3.0, ends=False)
     account = run.run()

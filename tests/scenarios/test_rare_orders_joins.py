@@ -13,7 +13,7 @@ PAIR = Configuration.of(0, ("b0", "b1"), [("b0", "b1")])
 WITH_B2 = Configuration.of(1, ("b0", "b1", "b2"), [("b0", "b1"), ("b1", "b2")])
 
 
-def test_a_broker_joins_when_it_knows_all_publishers() -> None:
+def test_a_broker_has_joined_once_it_knows_all_publishers() -> None:
     """Otherwise it would confirm its first client's request although no publisher's home knows of it."""
     overlay = StepByStep(PAIR)
     overlay.cores["b2"] = core_of("b2", PAIR, 0)
@@ -23,13 +23,13 @@ def test_a_broker_joins_when_it_knows_all_publishers() -> None:
     for broker in overlay.brokers:
         overlay.command(broker, PREPARE, WITH_B2)
     overlay.run([("b1", "b2")])
-    assert overlay.said(Outcome.PREPARED) == {"b0", "b2"}
+    assert overlay.answered(Outcome.PREPARED) == {"b0", "b2"}
     overlay.run()
-    overlay.carry_out(WITH_B2, phases=(ACTIVATE, RETIRE))
-    assert overlay.said(Outcome.RETIRED) == {"b0", "b1", "b2"}
+    overlay.execute(WITH_B2, phases=(ACTIVATE, RETIRE))
+    assert overlay.answered(Outcome.RETIRED) == {"b0", "b1", "b2"}
     overlay.feed("b2", None, SubscribeRequest("s", "u", ALL))
     overlay.run()
-    assert overlay.told_of(Confirmed) == [Confirmed("s")]
+    assert overlay.effects_of(Confirmed) == [Confirmed("s")]
     overlay.publish("b0", "p", symbol="A")
     overlay.run()
     assert overlay.got == [("s", "p", 0)]

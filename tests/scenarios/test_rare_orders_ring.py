@@ -40,7 +40,7 @@ def topic_at(ring: ChordConfiguration, broker: str) -> str:
     return next(f"t{number}" for number in range(100) if ring.rendezvous(f"t{number}") == broker)
 
 
-def test_the_end_of_an_earlier_stay_does_not_forget_the_next_one() -> None:
+def test_the_end_of_an_earlier_stay_does_not_remove_the_next_one() -> None:
     """A publisher leaves b0 and reconnects at b1; its registration there overtakes the end of the earlier stay."""
     overlay = StepByStep(THREE)
     topic = topic_at(THREE, "b2")
@@ -51,13 +51,13 @@ def test_the_end_of_an_earlier_stay_does_not_forget_the_next_one() -> None:
     slow = ("b0", overlay.cores["b0"].tables[0].next_hop("b2"))
     overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(topic), 1))
     overlay.run(held=[slow])
-    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]  # Its earlier stay is not over yet.
+    assert overlay.effects_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]  # Its earlier stay is not over yet.
     overlay.run()
-    assert overlay.told_of(AdvertiseConfirmed)[1:] == [AdvertiseConfirmed("p", 1)]
+    assert overlay.effects_of(AdvertiseConfirmed)[1:] == [AdvertiseConfirmed("p", 1)]
     assert overlay.cores["b2"].tables[0].registered[topic]["p"].home == "b1"
 
 
-def test_a_stay_that_ends_before_its_turn_came_leaves_no_trace() -> None:
+def test_a_stay_that_ends_before_its_turn_leaves_no_trace() -> None:
     """The order is the same, but the publisher leaves again at once."""
     overlay = StepByStep(THREE)
     topic = topic_at(THREE, "b2")
@@ -86,7 +86,7 @@ def test_the_end_of_another_stay_changes_nothing_at_the_home() -> None:
     assert overlay.cores["b1"].tables[0].registered[topic]["p"].connection == 1
 
 
-def test_a_topic_given_up_and_asked_for_again_while_one_broker_is_prepared_is_served_in_the_next_epoch() -> None:
+def test_a_topic_dropped_and_requested_again_during_a_preparation_is_served_in_the_next_epoch() -> None:
     """In the old epoch b0 leaves the tree and returns; in the new one it never left, and b1 must know that."""
     overlay = StepByStep(PAIR)
     topic = topic_at(PAIR, "b1")
@@ -101,15 +101,15 @@ def test_a_topic_given_up_and_asked_for_again_while_one_broker_is_prepared_is_se
     overlay.run()
     overlay.command("b1", PREPARE, target)
     overlay.run()
-    assert overlay.told_of(Confirmed) == [Confirmed("old"), Confirmed("new")]
-    overlay.carry_out(target, phases=(ACTIVATE, RETIRE))
+    assert overlay.effects_of(Confirmed) == [Confirmed("old"), Confirmed("new")]
+    overlay.execute(target, phases=(ACTIVATE, RETIRE))
     for _ in range(3):
         overlay.publish("b1", "p", topic=topic)
         overlay.run()
     assert overlay.got == [("new", "p", sequence) for sequence in range(3)]
 
 
-def test_a_subscription_that_comes_when_its_broker_is_drained_is_confirmed_with_the_retirement() -> None:
+def test_a_subscription_to_a_drained_broker_is_confirmed_with_the_retirement() -> None:
     """It needs no place in the old epoch, so nothing can undrain its broker; until then it is owed nothing."""
     overlay = StepByStep(PAIR)
     topic = topic_at(PAIR, "b1")
@@ -118,14 +118,14 @@ def test_a_subscription_that_comes_when_its_broker_is_drained_is_confirmed_with_
     overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))
     overlay.feed("b1", None, SubscribeRequest("other", "w", topic_filter(topic)))
     overlay.run()
-    overlay.carry_out(target, id_moves=ids, phases=(PREPARE, ACTIVATE))
-    assert overlay.said(Outcome.DRAINED) == {"b0", "b1"}
+    overlay.execute(target, id_moves=ids, phases=(PREPARE, ACTIVATE))
+    assert overlay.answered(Outcome.DRAINED) == {"b0", "b1"}
     overlay.feed("b0", None, SubscribeRequest("new", "u", topic_filter(topic)))
     overlay.run()
     overlay.publish("b0", "p", topic=topic)
-    assert Confirmed("new") not in overlay.told_of(Confirmed)
-    overlay.carry_out(target, phases=(RETIRE,))
-    assert Confirmed("new") in overlay.told_of(Confirmed)
+    assert Confirmed("new") not in overlay.effects_of(Confirmed)
+    overlay.execute(target, phases=(RETIRE,))
+    assert Confirmed("new") in overlay.effects_of(Confirmed)
     overlay.publish("b0", "p", topic=topic)
     overlay.run()
     assert overlay.got == [("other", "p", 0), ("new", "p", 1), ("other", "p", 1)]
@@ -139,40 +139,40 @@ def moving_user(overlay: StepByStep, topic: str) -> tuple[ChordConfiguration, tu
     return PAIR.replaced(1, []), (ClientMove("u", "b0", "b1"),)
 
 
-def test_a_user_that_does_not_hear_of_its_move_ends_and_blocks_no_plan() -> None:
+def test_a_user_that_misses_its_move_ends_and_blocks_no_plan() -> None:
     """Its home ends its stay after some time, and the plan continues without it."""
     overlay = StepByStep(PAIR)
     target, moves = moving_user(overlay, topic_at(PAIR, "b1"))
-    overlay.carry_out(target, moves, phases=(PREPARE,))
-    assert overlay.told_of(UserMoves) == [UserMoves("u", 0, "b1", 1)]
-    assert overlay.said(Outcome.PREPARED) == set()
+    overlay.execute(target, moves, phases=(PREPARE,))
+    assert overlay.effects_of(UserMoves) == [UserMoves("u", 0, "b1", 1)]
+    assert overlay.answered(Outcome.PREPARED) == set()
     overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
-    overlay.carry_out(target, moves)
-    assert overlay.told_of(ClientDropped) == [ClientDropped("u", 0)]
-    assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
+    overlay.execute(target, moves)
+    assert overlay.effects_of(ClientDropped) == [ClientDropped("u", 0)]
+    assert overlay.answered(Outcome.RETIRED) == {"b0", "b1"}
     assert not any(core.routing.trees.locals for core in overlay.cores.values())
 
 
-def test_a_user_that_never_says_that_it_is_drained_ends_and_blocks_no_plan() -> None:
+def test_a_user_that_never_reports_that_it_is_drained_ends_and_blocks_no_plan() -> None:
     """Its old home has sent it everything; its new one waits only for some time."""
     overlay = StepByStep(PAIR)
     topic = topic_at(PAIR, "b1")
     target, moves = moving_user(overlay, topic)
-    overlay.carry_out(target, moves, phases=(PREPARE,))
+    overlay.execute(target, moves, phases=(PREPARE,))
     overlay.feed("b0", None, MoveAckRequest("u", 0))
     overlay.feed("b1", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
-    overlay.carry_out(target, phases=(ACTIVATE,))
+    overlay.execute(target, phases=(ACTIVATE,))
     overlay.feed("b1", None, MoveAckRequest("u", 0))
-    assert overlay.told_of(UserDrained) == [UserDrained("u", "s", "b1")]
-    assert overlay.said(Outcome.DRAINED) == {"b0"}
+    assert overlay.effects_of(UserDrained) == [UserDrained("u", "s", "b1")]
+    assert overlay.answered(Outcome.DRAINED) == {"b0"}
     overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
-    overlay.carry_out(target, phases=(ACTIVATE, RETIRE))
-    assert overlay.told_of(ClientDropped) == [ClientDropped("u", 0)]
-    assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
+    overlay.execute(target, phases=(ACTIVATE, RETIRE))
+    assert overlay.effects_of(ClientDropped) == [ClientDropped("u", 0)]
+    assert overlay.answered(Outcome.RETIRED) == {"b0", "b1"}
     assert not any(core.routing.trees.locals for core in overlay.cores.values())
 
 
-def test_a_user_is_waited_for_as_long_as_its_old_home_serves_one_of_its_topics() -> None:
+def test_a_user_is_waited_for_while_its_old_home_serves_one_of_its_topics() -> None:
     """Its time to report that it is drained begins when it has got everything, not with the first of its topics."""
     overlay = StepByStep(PAIR)
     quick, slow = topic_at(PAIR, "b0"), topic_at(PAIR, "b1")
@@ -181,7 +181,7 @@ def test_a_user_is_waited_for_as_long_as_its_old_home_serves_one_of_its_topics()
     overlay.feed("b0", None, SubscribeRequest("s-slow", "u", topic_filter(slow)))
     overlay.run()
     target = PAIR.replaced(1, [])
-    overlay.carry_out(target, (ClientMove("u", "b0", "b1"),), phases=(PREPARE,))
+    overlay.execute(target, (ClientMove("u", "b0", "b1"),), phases=(PREPARE,))
     overlay.feed("b0", None, MoveAckRequest("u", 0))
     brought = (MovedSubscription("s-quick", quick), MovedSubscription("s-slow", slow))
     overlay.feed("b1", None, AttachRequest(1, "u", 0, brought))
@@ -190,33 +190,33 @@ def test_a_user_is_waited_for_as_long_as_its_old_home_serves_one_of_its_topics()
         overlay.command(broker, ACTIVATE, target)
     overlay.feed("b1", None, MoveAckRequest("u", 0))
     overlay.run(held=[("b1", "b0")])
-    assert overlay.told_of(UserDrained) == [UserDrained("u", "s-quick", "b1")]
+    assert overlay.effects_of(UserDrained) == [UserDrained("u", "s-quick", "b1")]
     overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
     overlay.command("b1", ACTIVATE, target)
     overlay.run()
-    assert overlay.told_of(ClientDropped) == []
-    assert overlay.told_of(UserDrained)[1:] == [UserDrained("u", "s-slow", "b1")]
+    assert overlay.effects_of(ClientDropped) == []
+    assert overlay.effects_of(UserDrained)[1:] == [UserDrained("u", "s-slow", "b1")]
 
 
 @pytest.mark.parametrize("comes_first", [False, True])
-def test_a_user_whose_stay_its_home_has_ended_is_attached_no_more(comes_first: bool) -> None:
+def test_a_user_whose_stay_its_home_has_ended_is_not_attached(comes_first: bool) -> None:
     """Its attachment was under way when its old home released the next one from waiting, or had arrived before."""
     overlay = StepByStep(PAIR)
     topic = topic_at(PAIR, "b1")
     target, moves = moving_user(overlay, topic)
-    overlay.carry_out(target, moves, phases=(PREPARE,))
+    overlay.execute(target, moves, phases=(PREPARE,))
     attach = AttachRequest(1, "u", 0, (MovedSubscription("s", topic),))
     if comes_first:
         overlay.feed("b1", None, attach)
     overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
-    overlay.carry_out(target, moves, phases=(PREPARE,))
-    assert overlay.told_of(ClientDropped) == [ClientDropped("u", 0)]
+    overlay.execute(target, moves, phases=(PREPARE,))
+    assert overlay.effects_of(ClientDropped) == [ClientDropped("u", 0)]
     if not comes_first:
         overlay.feed("b1", None, attach)
     assert not overlay.cores["b1"].routing.trees.locals
 
 
-def test_end_is_sent_only_where_a_way_changes_or_a_user_moves() -> None:
+def test_end_is_sent_only_if_a_path_changes_or_a_user_moves() -> None:
     """A plan that moves one user sends END of that user's topic only."""
     overlay = StepByStep(PAIR)
     topics = [f"t{number}" for number in range(20)]
@@ -229,26 +229,26 @@ def test_end_is_sent_only_where_a_way_changes_or_a_user_moves() -> None:
     overlay.run()
     moves = (ClientMove("u-t7-b1", "b1", "b0"),)
     target = PAIR.replaced(1, [])
-    overlay.carry_out(target, moves, phases=(PREPARE,))
+    overlay.execute(target, moves, phases=(PREPARE,))
     overlay.feed("b1", None, MoveAckRequest("u-t7-b1", 0))
     overlay.feed("b0", None, AttachRequest(1, "u-t7-b1", 0, (MovedSubscription("t7-b1", "t7"),)))
     overlay.run()
     sent_before = sum(core.control_messages_sent for core in overlay.cores.values())
-    overlay.carry_out(target, phases=(ACTIVATE,))
+    overlay.execute(target, phases=(ACTIVATE,))
     sent = sum(core.control_messages_sent for core in overlay.cores.values()) - sent_before
-    assert overlay.told_of(UserDrained) == [UserDrained("u-t7-b1", "t7-b1", "b0")]
+    assert overlay.effects_of(UserDrained) == [UserDrained("u-t7-b1", "t7-b1", "b0")]
     assert sent <= 3  # END of its publisher, END of the topic, and that the old home has handed over everything.
 
 
 @pytest.mark.parametrize("slow", [("b2", "b0"), ("b2", "b1")])
-def test_the_end_of_a_publisher_does_not_overtake_what_it_published(slow: tuple[str, str]) -> None:
+def test_the_end_of_a_publisher_does_not_overtake_its_notifications(slow: tuple[str, str]) -> None:
     """It ends over two paths, either of which may be slower; a user that ends meanwhile is owed what was published."""
     overlay = StepByStep(NEAR)
     topic = topic_at(NEAR, "b1")
     overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic)))
     overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
     overlay.run()
-    overlay.carry_out(DETOUR, id_moves=id_moves_between(NEAR, DETOUR), phases=(PREPARE,))
+    overlay.execute(DETOUR, id_moves=id_moves_between(NEAR, DETOUR), phases=(PREPARE,))
     for broker in overlay.brokers:
         overlay.command(broker, ACTIVATE, DETOUR)
     overlay.publish("b2", "p", topic=topic)
@@ -262,7 +262,7 @@ def test_the_end_of_a_publisher_does_not_overtake_what_it_published(slow: tuple[
     assert not overlay.cores["b1"].tables[1].registered
 
 
-def test_the_end_of_a_publisher_that_overtakes_its_coming_leaves_no_trace() -> None:
+def test_the_end_of_a_publisher_that_overtakes_its_registration_leaves_no_trace() -> None:
     """It registers over the old epoch's longer path and ends over the new one's shorter path, where it was derived."""
     overlay = StepByStep(NEAR)
     topic = topic_at(NEAR, "b1")
@@ -277,11 +277,11 @@ def test_the_end_of_a_publisher_that_overtakes_its_coming_leaves_no_trace() -> N
     assert overlay.links[slow]
     overlay.run()
     assert not any(tables.registered for tables in overlay.cores["b1"].tables.values())
-    overlay.carry_out(DETOUR, phases=(ACTIVATE, RETIRE))
-    assert overlay.said(Outcome.RETIRED) == set(overlay.brokers)
+    overlay.execute(DETOUR, phases=(ACTIVATE, RETIRE))
+    assert overlay.answered(Outcome.RETIRED) == set(overlay.brokers)
 
 
-def test_what_waits_at_a_rendezvous_comes_to_what_ends_meanwhile() -> None:
+def test_what_waits_at_a_rendezvous_reaches_subscriptions_that_end_meanwhile() -> None:
     """It was published before the end. Each following message is counted once."""
     overlay = StepByStep(NEAR)
     topic = topic_at(NEAR, "b1")
@@ -289,7 +289,7 @@ def test_what_waits_at_a_rendezvous_comes_to_what_ends_meanwhile() -> None:
     overlay.feed("b1", None, SubscribeRequest("stays", "v", topic_filter(topic)))
     overlay.feed("b1", None, SubscribeRequest("ends", "u", topic_filter(topic)))
     overlay.run()
-    overlay.carry_out(DETOUR, id_moves=id_moves_between(NEAR, DETOUR), phases=(PREPARE,))
+    overlay.execute(DETOUR, id_moves=id_moves_between(NEAR, DETOUR), phases=(PREPARE,))
     for broker in overlay.brokers:
         overlay.command(broker, ACTIVATE, DETOUR)
     overlay.publish("b2", "p", topic=topic)
@@ -300,7 +300,7 @@ def test_what_waits_at_a_rendezvous_comes_to_what_ends_meanwhile() -> None:
     assert sum(core.control_messages_sent for core in overlay.cores.values()) == overlay.control_count
 
 
-def test_what_comes_late_goes_on_only_where_its_way_is_the_old_one() -> None:
+def test_a_late_notification_is_forwarded_only_if_its_path_is_the_old_one() -> None:
     """b1 got it over its old path; b2, whose path stays, gets it when it has retired the old epoch and b1 has not."""
     overlay = StepByStep(BEFORE)
     topic = topic_at(BEFORE, "b0")
@@ -315,15 +315,15 @@ def test_what_comes_late_goes_on_only_where_its_way_is_the_old_one() -> None:
         for broker in overlay.brokers:
             overlay.command(broker, phase, AFTER, id_moves=ids)
         overlay.run(held=[slow])
-    assert overlay.said(Outcome.DRAINED) == set(overlay.brokers)
+    assert overlay.answered(Outcome.DRAINED) == set(overlay.brokers)
     overlay.command("b2", RETIRE, AFTER)
     assert overlay.got == [("s-b1", "p", 0)]
     overlay.run()
-    overlay.carry_out(AFTER, phases=(RETIRE,))
+    overlay.execute(AFTER, phases=(RETIRE,))
     assert overlay.got == [("s-b1", "p", 0), ("s-b2", "p", 0)]
 
 
-def test_a_rendezvous_that_changes_is_drained_when_its_publishers_are_over_though_nobody_wants_the_topic() -> None:
+def test_a_changing_rendezvous_is_drained_once_its_publishers_are_even_without_subscribers() -> None:
     """A later subscriber to the topic in the new epoch gets nothing of the old one out of order."""
     overlay = StepByStep(PAIR)
     topic = topic_at(PAIR, "b1")
@@ -333,20 +333,20 @@ def test_a_rendezvous_that_changes_is_drained_when_its_publishers_are_over_thoug
     overlay.run()
     overlay.feed("b1", None, CancelRequest("gone"))
     overlay.run()
-    overlay.carry_out(target, id_moves=id_moves_between(PAIR, target), phases=(PREPARE,))
+    overlay.execute(target, id_moves=id_moves_between(PAIR, target), phases=(PREPARE,))
     overlay.publish("b0", "p", topic=topic)
     for broker in overlay.brokers:
         overlay.command(broker, ACTIVATE, target)
     overlay.feed("b0", None, SubscribeRequest("new", "v", topic_filter(topic)))
-    assert overlay.said(Outcome.DRAINED) == {"b0"}
+    assert overlay.answered(Outcome.DRAINED) == {"b0"}
     overlay.run()
-    overlay.carry_out(target, phases=(RETIRE,))
+    overlay.execute(target, phases=(RETIRE,))
     overlay.publish("b0", "p", topic=topic)
     overlay.run()
     assert overlay.got == [("new", "p", 1)]
 
 
-def test_a_publisher_that_comes_again_is_confirmed_when_every_rendezvous_has_heard_of_its_earlier_end() -> None:
+def test_a_returning_publisher_is_confirmed_once_every_rendezvous_knows_of_its_earlier_end() -> None:
     """Its rendezvous in the next epoch knows no earlier stay, the one in the present epoch does."""
     overlay = StepByStep(THREE)
     topic = topic_at(THREE, "b2")
@@ -358,12 +358,12 @@ def test_a_publisher_that_comes_again_is_confirmed_when_every_rendezvous_has_hea
     overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(topic), 1))
     overlay.command("b1", PREPARE, target, id_moves=id_moves_between(THREE, target))
     overlay.run(held=[slow])
-    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]
+    assert overlay.effects_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]
     overlay.run()
-    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0), AdvertiseConfirmed("p", 1)]
+    assert overlay.effects_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0), AdvertiseConfirmed("p", 1)]
 
 
-def test_a_subscription_is_confirmed_when_its_place_in_the_next_epoch_stands_too() -> None:
+def test_a_subscription_is_confirmed_once_its_place_in_the_next_epoch_is_established_too() -> None:
     """Its parent is in the tree for a user that is about to move away, and has already left that of the next epoch."""
     overlay = StepByStep(NEAR)  # The path from b2 to b1 leads over b0.
     topic, slow = topic_at(NEAR, "b2"), [("b0", "b2")]
@@ -376,15 +376,15 @@ def test_a_subscription_is_confirmed_when_its_place_in_the_next_epoch_stands_too
     overlay.feed("b0", None, MoveAckRequest("u", 0))
     overlay.feed("b2", None, AttachRequest(1, "u", 0, (MovedSubscription("moves", topic),)))
     overlay.run()
-    assert overlay.said(Outcome.PREPARED) == {"b0", "b2"}
+    assert overlay.answered(Outcome.PREPARED) == {"b0", "b2"}
     overlay.feed("b1", None, SubscribeRequest("s", "v", topic_filter(topic)))
     overlay.run(held=slow)
-    assert overlay.told_of(Confirmed) == [Confirmed("moves")]
+    assert overlay.effects_of(Confirmed) == [Confirmed("moves")]
     overlay.run()
-    assert overlay.told_of(Confirmed) == [Confirmed("moves"), Confirmed("s")]
+    assert overlay.effects_of(Confirmed) == [Confirmed("moves"), Confirmed("s")]
 
 
-def test_what_comes_late_over_a_way_of_old_is_not_handed_to_whoever_has_come_since() -> None:
+def test_a_late_notification_over_an_old_path_is_not_delivered_to_new_subscriptions() -> None:
     """It was sent to b1 before b0 knew that b1 had left the tree; what follows comes over b2, and is faster."""
     overlay = StepByStep(BEFORE)
     topic, slow = topic_at(BEFORE, "b0"), [("b0", "b1")]
@@ -402,7 +402,7 @@ def test_what_comes_late_over_a_way_of_old_is_not_handed_to_whoever_has_come_sin
         overlay.run(held=slow)
         if phase is ACTIVATE:
             overlay.feed("b1", None, SubscribeRequest("new", "v", topic_filter(topic)))
-    assert overlay.said(Outcome.RETIRED) == set(overlay.brokers)
+    assert overlay.answered(Outcome.RETIRED) == set(overlay.brokers)
     overlay.publish("b0", "p", topic=topic)
     overlay.run(held=slow)
     overlay.run()

@@ -39,7 +39,7 @@ class ChangingRing(DyingRing):
             for broker in self.brokers:
                 id_moves = id_moves_between(self.ring, self.target)
                 self.command(broker, phase, self.target, (), id_moves, self.dead if phase is not PREPARE else ())
-            self.run_on(*held)
+            self.run_alive(*held)
         if RETIRE in phases:
             self.ring = self.target
 
@@ -56,41 +56,41 @@ def published_at_b3() -> tuple[ChangingRing, str]:
     return overlay, topic
 
 
-def test_what_a_dead_home_had_published_comes_though_its_newer_way_has_ended_before() -> None:
+def test_what_a_dead_home_had_published_arrives_although_its_newer_path_has_ended_before() -> None:
     """If the newer epoch forgot it at once, no probe would keep the subscription until the older path has ended."""
     overlay, _ = published_at_b3()
     long_way, down = ("b0", "b2"), ("b2", "b1")
     overlay.change(PREPARE, held=(long_way,))
-    overlay.bury("b3")
+    overlay.kill("b3")
     overlay.notice()
-    overlay.run_on(long_way)
+    overlay.run_alive(long_way)
     overlay.feed("b1", None, CancelRequest("s"))
     overlay.change(ACTIVATE, held=(long_way,))
-    overlay.run_on(down)
-    assert overlay.said(Outcome.DRAINED) == {"b0", "b1", "b2"}
+    overlay.run_alive(down)
+    assert overlay.answered(Outcome.DRAINED) == {"b0", "b1", "b2"}
     overlay.change(RETIRE, held=(down,))
-    assert overlay.said(Outcome.RETIRED) == {"b0", "b1", "b2"}
-    overlay.run_on()
+    assert overlay.answered(Outcome.RETIRED) == {"b0", "b1", "b2"}
+    overlay.run_alive()
     assert overlay.got == [("s", "p", 0)]
 
 
-def test_a_dead_home_is_forgotten_in_the_newer_epoch_when_its_older_way_has_ended() -> None:
+def test_a_dead_home_is_forgotten_in_the_newer_epoch_once_its_older_path_has_ended() -> None:
     """Subscriptions that end then are released while the plan is under way, without asking a dead home."""
     overlay, _ = published_at_b3()
     long_way = ("b0", "b2")
     overlay.change(PREPARE, held=(long_way,))
-    overlay.bury("b3")
+    overlay.kill("b3")
     overlay.notice()
-    overlay.run_on(long_way)
+    overlay.run_alive(long_way)
     overlay.change(ACTIVATE, held=(long_way,))
-    overlay.run_on()
+    overlay.run_alive()
     overlay.feed("b1", None, CancelRequest("s"))
-    overlay.run_on()
+    overlay.run_alive()
     assert overlay.got == [("s", "p", 0)]
-    assert overlay.told_of(Cancelled) == [Cancelled("s")]
+    assert overlay.effects_of(Cancelled) == [Cancelled("s")]
 
 
-def test_a_dead_home_is_forgotten_when_the_epoch_is_retired_in_which_its_way_has_not_ended() -> None:
+def test_a_dead_home_is_forgotten_when_the_epoch_of_its_unfinished_path_is_retired() -> None:
     """Its rendezvous is another one in the newer epoch and waits for nothing there; the next stay begins at b2."""
     overlay = ChangingRing(OVER, DIRECT)
     topics = [f"t{number}" for number in range(100)]
@@ -98,28 +98,28 @@ def test_a_dead_home_is_forgotten_when_the_epoch_is_retired_in_which_its_way_has
     overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic), 0))
     overlay.run()
     overlay.change(PREPARE)
-    overlay.bury("b0")
+    overlay.kill("b0")
     overlay.notice()
     long_way = ("b2", "b1")
     overlay.change(ACTIVATE, RETIRE, held=(long_way,))
-    assert overlay.said(Outcome.RETIRED) == {"b1", "b2"}
+    assert overlay.answered(Outcome.RETIRED) == {"b1", "b2"}
     overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic), 1))
-    overlay.run_on()
-    assert overlay.told_of(AdvertiseConfirmed)[1:] == [AdvertiseConfirmed("p", 1)]
+    overlay.run_alive()
+    assert overlay.effects_of(AdvertiseConfirmed)[1:] == [AdvertiseConfirmed("p", 1)]
 
 
 @pytest.mark.parametrize("dead", ["b3", "b0"], ids=["the home", "one on its way"])
-def test_a_flush_whose_probe_is_lost_with_a_broker_is_asked_for_anew_by_the_repair(dead: str) -> None:
+def test_a_flush_whose_probe_is_lost_with_a_broker_is_requested_again_by_the_repair(dead: str) -> None:
     """Ended subscriptions are kept until then, as it is unknown what is still under way for them, and no longer."""
     overlay, _ = published_at_b3()
     overlay.run()
     overlay.feed("b1", None, CancelRequest("s"))
     overlay.cross("b1", "b2")
-    overlay.bury(dead)
+    overlay.kill(dead)
     overlay.notice()
-    overlay.run_on()
+    overlay.run_alive()
     assert overlay.cores["b1"].ended_count == 1
     overlay.repair(PREPARE, ACTIVATE, RETIRE)
-    assert overlay.said(Outcome.RETIRED) == {"b0", "b1", "b2", "b3"} - {dead}
-    assert overlay.told_of(Cancelled) == [Cancelled("s")]
+    assert overlay.answered(Outcome.RETIRED) == {"b0", "b1", "b2", "b3"} - {dead}
+    assert overlay.effects_of(Cancelled) == [Cancelled("s")]
     assert overlay.cores["b1"].ended_count == 0

@@ -28,22 +28,22 @@ def subscriber_moves_to_its_publisher() -> StepByStep:
     overlay.run()
     for broker in overlay.brokers:
         overlay.command(broker, PREPARE, TARGET, emptied=(HomeMove("b0", "b1"),))
-    assert overlay.told_of(SubscriberMoves) == [SubscriberMoves("m", "b1", 1)]
+    assert overlay.effects_of(SubscriberMoves) == [SubscriberMoves("m", "b1", 1)]
     overlay.feed("b1", None, ArriveRequest(1, "m", "m", ALL))
     overlay.run()
     overlay.feed("b0", None, ReadyRequest(1, "m"))
-    assert overlay.said(Outcome.PREPARED) == {"b0", "b1"}
+    assert overlay.answered(Outcome.PREPARED) == {"b0", "b1"}
     return overlay
 
 
-def test_the_next_home_of_a_subscriber_hands_over_nothing_before_the_old_one_has_handed_over_all() -> None:
+def test_the_next_home_of_a_subscriber_delivers_nothing_before_the_old_one_has_handed_over_everything() -> None:
     """It is drained while the last notification of the old epoch is still on its way to the old home."""
     overlay = subscriber_moves_to_its_publisher()
     overlay.command("b0", ACTIVATE, TARGET)
     overlay.publish("b1", "p", symbol="A")
     overlay.command("b1", ACTIVATE, TARGET)
     overlay.run(held=[("b1", "b0")])
-    assert overlay.said(Outcome.DRAINED) == {"b1"}
+    assert overlay.answered(Outcome.DRAINED) == {"b1"}
     overlay.publish("b1", "p", symbol="A")
     assert [one for one in overlay.got if one[0] == "s"] == [("s", "p", 0), ("s", "p", 1)]
     overlay.run()

@@ -12,7 +12,7 @@ from tests.scenarios.test_rare_orders_ring import THREE, topic_at
 TURNED = ChordConfiguration.of(1, 6, {"b0": 3, "b1": 40, "b2": 20})
 
 
-def test_the_end_of_an_earlier_stay_does_not_undo_that_the_next_one_is_over() -> None:
+def test_the_end_of_an_earlier_stay_does_not_undo_the_end_of_the_next_one() -> None:
     """It reaches the rendezvous late, after END of the stay at b2; END of the other publisher is still to come."""
     overlay = StepByStep(THREE)
     topic, slow = topic_at(THREE, "b2"), [("b0", "b2")]
@@ -30,4 +30,4 @@ def test_the_end_of_an_earlier_stay_does_not_undo_that_the_next_one_is_over() ->
     overlay.run()
     overlay.command("b1", CommandPhase.ACTIVATE, TURNED)
     overlay.run()
-    assert overlay.said(Outcome.DRAINED) == set(THREE.brokers)
+    assert overlay.answered(Outcome.DRAINED) == set(THREE.brokers)

@@ -54,7 +54,7 @@ def publisher_ends_while_one_of_two_is_prepared() -> tuple[StepByStep, Configura
     return overlay, target
 
 
-def test_a_publisher_that_comes_later_reaches_subscriptions_whatever_ended_during_the_prepare() -> None:
+def test_a_later_publisher_reaches_subscriptions_whatever_ended_during_the_prepare() -> None:
     """What a neighbour holds follows from the two trees, not from who still knew a publisher when it prepared."""
     overlay, _ = publisher_ends_while_one_of_two_is_prepared()
     overlay.feed("b0", None, AdvertiseRequest("p3", ALL))
@@ -69,12 +69,12 @@ def test_a_publisher_that_moves_back_reaches_subscriptions_whatever_ended_during
     """The order is the same, with the next plan instead of a new publisher."""
     overlay, target = publisher_ends_while_one_of_two_is_prepared()
     back = target.replaced(2, [], [])
-    overlay.carry_out(back, (ClientMove("p1", "b1", "b0"),), phases=(PREPARE,))
+    overlay.execute(back, (ClientMove("p1", "b1", "b0"),), phases=(PREPARE,))
     overlay.command("b1", ACTIVATE, back)
     overlay.feed("b1", None, LeaveRequest("p1"))
     overlay.command("b0", ACTIVATE, back)
     overlay.run()
-    overlay.carry_out(back, phases=(RETIRE,))
+    overlay.execute(back, phases=(RETIRE,))
     overlay.publish("b0", "p1", symbol="A")
     overlay.run()
     assert overlay.got == [("s", "p1", 0)]
@@ -93,7 +93,7 @@ def test_a_subscription_leaves_nothing_behind_whichever_broker_still_knew_its_pu
     overlay.run()
     overlay.feed("b0", None, UnadvertiseRequest("p"))
     overlay.run()
-    overlay.carry_out(target)
+    overlay.execute(target)
     overlay.feed("b1", None, CancelRequest("s"))
     overlay.run()
     assert not any(core.tables[1].entries for core in overlay.cores.values())
@@ -107,13 +107,13 @@ def test_a_subscription_is_withdrawn_from_where_its_publisher_has_moved_away() -
     overlay.feed("b1", None, SubscribeRequest("s", "s", ALL))
     overlay.run()
     target = PAIR.replaced(1, [], [])
-    overlay.carry_out(target, (ClientMove("p", "b0", "b1"),), phases=(PREPARE,))
+    overlay.execute(target, (ClientMove("p", "b0", "b1"),), phases=(PREPARE,))
     assert "s" in overlay.cores["b0"].tables[0].entries
     assert not overlay.cores["b0"].tables[1].entries
     assert not overlay.cores["b1"].tables[1].entries["s"].forwarded
 
 
-def test_a_subscription_withdrawn_from_a_neighbour_goes_there_again_for_a_publisher_that_comes_meanwhile() -> None:
+def test_a_subscription_withdrawn_from_a_neighbour_is_sent_again_for_a_publisher_that_connects_meanwhile() -> None:
     """The new publisher's advertisement crosses the withdrawal; it may publish once the subscription is back."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
@@ -141,12 +141,12 @@ def test_a_publisher_that_ends_before_it_is_confirmed_blocks_no_plan() -> None:
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.feed("b0", None, UnadvertiseRequest("p"))
     overlay.run()
-    overlay.carry_out(PAIR.replaced(1, [], []))
-    assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
+    overlay.execute(PAIR.replaced(1, [], []))
+    assert overlay.answered(Outcome.RETIRED) == {"b0", "b1"}
 
 
 @pytest.mark.parametrize("home", ["b0", "b1"])
-def test_a_publisher_that_comes_again_under_its_name_may_publish_and_is_heard(home: str) -> None:
+def test_a_publisher_that_returns_under_its_name_may_publish_and_is_delivered(home: str) -> None:
     """It may be at the same home or another one, even while the end of its earlier stay is still on its way."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 0))
@@ -155,7 +155,7 @@ def test_a_publisher_that_comes_again_under_its_name_may_publish_and_is_heard(ho
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))
     overlay.feed(home, None, AdvertiseRequest("p", ALL, 1))
     overlay.run()
-    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0), AdvertiseConfirmed("p", 1)]
+    assert overlay.effects_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0), AdvertiseConfirmed("p", 1)]
     overlay.publish(home, "p", symbol="A")
     overlay.run()
     assert overlay.got == [("s", "p", 0)]
@@ -170,20 +170,20 @@ def test_the_end_of_another_stay_changes_nothing() -> None:
     overlay.run()
     assert all("p" in core.routing.interests.advertisements for core in overlay.cores.values())
     target = PAIR.replaced(1, [], [])
-    overlay.carry_out(target, (ClientMove("p", "b0", "b1"),), phases=(PREPARE, ACTIVATE))
+    overlay.execute(target, (ClientMove("p", "b0", "b1"),), phases=(PREPARE, ACTIVATE))
     overlay.feed("b0", None, LeaveRequest("p", 0))
-    assert overlay.said(Outcome.ACTIVATED) == {"b1"}
+    assert overlay.answered(Outcome.ACTIVATED) == {"b1"}
     overlay.feed("b0", None, LeaveRequest("p", 1))
-    assert overlay.said(Outcome.ACTIVATED) == {"b0", "b1"}
+    assert overlay.answered(Outcome.ACTIVATED) == {"b0", "b1"}
 
 
-def test_a_publisher_that_comes_again_during_a_transition_is_advertised_once_after_it() -> None:
+def test_a_publisher_that_returns_during_a_transition_is_advertised_once_after_it() -> None:
     """Its end and its return wait in their order; a stay that began and ended meanwhile leaves no trace."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 0))
     overlay.run()
     target = PAIR.replaced(1, [], [])
-    overlay.carry_out(target, phases=(PREPARE,))
+    overlay.execute(target, phases=(PREPARE,))
     for request in (
         UnadvertiseRequest("p", 0),
         AdvertiseRequest("p", ALL, 1),
@@ -191,8 +191,8 @@ def test_a_publisher_that_comes_again_during_a_transition_is_advertised_once_aft
         AdvertiseRequest("p", ALL, 2),
     ):
         overlay.feed("b0", None, request)
-    overlay.carry_out(target, phases=(ACTIVATE, RETIRE))
-    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0), AdvertiseConfirmed("p", 2)]
+    overlay.execute(target, phases=(ACTIVATE, RETIRE))
+    assert overlay.effects_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0), AdvertiseConfirmed("p", 2)]
     assert {core.routing.interests.advertisements["p"].connection for core in overlay.cores.values()} == {2}
 
 
@@ -202,22 +202,22 @@ def test_a_publisher_that_does_not_leave_its_old_home_ends_and_blocks_no_plan() 
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 0))
     overlay.run()
     target, moves = PAIR.replaced(1, [], []), (ClientMove("p", "b0", "b1"),)
-    overlay.carry_out(target, moves, phases=(PREPARE, ACTIVATE))
-    overlay.carry_out(target, phases=(ACTIVATE,))
-    assert overlay.said(Outcome.ACTIVATED) == {"b1"}
+    overlay.execute(target, moves, phases=(PREPARE, ACTIVATE))
+    overlay.execute(target, phases=(ACTIVATE,))
+    assert overlay.answered(Outcome.ACTIVATED) == {"b1"}
     overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
-    overlay.carry_out(target, phases=(ACTIVATE, RETIRE))
-    assert overlay.told_of(ClientDropped) == [ClientDropped("p", 0)]
-    assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
+    overlay.execute(target, phases=(ACTIVATE, RETIRE))
+    assert overlay.effects_of(ClientDropped) == [ClientDropped("p", 0)]
+    assert overlay.answered(Outcome.RETIRED) == {"b0", "b1"}
     assert not any(core.routing.interests.advertisements for core in overlay.cores.values())
     overlay.publish("b0", "p", symbol="A")
-    assert [effect.reason for effect in overlay.told_of(Dropped)] == ["publisher_not_advertised"]
+    assert [effect.reason for effect in overlay.effects_of(Dropped)] == ["publisher_not_advertised"]
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
     overlay.run()
-    assert overlay.told_of(AdvertiseConfirmed)[-1] == AdvertiseConfirmed("p", 1)
+    assert overlay.effects_of(AdvertiseConfirmed)[-1] == AdvertiseConfirmed("p", 1)
 
 
-def test_a_broker_takes_notifications_of_its_own_publishers_only() -> None:
+def test_a_broker_takes_notifications_only_of_its_own_publishers() -> None:
     """A client that publishes away from its home would reach only some of its subscribers, and out of order."""
     overlay = StepByStep(PAIR)
     overlay.feed("b1", None, AdvertiseRequest("p", ALL))
@@ -227,7 +227,7 @@ def test_a_broker_takes_notifications_of_its_own_publishers_only() -> None:
     overlay.publish("b1", "p", symbol="A")
     overlay.run()
     assert overlay.got == [("s", "p", 1)]
-    assert [effect.reason for effect in overlay.told_of(Dropped)] == ["publisher_not_advertised"]
+    assert [effect.reason for effect in overlay.effects_of(Dropped)] == ["publisher_not_advertised"]
 
 
 def test_a_late_command_of_an_earlier_plan_retires_nothing() -> None:
@@ -235,13 +235,13 @@ def test_a_late_command_of_an_earlier_plan_retires_nothing() -> None:
     overlay = StepByStep(PAIR)
     first = PAIR.replaced(1, [], [])
     second = first.replaced(2, [], [])
-    overlay.carry_out(first)
-    overlay.carry_out(second, phases=(PREPARE, ACTIVATE))
+    overlay.execute(first)
+    overlay.execute(second, phases=(PREPARE, ACTIVATE))
     overlay.command("b0", RETIRE, first)
     assert set(overlay.cores["b0"].tables) == {1, 2}
 
 
-def test_a_broker_that_still_prepares_is_not_activated() -> None:
+def test_a_preparing_broker_is_not_activated() -> None:
     """Its publisher is not known everywhere yet; it answers so, and continues preparing."""
     overlay = StepByStep(PAIR)
     target = PAIR.replaced(1, [], [])
@@ -250,17 +250,17 @@ def test_a_broker_that_still_prepares_is_not_activated() -> None:
     overlay.command("b0", ACTIVATE, target)
     assert overlay.answers == [("b0", Outcome.REFUSED)]
     overlay.run()
-    assert overlay.said(Outcome.PREPARED) == {"b0"}
+    assert overlay.answered(Outcome.PREPARED) == {"b0"}
 
 
-def test_what_a_moved_publisher_publishes_waits_at_its_old_home_until_that_has_switched() -> None:
+def test_what_a_moved_publisher_publishes_waits_until_its_old_home_has_switched() -> None:
     """It reaches the next home sooner than its departure reaches the old one."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.feed("b0", None, SubscribeRequest("s", "s", ALL))
     overlay.run()
     target = PAIR.replaced(1, [], [])
-    overlay.carry_out(target, (ClientMove("p", "b0", "b1"),), phases=(PREPARE,))
+    overlay.execute(target, (ClientMove("p", "b0", "b1"),), phases=(PREPARE,))
     for broker in ("b1", "b0"):
         overlay.command(broker, ACTIVATE, target)
     overlay.run()
@@ -271,7 +271,7 @@ def test_what_a_moved_publisher_publishes_waits_at_its_old_home_until_that_has_s
     assert overlay.got == [("s", "p", 0)]
 
 
-def test_a_home_switches_when_the_last_of_its_publishers_that_move_has_left() -> None:
+def test_a_home_switches_once_the_last_of_its_moving_publishers_has_left() -> None:
     """What the last one hands over until then is of the old epoch: END must follow it."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
@@ -279,12 +279,12 @@ def test_a_home_switches_when_the_last_of_its_publishers_that_move_has_left() ->
     overlay.feed("b1", None, SubscribeRequest("s", "s", ALL))
     overlay.run()
     target, moves = PAIR.replaced(1, [], []), (ClientMove("p", "b0", "b1"), ClientMove("q", "b0", "b1"))
-    overlay.carry_out(target, moves, phases=(PREPARE, ACTIVATE))
+    overlay.execute(target, moves, phases=(PREPARE, ACTIVATE))
     overlay.feed("b0", None, LeaveRequest("p"))
-    assert overlay.said(Outcome.ACTIVATED) == {"b1"}
+    assert overlay.answered(Outcome.ACTIVATED) == {"b1"}
     overlay.publish("b0", "q", symbol="A")
     overlay.feed("b0", None, LeaveRequest("q"))
-    assert overlay.said(Outcome.ACTIVATED) == {"b0", "b1"}
+    assert overlay.answered(Outcome.ACTIVATED) == {"b0", "b1"}
     overlay.publish("b1", "q", symbol="A")
     overlay.run()
     assert overlay.got == [("s", "q", 0), ("s", "q", 1)]
@@ -296,26 +296,26 @@ def test_a_publisher_that_ends_at_its_next_home_is_known_until_its_old_one_has_s
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
     target = PAIR.replaced(1, [], [])
-    overlay.carry_out(target, (ClientMove("p", "b0", "b1"),), phases=(PREPARE, ACTIVATE))
+    overlay.execute(target, (ClientMove("p", "b0", "b1"),), phases=(PREPARE, ACTIVATE))
     overlay.feed("b1", None, UnadvertiseRequest("p"))
     overlay.run()
     overlay.feed("b0", None, LeaveRequest("p"))
     overlay.run()
-    overlay.carry_out(target, phases=(RETIRE,))
-    assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
+    overlay.execute(target, phases=(RETIRE,))
+    assert overlay.answered(Outcome.RETIRED) == {"b0", "b1"}
     assert not any(core.routing.interests.advertisements for core in overlay.cores.values())
 
 
-def test_a_stay_that_begins_and_ends_while_the_earlier_one_waits_to_end_takes_only_itself_back() -> None:
+def test_a_stay_that_begins_and_ends_while_the_earlier_one_is_ending_removes_only_itself() -> None:
     """All three wait until the transition is over: the end of the first stay is still to be reported."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 0))
     overlay.run()
     target = PAIR.replaced(1, [], [])
-    overlay.carry_out(target, phases=(PREPARE, ACTIVATE))
+    overlay.execute(target, phases=(PREPARE, ACTIVATE))
     for request in (UnadvertiseRequest("p", 0), AdvertiseRequest("p", ALL, 1), UnadvertiseRequest("p", 1)):
         overlay.feed("b0", None, request)
-    overlay.carry_out(target, phases=(RETIRE,))
+    overlay.execute(target, phases=(RETIRE,))
     assert not any(core.routing.interests.advertisements for core in overlay.cores.values())
 
 
@@ -333,24 +333,24 @@ def test_a_broker_is_not_prepared_before_its_subscriptions_are_confirmed() -> No
     for broker in ("b0", "b2"):
         overlay.command(broker, PREPARE, target)
     overlay.run(held=slow)
-    assert overlay.said(Outcome.PREPARED) == {"b1", "b2"}
+    assert overlay.answered(Outcome.PREPARED) == {"b1", "b2"}
     overlay.run()
-    assert overlay.said(Outcome.PREPARED) == {"b0", "b1", "b2"}
+    assert overlay.answered(Outcome.PREPARED) == {"b0", "b1", "b2"}
 
 
-def test_the_acknowledgement_of_an_earlier_stay_says_nothing_of_the_next_one() -> None:
+def test_the_acknowledgement_of_an_earlier_stay_does_not_confirm_the_next_one() -> None:
     """The next one would publish before brokers beyond know it, and be lost for their subscriptions."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
     overlay.feed("b0", "b1", AdvertiseAck(0, "p", 0))
-    assert overlay.told_of(AdvertiseConfirmed) == []
+    assert overlay.effects_of(AdvertiseConfirmed) == []
     overlay.run()
-    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 1)]
+    assert overlay.effects_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 1)]
 
 
-def test_a_publisher_told_of_in_a_plan_that_is_aborted_stays_known_by_what_the_older_epoch_tells() -> None:
+def test_an_aborted_plan_leaves_what_the_older_epoch_says_about_a_publisher() -> None:
     """Two controllers without a common log prepare different trees of epoch 1, over a link that only one of them has.
 
     b2 learns of the publisher over that link first, then in epoch 0. The abort removes the former, not the latter.
@@ -366,7 +366,7 @@ def test_a_publisher_told_of_in_a_plan_that_is_aborted_stays_known_by_what_the_o
     assert overlay.publishers_at("b2") == {"p": 0}
 
 
-def test_an_end_is_passed_on_where_the_stay_is_not_known_any_more() -> None:
+def test_an_end_is_forwarded_by_brokers_that_no_longer_know_the_stay() -> None:
     """b1 learns by a new link, in a plan that is aborted, that a stay has ended; b2 learns it by the older tree."""
     line = Configuration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b1", "b2")])
     overlay = StepByStep(line)
@@ -381,7 +381,7 @@ def test_an_end_is_passed_on_where_the_stay_is_not_known_any_more() -> None:
     assert overlay.publishers_at("b2") == {"p": 1}
 
 
-def test_a_stay_told_of_behind_a_later_one_is_remembered_until_its_end_comes() -> None:
+def test_a_stay_announced_after_a_later_one_is_remembered_until_its_end_comes() -> None:
     """If a death cuts off its end, a repair must find it ended: the brokers that announced it know it."""
     line = Configuration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b1", "b2")])
     overlay = StepByStep(line)

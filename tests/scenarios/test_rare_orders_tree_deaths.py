@@ -32,13 +32,13 @@ from tests.scenarios.tree_repair import (
 )
 
 
-def test_what_is_reported_twice_in_an_epoch_that_is_aborted_is_taken_back_all_the_same() -> None:
+def test_an_end_reported_twice_in_an_aborted_epoch_is_undone() -> None:
     """A broker learns of an end over two paths in the newer epoch, and of the abort before the older one has it."""
     overlay = StepByStep(LINE)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
     target = LINE.replaced(1, [link("b2", "b3")], [link("b0", "b3")])
-    overlay.carry_out(target, phases=(PREPARE,))
+    overlay.execute(target, phases=(PREPARE,))
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))
     for _ in range(2):
         overlay.feed("b3", "b0", Unadvertise(1, "p", 0))
@@ -48,13 +48,13 @@ def test_what_is_reported_twice_in_an_epoch_that_is_aborted_is_taken_back_all_th
     assert not overlay.publishers_at("b3")
 
 
-def test_an_end_in_the_older_epoch_counts_where_the_newer_one_has_ended_and_told_of_the_stay_again() -> None:
+def test_an_end_in_the_older_epoch_counts_although_the_newer_one_announced_the_stay_again() -> None:
     """What the newer epoch announces hides what it removed, which an abort would restore."""
     overlay = StepByStep(LINE)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
     target = LINE.replaced(1, [link("b2", "b3")], [link("b0", "b3")])
-    overlay.carry_out(target, phases=(PREPARE,))
+    overlay.execute(target, phases=(PREPARE,))
     overlay.feed("b3", "b0", Unadvertise(1, "p", 0))
     overlay.feed("b3", "b0", Advertise(1, "p", 0, "b0", ALL))
     overlay.feed("b3", "b2", Unadvertise(0, "p", 0))
@@ -63,11 +63,11 @@ def test_an_end_in_the_older_epoch_counts_where_the_newer_one_has_ended_and_told
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_the_next_stay_begins_when_the_earlier_one_was_announced_in_an_aborted_epoch(first: int) -> None:
+def test_the_next_stay_begins_although_the_earlier_one_was_announced_in_an_aborted_epoch(first: int) -> None:
     """It waited for the end of that stay, and was also announced in the older epoch, which would not be repeated."""
     overlay = StepByStep(LINE)
     target = LINE.replaced(1, [link("b2", "b3")], [link("b0", "b3")])
-    overlay.carry_out(target, phases=(PREPARE,))
+    overlay.execute(target, phases=(PREPARE,))
     overlay.feed("b3", "b0", Advertise(1, "p", 0, "b0", ALL))
     for epoch in (first, 1 - first):
         overlay.feed("b3", "b0" if epoch else "b2", Advertise(epoch, "p", 1, "b2", ALL))
@@ -76,11 +76,11 @@ def test_the_next_stay_begins_when_the_earlier_one_was_announced_in_an_aborted_e
     assert list(overlay.links["b3", "b2"]) == [AdvertiseAck(0, "p", 1)]
 
 
-def test_the_next_stay_keeps_waiting_when_what_it_waits_for_is_announced_in_the_older_epoch() -> None:
+def test_the_next_stay_keeps_waiting_if_its_predecessor_is_announced_in_the_older_epoch() -> None:
     """It had been announced before that, from elsewhere, and that would not be repeated."""
     overlay = Repair(FIVE)
     overlay.die()
-    overlay.tell(PREPARE, FIVE_WITHOUT_B1)
+    overlay.command_survivors(PREPARE, FIVE_WITHOUT_B1)
     overlay.feed("b2", "b0", Advertise(1, "p", 0, "b3", ALL))
     overlay.feed("b2", "b4", Advertise(0, "p", 1, "b4", ALL))
     overlay.feed("b2", "b3", Advertise(0, "p", 0, "b3", ALL))
@@ -88,7 +88,7 @@ def test_the_next_stay_keeps_waiting_when_what_it_waits_for_is_announced_in_the_
     assert overlay.publishers_at("b2") == {"p": 1}
 
 
-def test_whoever_told_of_a_publisher_waits_no_longer_when_it_has_ended_in_the_newer_epoch() -> None:
+def test_a_publisher_that_ended_in_the_newer_epoch_is_not_waited_for() -> None:
     """The newer epoch may be aborted before the end comes in the older one, or the end may be lost there."""
     overlay = StepByStep(LINE)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
@@ -101,53 +101,53 @@ def test_whoever_told_of_a_publisher_waits_no_longer_when_it_has_ended_in_the_ne
     assert AdvertiseAck(0, "p", 0) in bundle.messages
 
 
-def test_the_end_of_a_publisher_goes_over_new_links_too_as_a_death_may_cut_the_old_ones() -> None:
+def test_the_end_of_a_publisher_crosses_new_links_too_because_a_death_may_cut_the_old_ones() -> None:
     """A plan without deaths exchanges a link; the end meets a death only on its old path."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
     target = LINE.replaced(1, [link("b2", "b3")], [link("b0", "b3")])
-    overlay.carry_out(target, phases=(PREPARE,))
+    overlay.execute(target, phases=(PREPARE,))
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))
     overlay.die()
     overlay.run()
     assert overlay.publishers_at("b3") == {}
 
 
-def test_a_new_home_asks_again_whether_its_publisher_comes_when_a_broker_has_died_in_the_plan() -> None:
+def test_a_new_home_asks_again_for_its_publisher_if_a_broker_died_in_the_plan() -> None:
     """The end that the publisher requested at its old home was lost on its way to the new one."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
     target = LINE.replaced(1, [], [])
-    overlay.carry_out(target, (ClientMove("p", "b0", "b3"),), phases=(PREPARE,))
-    overlay.tell(ACTIVATE, target, brokers=("b3", "b2"))
+    overlay.execute(target, (ClientMove("p", "b0", "b3"),), phases=(PREPARE,))
+    overlay.command_survivors(ACTIVATE, target, brokers=("b3", "b2"))
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))
     overlay.die()
     for phase in (ACTIVATE, RETIRE):
-        overlay.tell(phase, target)
-    assert overlay.told_of(PublisherTaken) == [PublisherTaken("p", 0)] * 2
+        overlay.command_survivors(phase, target)
+    assert overlay.effects_of(PublisherTaken) == [PublisherTaken("p", 0)] * 2
     overlay.feed("b3", None, UnadvertiseRequest("p", 0))
     overlay.run()
     assert (overlay.publishers_at("b2"), overlay.publishers_at("b3")) == ({}, {})
 
 
-def test_a_new_home_asks_for_no_stay_that_the_plan_has_not_moved() -> None:
+def test_a_new_home_does_not_ask_for_a_stay_that_the_plan_has_not_moved() -> None:
     """A later stay has begun at the old home in the new epoch; its client would go where it is unknown."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
-    overlay.carry_out(EXCHANGED, (ClientMove("p", "b0", "b3"),), phases=(PREPARE,))
+    overlay.execute(EXCHANGED, (ClientMove("p", "b0", "b3"),), phases=(PREPARE,))
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))
     overlay.run()
     overlay.die()
-    overlay.tell(ACTIVATE, EXCHANGED)
-    overlay.tell(RETIRE, EXCHANGED, brokers=("b0",))
+    overlay.command_survivors(ACTIVATE, EXCHANGED)
+    overlay.command_survivors(RETIRE, EXCHANGED, brokers=("b0",))
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
     overlay.run()
-    overlay.tell(RETIRE, EXCHANGED, brokers=("b2", "b3"))
+    overlay.command_survivors(RETIRE, EXCHANGED, brokers=("b2", "b3"))
     assert overlay.publishers_at("b3") == {"p": 1}
-    assert overlay.told_of(PublisherTaken) == []
+    assert overlay.effects_of(PublisherTaken) == []
 
 
 def exchanged(overlay: Repair, target: Configuration = EXCHANGED) -> None:
@@ -157,10 +157,10 @@ def exchanged(overlay: Repair, target: Configuration = EXCHANGED) -> None:
         if broker != "b1":
             overlay.command(broker, PREPARE, target)
     for phase in (ACTIVATE, RETIRE):
-        overlay.tell(phase, target)
+        overlay.command_survivors(phase, target)
 
 
-def test_a_repair_tells_what_has_ended_over_links_of_the_plan_in_which_the_broker_died() -> None:
+def test_a_repair_reports_ends_over_links_of_the_plan_in_which_the_broker_died() -> None:
     """One end of such a link passed the end on before it prepared that plan, the other lost it with the dead broker."""
     overlay = Repair()
     for publisher in ("p", "q"):
@@ -170,11 +170,11 @@ def test_a_repair_tells_what_has_ended_over_links_of_the_plan_in_which_the_broke
     exchanged(overlay)
     assert overlay.publishers_at("b3") == {"p": 0, "q": 0}
     for phase in (PREPARE, ACTIVATE, RETIRE):
-        overlay.tell(phase, WITHOUT_B1_LATER)
+        overlay.command_survivors(phase, WITHOUT_B1_LATER)
     assert [overlay.publishers_at(broker) for broker in WITHOUT_B1.brokers] == [{"q": 0}] * 3
 
 
-def test_a_repair_tells_what_has_come_over_links_of_the_plan_in_which_the_broker_died() -> None:
+def test_a_repair_reports_stays_over_links_of_the_plan_in_which_the_broker_died() -> None:
     """The advertisement was confirmed without the brokers beyond the dead one, after these had prepared that plan."""
     overlay = Repair()
     overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
@@ -182,13 +182,13 @@ def test_a_repair_tells_what_has_come_over_links_of_the_plan_in_which_the_broker
     exchanged(overlay)
     assert overlay.publishers_at("b3") == {}
     for phase in (PREPARE, ACTIVATE):
-        overlay.tell(phase, WITHOUT_B1_LATER)
+        overlay.command_survivors(phase, WITHOUT_B1_LATER)
     overlay.publish("b0", "p", symbol="A")
     overlay.run()
     assert overlay.got == [("s", "p", 0)]
 
 
-def test_what_a_repair_tells_over_a_link_in_both_epochs_is_known_when_those_beyond_know_it() -> None:
+def test_what_a_repair_reports_over_a_link_in_both_epochs_is_known_once_brokers_beyond_know_it() -> None:
     """The acknowledgement in the newer epoch comes at once, as it does not cover brokers beyond."""
     five = Configuration.of(0, (*LINE.brokers, "b4"), [*LINE.links, ("b0", "b4")])
     overlay = Repair(five)
@@ -199,12 +199,12 @@ def test_what_a_repair_tells_over_a_link_in_both_epochs_is_known_when_those_beyo
     overlay.feed("b3", None, AdvertiseRequest("p", ALL))
     overlay.run(held=[("b0", "b4")])
     assert overlay.publishers_at("b0") == {"p": 0}
-    assert overlay.told_of(AdvertiseConfirmed) == []
+    assert overlay.effects_of(AdvertiseConfirmed) == []
     overlay.run()
-    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]
+    assert overlay.effects_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]
 
 
-def test_who_has_told_of_a_publisher_is_not_waited_for() -> None:
+def test_a_broker_that_has_announced_a_publisher_is_not_waited_for() -> None:
     """It gets that over the same link in the newer epoch, and may consider the publisher ended otherwise."""
     overlay = Repair()
     exchanged(overlay)
@@ -214,13 +214,13 @@ def test_who_has_told_of_a_publisher_is_not_waited_for() -> None:
     overlay.feed("b3", None, AdvertiseRequest("p", ALL))
     overlay.command("b3", PREPARE, target, lost_brokers=("b1",))
     overlay.run()
-    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]
+    assert overlay.effects_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]
     for phase in (ACTIVATE, RETIRE):
-        overlay.tell(phase, target)
+        overlay.command_survivors(phase, target)
     assert [overlay.publishers_at(broker) for broker in WITHOUT_B1.brokers] == [{"p": 0}] * 3
 
 
-def test_what_dies_with_a_broker_that_leaves_is_known_by_its_last_plan_as_no_repair_follows() -> None:
+def test_what_is_lost_with_a_leaving_broker_is_reported_by_its_last_plan_as_no_repair_follows() -> None:
     """An end passed on to it before that plan was prepared has not crossed the links that replace its own."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))

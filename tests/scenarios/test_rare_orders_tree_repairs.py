@@ -36,10 +36,10 @@ from tests.scenarios.tree_repair import (
 def repaired(overlay: Repair) -> None:
     """Execute the repair."""
     for phase in (PREPARE, ACTIVATE, RETIRE):
-        overlay.tell(phase)
+        overlay.command_survivors(phase)
 
 
-def test_subscriptions_across_the_gap_are_whole_after_the_repair_without_any_client_acting() -> None:
+def test_subscriptions_across_the_gap_are_restored_by_the_repair_without_any_client() -> None:
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
@@ -51,24 +51,24 @@ def test_subscriptions_across_the_gap_are_whole_after_the_repair_without_any_cli
     assert overlay.got == [("s", "p", 0)]
 
 
-def test_a_publisher_whose_advertisement_died_with_a_broker_is_known_everywhere_when_all_are_prepared() -> None:
+def test_a_publisher_whose_advertisement_was_lost_with_a_broker_is_known_everywhere_once_all_are_prepared() -> None:
     """It was confirmed without the brokers beyond; the repair brings it their subscriptions."""
     overlay = Repair()
     overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.die()
     overlay.lose_peer("b0", "b1")
-    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]
+    assert overlay.effects_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]
     assert overlay.publishers_at("b3") == {}
-    overlay.tell(PREPARE)
+    overlay.command_survivors(PREPARE)
     assert overlay.publishers_at("b3") == {"p": 0}
-    overlay.tell(ACTIVATE)
+    overlay.command_survivors(ACTIVATE)
     overlay.publish("b0", "p", symbol="A")
     overlay.run()
     assert overlay.got == [("s", "p", 0)]
 
 
-def test_a_publisher_whose_end_died_with_a_broker_is_forgotten_beyond_the_gap() -> None:
+def test_a_publisher_whose_end_was_lost_with_a_broker_is_forgotten_beyond_the_gap() -> None:
     """A broker that does not learn of it over the new link considers it ended when the old epoch is retired."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
@@ -80,7 +80,7 @@ def test_a_publisher_whose_end_died_with_a_broker_is_forgotten_beyond_the_gap() 
     assert not any(overlay.publishers_at(broker) for broker in ("b0", "b2", "b3"))
 
 
-def test_the_next_stay_takes_the_place_of_one_whose_end_died_with_a_broker() -> None:
+def test_the_next_stay_replaces_one_whose_end_was_lost_with_a_broker() -> None:
     """Otherwise it would wait for that end, and no broker would ever be prepared."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
@@ -89,12 +89,12 @@ def test_the_next_stay_takes_the_place_of_one_whose_end_died_with_a_broker() -> 
     overlay.die()
     overlay.lose_peer("b0", "b1")
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
-    overlay.tell(PREPARE)
-    assert overlay.said(Outcome.PREPARED) == {"b0", "b2", "b3"}
+    overlay.command_survivors(PREPARE)
+    assert overlay.answered(Outcome.PREPARED) == {"b0", "b2", "b3"}
     assert overlay.publishers_at("b3") == {"p": 1}
 
 
-def test_what_a_repair_told_is_taken_back_when_it_is_aborted() -> None:
+def test_what_a_repair_reported_is_undone_if_it_is_aborted() -> None:
     """This covers both new stays and those they replaced: no end would come over a link that never existed."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
@@ -103,26 +103,26 @@ def test_what_a_repair_told_is_taken_back_when_it_is_aborted() -> None:
     overlay.die()
     overlay.lose_peer("b0", "b1")
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
-    overlay.tell(PREPARE, brokers=("b0", "b2"))
+    overlay.command_survivors(PREPARE, brokers=("b0", "b2"))
     assert overlay.publishers_at("b2") == {"p": 1}
-    overlay.tell(ABORT)
+    overlay.command_survivors(ABORT)
     assert (overlay.publishers_at("b2"), overlay.publishers_at("b3")) == ({"p": 0}, {"p": 0})
 
 
-def test_the_next_stay_waits_for_an_end_that_can_still_come_in_a_repair_too() -> None:
+def test_the_next_stay_waits_for_an_end_that_can_still_come_even_in_a_repair() -> None:
     """The end comes after the last notifications of the earlier stay, which would then follow those of the next."""
     overlay = Repair(FIVE)
     overlay.feed("b3", None, AdvertiseRequest("p", ALL))
     overlay.run()
     overlay.die()
-    overlay.tell(PREPARE, FIVE_WITHOUT_B1)
+    overlay.command_survivors(PREPARE, FIVE_WITHOUT_B1)
     overlay.feed("b2", "b4", Advertise(0, "p", 1, "b4", ALL))
     assert overlay.publishers_at("b2") == {"p": 0}
     overlay.feed("b2", "b3", Unadvertise(0, "p", 0))
     assert overlay.publishers_at("b2") == {"p": 1}
 
 
-def test_an_end_that_crosses_what_is_reported_over_a_new_link_ends_that_too() -> None:
+def test_an_end_that_crosses_a_report_over_a_new_link_ends_that_too() -> None:
     """A broker that knew the end from the older epoch gets the stay from one that did not, and its end again."""
     overlay = Repair(FIVE)
     overlay.feed("b2", None, AdvertiseRequest("p", ALL))
@@ -138,7 +138,7 @@ def test_an_end_that_crosses_what_is_reported_over_a_new_link_ends_that_too() ->
     assert (overlay.publishers_at("b3"), overlay.publishers_at("b4")) == ({}, {})
 
 
-def test_a_broker_waits_for_those_beyond_to_know_what_a_broker_now_dead_had_told_it_of() -> None:
+def test_a_broker_waits_until_brokers_beyond_know_what_a_dead_broker_had_announced() -> None:
     """The publisher's home was notified that all know it except those behind the dead broker."""
     overlay = Repair()
     overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
@@ -149,15 +149,15 @@ def test_a_broker_waits_for_those_beyond_to_know_what_a_broker_now_dead_had_told
     for broker in WITHOUT_B1.brokers:
         overlay.command(broker, PREPARE, WITHOUT_B1, lost_brokers=("b1",))
     overlay.run(held=[("b2", "b3"), ("b0", "b1"), ("b2", "b1")])
-    assert overlay.said(Outcome.PREPARED) == {"b0", "b3"}
-    overlay.tell(PREPARE)
-    overlay.tell(ACTIVATE)
+    assert overlay.answered(Outcome.PREPARED) == {"b0", "b3"}
+    overlay.command_survivors(PREPARE)
+    overlay.command_survivors(ACTIVATE)
     overlay.publish("b0", "p", symbol="A")
     overlay.run()
     assert overlay.got == [("s", "p", 0)]
 
 
-def test_publishers_at_home_at_the_dead_are_forgotten_and_may_come_again_elsewhere() -> None:
+def test_publishers_at_home_at_the_dead_are_forgotten_and_may_reconnect_elsewhere() -> None:
     """Their new stay waits wherever the old one is known, until the death is declared and the repair is over."""
     overlay = Repair()
     overlay.feed("b1", None, AdvertiseRequest("p", ALL))
@@ -170,7 +170,7 @@ def test_publishers_at_home_at_the_dead_are_forgotten_and_may_come_again_elsewhe
     assert all(overlay.publishers_at(broker) == {"p": 1} for broker in ("b0", "b2", "b3"))
 
 
-def test_nothing_of_a_life_that_is_over_is_taken() -> None:
+def test_nothing_of_a_past_life_is_taken() -> None:
     """The command has overtaken what the dead broker had sent."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
@@ -181,14 +181,14 @@ def test_nothing_of_a_life_that_is_over_is_taken() -> None:
     on_the_way = overlay.links["b1", "b2"].popleft()
     assert isinstance(on_the_way, Notification)
     overlay.die()
-    overlay.tell(PREPARE)
+    overlay.command_survivors(PREPARE)
     overlay.feed("b2", "b1", on_the_way)
     overlay.run()
-    assert overlay.told_of(Dropped) == [Dropped(on_the_way, FROM_THE_DEAD)]
+    assert overlay.effects_of(Dropped) == [Dropped(on_the_way, FROM_THE_DEAD)]
     assert overlay.got == []
 
 
-def test_what_comes_over_new_links_waits_for_what_the_dead_had_passed_on() -> None:
+def test_what_comes_over_new_links_waits_for_what_the_dead_had_forwarded() -> None:
     """It may come by any neighbour of the dead broker: the publisher may have been elsewhere before."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
@@ -200,7 +200,7 @@ def test_what_comes_over_new_links_waits_for_what_the_dead_had_passed_on() -> No
     slow = overlay.links["b2", "b3"].popleft()
     overlay.die()
     for phase in (PREPARE, ACTIVATE):
-        overlay.tell(phase, brokers=("b0", "b3"))
+        overlay.command_survivors(phase, brokers=("b0", "b3"))
         overlay.command("b2", phase, WITHOUT_B1, lost_brokers=("b1",))
         overlay.run(held=[("b2", "b3")] if phase is ACTIVATE else ())
     end = overlay.links["b2", "b3"].popleft()
@@ -214,7 +214,7 @@ def test_what_comes_over_new_links_waits_for_what_the_dead_had_passed_on() -> No
 
 
 @pytest.mark.parametrize("peer", ["b0", "b3"])
-def test_who_comes_back_is_dead_no_longer_wherever_it_joins(peer: str) -> None:
+def test_a_returning_broker_is_no_longer_dead_wherever_it_joins(peer: str) -> None:
     """Once, its former neighbour announced no publishers to it, and called it dead in every later answer."""
     overlay = Repair()
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
@@ -224,8 +224,8 @@ def test_who_comes_back_is_dead_no_longer_wherever_it_joins(peer: str) -> None:
     repaired(overlay)
     overlay.cores["b1"] = core_of("b1", WITHOUT_B1, 1)
     joined = Configuration.of(2, LINE.brokers, [*WITHOUT_B1.links, link("b1", peer)])
-    overlay.carry_out(joined)
-    overlay.carry_out(Configuration.of(3, LINE.brokers, [*WITHOUT_B1.links, link("b0", "b1")]))
+    overlay.execute(joined)
+    overlay.execute(Configuration.of(3, LINE.brokers, [*WITHOUT_B1.links, link("b0", "b1")]))
     overlay.feed("b1", None, SubscribeRequest("s", "u", ALL))
     overlay.run()
     overlay.publish("b0", "p", symbol="A")

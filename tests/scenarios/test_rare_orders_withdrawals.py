@@ -41,11 +41,11 @@ def subscribed_at_b0(tree: Configuration, publisher_home: str) -> tuple[StepBySt
 
 def assert_that_s_leaves_nothing_behind(overlay: StepByStep, target: Configuration) -> None:
     """Execute the rest of the plan after its prepare, let p leave its old home, and end s."""
-    overlay.carry_out(target, phases=(ACTIVATE,))
+    overlay.execute(target, phases=(ACTIVATE,))
     overlay.feed("b1", None, LeaveRequest("p"))
     overlay.run()
-    overlay.carry_out(target, phases=(RETIRE,))
-    assert overlay.said(Outcome.RETIRED) == set(overlay.brokers)
+    overlay.execute(target, phases=(RETIRE,))
+    assert overlay.answered(Outcome.RETIRED) == set(overlay.brokers)
     overlay.feed("b0", None, CancelRequest("s"))
     overlay.run()
     assert not any(core.tables[1].entries for core in overlay.cores.values())
@@ -57,7 +57,7 @@ def come_and_end(overlay: StepByStep, home: str) -> None:
     overlay.feed(home, None, UnadvertiseRequest("q"))
 
 
-def test_what_a_neighbour_derives_behind_a_broker_that_has_let_go_is_withdrawn_from_it() -> None:
+def test_what_a_neighbour_derives_behind_a_broker_that_has_released_it_is_withdrawn() -> None:
     """b1 holds s in the old epoch only when it passes it on to b2, which has yet to prepare."""
     overlay, target = subscribed_at_b0(LINE, "b1")
     moves = (ClientMove("p", "b1", "b0"),)
@@ -71,7 +71,7 @@ def test_what_a_neighbour_derives_behind_a_broker_that_has_let_go_is_withdrawn_f
     assert_that_s_leaves_nothing_behind(overlay, target)
 
 
-def test_what_a_neighbour_derives_behind_a_broker_that_is_letting_go_is_withdrawn_from_it() -> None:
+def test_what_a_neighbour_derives_behind_a_broker_that_is_releasing_it_is_withdrawn() -> None:
     """The order is the same while b1 waits for b2 to release s, and passes s on to b3."""
     overlay, target = subscribed_at_b0(STAR, "b1")
     moves, slow = (ClientMove("p", "b1", "b2"),), [("b2", "b1")]
@@ -89,7 +89,7 @@ def test_what_a_neighbour_derives_behind_a_broker_that_is_letting_go_is_withdraw
     assert_that_s_leaves_nothing_behind(overlay, target)
 
 
-def test_a_broker_derives_nothing_that_has_been_withdrawn_from_it_already() -> None:
+def test_a_broker_does_not_derive_what_was_already_withdrawn_from_it() -> None:
     """b2 had s in the new epoch only; when s comes in the old one, b1 waits for the answer to its withdrawal."""
     overlay, target = subscribed_at_b0(LINE, "b1")
     moves, slow = (ClientMove("p", "b1", "b2"),), [("b2", "b1")]
@@ -107,7 +107,7 @@ def test_a_broker_derives_nothing_that_has_been_withdrawn_from_it_already() -> N
     assert_that_s_leaves_nothing_behind(overlay, target)
 
 
-def test_a_subscription_that_comes_again_while_a_broker_is_letting_go_of_it_is_taken_when_it_has() -> None:
+def test_a_subscription_that_returns_while_a_broker_is_releasing_it_is_taken_afterwards() -> None:
     """b1 has withdrawn what b2 derived, and is asked for s again for a publisher beyond; b3 has yet to prepare."""
     overlay, target = subscribed_at_b0(LONG, "b1")
     moves = (ClientMove("p", "b1", "b0"),)
@@ -118,8 +118,8 @@ def test_a_subscription_that_comes_again_while_a_broker_is_letting_go_of_it_is_t
     overlay.run()
     overlay.command("b3", PREPARE, target, moves)
     overlay.run()
-    assert AdvertiseConfirmed("q", 0) in overlay.told_of(AdvertiseConfirmed)
-    overlay.carry_out(target, phases=(ACTIVATE,))
+    assert AdvertiseConfirmed("q", 0) in overlay.effects_of(AdvertiseConfirmed)
+    overlay.execute(target, phases=(ACTIVATE,))
     overlay.publish("b3", "q", symbol="A")
     overlay.run()
     assert overlay.got == [("s", "q", 0)]
@@ -135,7 +135,7 @@ def test_a_subscription_that_ends_while_it_is_withdrawn_is_withdrawn_once() -> N
     assert list(overlay.links["b1", "b2"]) == [Unsubscribe(1, "s"), Unsubscribe(0, "s")]
 
 
-def test_what_is_still_being_withdrawn_when_the_next_plan_is_prepared_is_sent_again_in_its_epoch() -> None:
+def test_an_unfinished_withdrawal_is_repeated_in_the_epoch_of_the_next_plan() -> None:
     """The answer comes after END, which it need not precede: b1 must not assume that b0 derives s."""
     overlay, slow = StepByStep(PAIR), [("b0", "b1")]
     overlay.feed("b1", None, AdvertiseRequest("q", ALL))
@@ -154,21 +154,21 @@ def test_what_is_still_being_withdrawn_when_the_next_plan_is_prepared_is_sent_ag
     overlay.run(held=slow)
     for broker in ("b0", "b1"):
         overlay.command(broker, RETIRE, first)
-    assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
+    assert overlay.answered(Outcome.RETIRED) == {"b0", "b1"}
     assert overlay.links["b0", "b1"]
     second = first.replaced(2, [], [])
     overlay.command("b1", PREPARE, second, (ClientMove("q", "b1", "b0"),))
     overlay.run()
     overlay.command("b0", PREPARE, second, (ClientMove("q", "b1", "b0"),))
     overlay.run()
-    overlay.carry_out(second, phases=(ACTIVATE,))
+    overlay.execute(second, phases=(ACTIVATE,))
     overlay.feed("b1", None, LeaveRequest("q"))
     overlay.publish("b0", "q", symbol="A")
     overlay.run()
     assert overlay.got == [("s", "q", 0)]
 
 
-def test_a_publisher_waits_for_what_is_sent_again_in_the_old_epoch_though_the_new_one_has_it() -> None:
+def test_a_publisher_waits_for_what_is_sent_again_in_the_old_epoch_although_the_new_one_has_it() -> None:
     """b1 is still releasing s in the epoch in which its publisher q will publish; b0 is prepared for the next."""
     overlay = StepByStep(LINE)
     overlay.feed("b0", None, SubscribeRequest("s", "u", ALL))
@@ -185,23 +185,23 @@ def test_a_publisher_waits_for_what_is_sent_again_in_the_old_epoch_though_the_ne
     overlay.run(held=[("b2", "b1")])
     for broker in overlay.brokers:
         overlay.command(broker, RETIRE, first)
-    assert overlay.said(Outcome.RETIRED) == set(overlay.brokers)
+    assert overlay.answered(Outcome.RETIRED) == set(overlay.brokers)
     overlay.feed("b1", None, AdvertiseRequest("q", ALL))
     second = first.replaced(2, [], [])
     for broker in ("b0", "b1"):
         overlay.command(broker, PREPARE, second)
     overlay.run(held=[("b2", "b1")])
     overlay.run(held=[("b1", "b0")])  # b1 has finally released s, and b2 knows q.
-    assert overlay.told_of(AdvertiseConfirmed) == []
+    assert overlay.effects_of(AdvertiseConfirmed) == []
     overlay.run()
-    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("q", 0)]
+    assert overlay.effects_of(AdvertiseConfirmed) == [AdvertiseConfirmed("q", 0)]
     overlay.publish("b1", "q", symbol="A")
     overlay.run()
     assert overlay.got == [("s", "q", 0)]
 
 
 @pytest.mark.parametrize("is_released_first", [False, True])
-def test_what_a_broker_has_withdrawn_without_holding_it_goes_there_again_after_it_was_released(
+def test_what_a_broker_has_withdrawn_without_holding_it_is_sent_again_after_its_release(
     is_released_first: bool,
 ) -> None:
     """b1 has released s in the new epoch, withdraws it from b2, which derives it, and then gets s again.
@@ -229,7 +229,7 @@ def test_what_a_broker_has_withdrawn_without_holding_it_goes_there_again_after_i
     else:
         overlay.feed("b0", None, CancelRequest("s"))
         overlay.run()
-        assert not overlay.told_of(Cancelled)  # b2 waits for b3, and the brokers before it for b2.
+        assert not overlay.effects_of(Cancelled)  # b2 waits for b3, and the brokers before it for b2.
         overlay.command("b3", PREPARE, target)
         overlay.run()
     overlay.command("b4", PREPARE, target)
@@ -237,6 +237,6 @@ def test_what_a_broker_has_withdrawn_without_holding_it_goes_there_again_after_i
     if is_released_first:
         overlay.feed("b0", None, CancelRequest("s"))
         overlay.run()
-    assert overlay.said(Outcome.PREPARED) == set(brokers)
-    assert overlay.told_of(Cancelled) == [Cancelled("s")]
+    assert overlay.answered(Outcome.PREPARED) == set(brokers)
+    assert overlay.effects_of(Cancelled) == [Cancelled("s")]
     assert not any(core.tables[1].entries for core in overlay.cores.values())

@@ -17,7 +17,7 @@ def test_reassignments_and_moves_under_traffic_lose_nothing(seed: int) -> None:
     run.live(4_000.0)
     for _ in range(3):
         target = run.random_target()
-        run.carry_out(target, run.random_moves(13))
+        run.execute(target, run.random_moves(13))
         run.virtual.run_for(200.0)
     run.virtual.run_for(3_000.0)
     account = run.virtual.finish()
@@ -29,12 +29,12 @@ def test_reassignments_and_moves_under_traffic_lose_nothing(seed: int) -> None:
     assert all(core.tables[3].configuration == run.ring for core in run.virtual.ring_cores.values())
 
 
-def test_users_are_at_their_new_homes_with_all_they_want() -> None:
+def test_users_are_at_their_new_homes_with_all_their_topics() -> None:
     """The old homes have forgotten them."""
     run = RingRun(9, 6, 20, 7)
     moves = run.random_moves(10)
     target = ChordConfiguration(1, run.ring.bits, run.ring.brokers, run.ring.ids)
-    run.carry_out(target, moves)
+    run.execute(target, moves)
     cores = run.virtual.ring_cores
     for move in moves:
         assert run.overlay.user_home(move.client) == move.home_to
@@ -42,19 +42,19 @@ def test_users_are_at_their_new_homes_with_all_they_want() -> None:
         assert not [one for one in cores[move.home_from].routing.trees.locals.values() if one.user == move.client]
 
 
-def test_a_reassignment_costs_no_more_messages_than_the_paper_bounds() -> None:
+def test_a_reassignment_sends_no_more_messages_than_the_papers_bound() -> None:
     """Zhao13, Eq. 7, without the commands: (log2^2 V + P log2 V) for each broker that moves."""
     run = RingRun(16, 20, 60, 3)
     before = {name: core.control_messages_sent for name, core in run.virtual.ring_cores.items()}
     target = run.random_target()
     moved = len(id_moves_between(run.ring, target))
-    run.carry_out(target)
+    run.execute(target)
     sent = sum(core.control_messages_sent - before[name] for name, core in run.virtual.ring_cores.items())
     steps = math.log2(16)
     assert 0 < sent <= (steps**2 + 20 * steps) * moved
 
 
-def test_users_that_end_and_come_again_in_the_middle_of_a_plan_are_served() -> None:
+def test_users_that_end_and_return_during_a_plan_are_served() -> None:
     """A user that is asked to move leaves, and returns to its old home under the same name."""
     run = RingRun(6, 4, 10, 5)
     moves = run.random_moves(5)
@@ -67,14 +67,14 @@ def test_users_that_end_and_come_again_in_the_middle_of_a_plan_are_served() -> N
             lambda _, user=move.client, home=move.home_from: run.overlay.connect_user(user, home, run.some_topics())
         )  # type: ignore[misc]
     run.live(2_000.0, changes_share=0.0)
-    run.carry_out(ChordConfiguration(1, run.ring.bits, run.ring.brokers, run.ring.ids), moves)
+    run.execute(ChordConfiguration(1, run.ring.bits, run.ring.brokers, run.ring.ids), moves)
     virtual.run_for(3_000.0)
     account = virtual.finish()
     assert account.is_clean, account
     assert account.final
 
 
-def test_what_a_dying_broker_held_is_accounted_for_and_nothing_else_repeats() -> None:
+def test_what_a_dying_broker_held_is_accounted_for_and_nothing_is_repeated() -> None:
     """Its users wait for it, what had to cross it is lost with a reason; nothing is repeated or out of order."""
     run = RingRun(10, 6, 30, 11)
     run.live(3_000.0, changes_share=0.0)

@@ -44,7 +44,7 @@ def test_random_runs_keep_the_promise_while_brokers_die(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_runs_of_a_good_day_keep_the_promise(seed: int) -> None:
+def test_runs_without_faults_keep_the_promise(seed: int) -> None:
     """The runs that judge the safeguards below break nothing while these are in place."""
     result = run(gentle_spec(seed, RING, is_hasty=seed % 2 == 1, kills=seed % 3 == 0))
     assert result.failure is None, f"{result.failure}"

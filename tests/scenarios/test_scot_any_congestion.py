@@ -105,7 +105,7 @@ class CongestedSteps(StepByStep):
 
 @settings(max_examples=60)
 @given(st.integers(0, 2**32))
-def test_each_gets_each_once_and_no_broker_sees_it_twice_whatever_is_congested(seed: int) -> None:
+def test_each_subscription_gets_each_notification_once_and_no_broker_sees_it_twice(seed: int) -> None:
     """No links, some or all are congested, and that changes while notifications are under way.
 
     So there are no loops.
@@ -143,7 +143,7 @@ def test_the_home_sends_no_more_copies_than_static_routing(seed: int) -> None:
 
 @settings(max_examples=40)
 @given(st.integers(0, 2**32))
-def test_a_plan_that_is_executed_while_notifications_go_around_loses_and_repeats_nothing(seed: int) -> None:
+def test_a_plan_executed_while_notifications_take_detours_loses_and_repeats_nothing(seed: int) -> None:
     """Brokers exchange places; commands, messages, quotes and congestion come in any order."""
     draw = random.Random(seed)
     before = drawn_overlay(draw)
@@ -156,7 +156,7 @@ def test_a_plan_that_is_executed_while_notifications_go_around_loses_and_repeats
     share = draw.choice((0.3, 0.7, 1.0))
     for phase, outcome in PHASES:
         untold = list(before.brokers)
-        while untold or steps.said(outcome) != set(before.brokers):
+        while untold or steps.answered(outcome) != set(before.brokers):
             step = draw.random()
             if step < 0.1 and steps.published < 30:
                 steps.publish_one()
@@ -166,7 +166,7 @@ def test_a_plan_that_is_executed_while_notifications_go_around_loses_and_repeats
                 broker = untold.pop(draw.randrange(len(untold)))
                 steps.command(broker, phase, target, id_moves=id_moves)
             elif not steps.cross_any() and not untold:
-                assert steps.said(outcome) == set(before.brokers), f"{phase} never ends"
+                assert steps.answered(outcome) == set(before.brokers), f"{phase} never ends"
     while steps.cross_any():
         pass
     assert {core.tables.keys() == {1} for core in steps.cores.values()} == {True}

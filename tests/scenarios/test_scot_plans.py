@@ -51,7 +51,7 @@ def random_moves(virtual: VirtualOverlay, draw: random.Random) -> tuple[ClientMo
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_plans_keep_everything_and_its_order(seed: int) -> None:
+def test_plans_lose_nothing_and_keep_order(seed: int) -> None:
     """Nothing is congested: subscriptions come and go, and half a dozen plans follow each other."""
     draw, virtual, present = random.Random(seed), running(seed), SCOT
     virtual.run_for(3_000)

@@ -47,7 +47,7 @@ def cores_of(virtual: VirtualOverlay) -> Iterator[ScotBroker]:
         yield broker.core
 
 
-def test_static_routing_keeps_everything_and_its_order() -> None:
+def test_static_routing_loses_nothing_and_keeps_order() -> None:
     """Subscriptions come and go all the time, with bursts of quotes."""
     virtual = running(BURSTS)
     virtual.run_for(60_000)
@@ -68,7 +68,7 @@ def congest(core: ScotBroker, draw: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_everybody_gets_everything_once_whatever_links_are_congested(seed: int) -> None:
+def test_every_subscriber_gets_everything_once_whatever_links_are_congested(seed: int) -> None:
     """No more copies are sent than without congestion: a detour is a copy in place of another one."""
     draw = random.Random(seed)
     virtual = running(BURSTS)
@@ -117,14 +117,14 @@ def test_dynamic_routing_delivers_a_burst_sooner_with_no_more_messages() -> None
     assert dynamic.out_of_order == dynamic.out_of_order_on_detours > 0  # What it costs: docs/scot.md.
 
 
-def test_a_broker_tells_what_it_holds() -> None:
+def test_a_broker_reports_what_it_holds() -> None:
     """Its place is in the field of ring IDs, links between regions in that of a tree's links."""
     virtual = running()
     virtual.send_command(Command("plan-1", CommandPhase.REPORT, "b00", 0, 1))
     virtual.run_for(100)
-    (told,) = virtual.results.results
+    (report,) = virtual.results.results
     held = Plan(
-        "held", 0, 1, 0, (), (), (), told.links_held, 0.0, 0.0, PlanPhase.COMPLETED, (), ring_target=told.ring_held
+        "held", 0, 1, 0, (), (), (), report.links_held, 0.0, 0.0, PlanPhase.COMPLETED, (), ring_target=report.ring_held
     )
-    assert told.outcome is Outcome.REPORTED
+    assert report.outcome is Outcome.REPORTED
     assert SCOT.target_of(held) == SCOT.at_epoch(1)

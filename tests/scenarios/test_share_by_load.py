@@ -48,7 +48,7 @@ class SlowAggregator(ReferenceAggregator):
         return super().advance(event_ms)
 
 
-def test_share_follows_the_load_and_decisions_go_on() -> None:
+def test_the_share_follows_the_load_and_decisions_continue() -> None:
     """The job has time for two of three cells for a while; a controller dies meanwhile, and interests shift."""
     sampling = SamplingSettings(share_min=1 / 16, delay_windows_max=1.5, calm_windows=4)
     settings = ControllerSettings(bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, sampling=sampling)
@@ -79,10 +79,10 @@ def test_share_follows_the_load_and_decisions_go_on() -> None:
     assert loop.virtual.overlay.cells.sampling.share == loop.loop.state.asked.share == 1
     assert loop.loop.state.newest is not None
     assert loop.loop.state.newest.sets.share == 1
-    told = [event for event in loop.ports.events.emitted if event.kind is EventKind.SHARE_CHANGED]
-    shares = [float(event.details["share"]) for event in told]
+    events = [event for event in loop.ports.events.emitted if event.kind is EventKind.SHARE_CHANGED]
+    shares = [float(event.details["share"]) for event in events]
     assert 1 / 16 <= shares[0] < shares[-1] == 1
-    assert [OVER in event.details for event in told] == [share == 1 for share in shares]
+    assert [OVER in event.details for event in events] == [share == 1 for share in shares]
     loop.finish()
     account = loop.virtual.finish()
     assert (account.lost, account.repeated, account.out_of_order, account.unexpected) == (0, 0, 0, 0)

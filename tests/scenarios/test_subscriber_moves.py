@@ -108,8 +108,8 @@ def test_a_home_dies_while_its_subscriber_moves(dies: str, dies_after_ms: float,
 def test_a_broker_leaves_while_it_has_subscribers() -> None:
     """One order, one plan: its subscribers go to the nearest broker, and nothing is lost."""
     inventory = place_overlay(16, 8, random.Random(1))
-    told = replace(ACTING, seed=1, members=MemberSettings(drain_ms_max=5_000))
-    loop = VirtualLoop(inventory, WORKLOAD, told, VirtualSettings(seed=1))
+    chosen = replace(ACTING, seed=1, members=MemberSettings(drain_ms_max=5_000))
+    loop = VirtualLoop(inventory, WORKLOAD, chosen, VirtualSettings(seed=1))
     loop.run_for(20_000)
     tree = loop.loop.state.plan_log.present
     assert isinstance(tree, Configuration)
@@ -127,7 +127,7 @@ def test_a_broker_leaves_while_it_has_subscribers() -> None:
     assert loop.virtual.ledger.snapshot().is_clean
 
 
-def test_a_broker_in_maintenance_is_left_by_its_subscribers() -> None:
+def test_subscribers_leave_a_broker_in_maintenance() -> None:
     """It stays in the overlay and forwards; later clients leave with the next plan. Nothing is lost."""
     inventory = place_overlay(16, 8, random.Random(1))
     loop = VirtualLoop(inventory, WORKLOAD, replace(ACTING, seed=1), VirtualSettings(seed=1))

@@ -34,7 +34,7 @@ def test_random_runs_keep_the_promise(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_runs_of_a_good_day_keep_the_promise(seed: int) -> None:
+def test_runs_without_faults_keep_the_promise(seed: int) -> None:
     """The runs that judge the safeguards below break nothing while these are in place."""
     result = run(gentle_spec(seed, TREE, is_hasty=seed % 2 == 1, kills=seed % 3 == 0))
     assert result.failure is None, f"{result.failure}"
@@ -160,7 +160,7 @@ class TransitionMachine(RuleBasedStateMachine):
         self.driver.schedule.deaf = self.driver.overlay.names[broker % len(self.driver.overlay.names)]
 
     @rule()
-    def all_hear(self) -> None:
+    def all_receive(self) -> None:
         self.driver.schedule.deaf = ""
 
     def teardown(self) -> None:

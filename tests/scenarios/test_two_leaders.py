@@ -67,7 +67,7 @@ class TwoLeaders:
 @pytest.mark.parametrize("overlay", OVERLAYS)
 @pytest.mark.parametrize("phase", MOVING)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_suspended_leader_comes_back_in_each_phase(overlay: str, phase: PlanPhase, seed: int) -> None:
+def test_a_suspended_leader_resumes_in_each_phase(overlay: str, phase: PlanPhase, seed: int) -> None:
     """Another one has taken over from the same log; the first continues as if nothing had happened, and is refused."""
     run = TwoLeaders(overlay, SUCCESSORS, seed, "late")
     run.come_to(phase)
@@ -84,7 +84,7 @@ def test_a_suspended_leader_comes_back_in_each_phase(overlay: str, phase: PlanPh
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 @pytest.mark.parametrize("phase", MOVING)
-def test_a_leader_that_died_is_followed_in_each_phase(overlay: str, phase: PlanPhase) -> None:
+def test_a_dead_leader_is_succeeded_in_each_phase(overlay: str, phase: PlanPhase) -> None:
     """Its successor brings the plan to its end, with the same digest."""
     for seed in SEEDS:
         run = TwoLeaders(overlay, SUCCESSORS, seed)
@@ -102,7 +102,7 @@ def test_a_leader_that_died_is_followed_in_each_phase(overlay: str, phase: PlanP
 @pytest.mark.parametrize("overlay", OVERLAYS)
 @pytest.mark.parametrize("rival", [TWIN, STRANGER])
 @pytest.mark.parametrize("phase", MOVING)
-def test_two_that_do_not_know_of_each_other_carry_out_one_plan_at_most(
+def test_two_controllers_that_do_not_know_each_other_execute_at_most_one_plan(
     overlay: str, rival: str, phase: PlanPhase
 ) -> None:
     """The second one chooses the very same change for the same epoch, whatever the first one has done."""

@@ -30,7 +30,9 @@ class Repair(StepByStep):
             if "b1" in pair:
                 del self.links[pair]
 
-    def tell(self, phase: CommandPhase, target: Configuration = WITHOUT_B1, brokers: Sequence[str] = ()) -> None:
+    def command_survivors(
+        self, phase: CommandPhase, target: Configuration = WITHOUT_B1, brokers: Sequence[str] = ()
+    ) -> None:
         """Let the survivors, or some, obey a command of the repair in turn, each with all that follows from it."""
         for broker in brokers or [one for one in self.brokers if one != "b1"]:
             self.command(broker, phase, target, lost_brokers=("b1",))
