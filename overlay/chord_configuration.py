@@ -180,7 +180,7 @@ class ChordConfiguration:
         for move in id_moves:
             if id_of.get(move.broker, OFF_RING) != move.id_from:
                 known = id_of.get(move.broker, "none")
-                raise ValueError(f"{move.broker} is to give up ring ID {move.id_from}, but has {known}")
+                raise ValueError(f"{move.broker} must give up ring ID {move.id_from}, but has {known}")
             id_of[move.broker] = move.id_to
         without = [broker for broker in brokers if id_of.get(broker, OFF_RING) == OFF_RING]
         if without:

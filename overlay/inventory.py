@@ -85,7 +85,9 @@ class Inventory:
     def _check_agents(self) -> None:
         for broker, agent in self.agent_of.items():
             if broker not in self.index:
-                raise InventoryError(f"agents names {broker!r}, which is not a broker of it: correct or remove it")
+                raise InventoryError(
+                    f"agents names {broker!r}, which is not a broker of the inventory: correct or remove it"
+                )
             if not isinstance(agent, str) or not AGENT_PATTERN.fullmatch(agent):
                 raise InventoryError(
                     f"the agent of {broker} is {agent!r}: 1 to 64 letters, digits, _ or - are allowed; leave out a "
@@ -151,7 +153,7 @@ class Inventory:
         if wanted == self.brokers:
             return self
         if unknown := [broker for broker in wanted if broker not in self.index]:
-            raise InventoryError(f"{unknown[0]} and {len(unknown) - 1} more are not among the {len(self.brokers)}")
+            raise InventoryError(_unknown_text(unknown))
         rows = [self.index[broker] for broker in wanted]
         return Inventory(
             wanted,
@@ -228,3 +230,9 @@ class Inventory:
             )
         except (KeyError, TypeError, ValueError, NotATreeError) as error:
             raise InventoryError(f"{source} is not an inventory: {error}") from error
+
+
+def _unknown_text(brokers: Sequence[str]) -> str:
+    if len(brokers) == 1:
+        return f"{brokers[0]} is not a broker of the inventory"
+    return f"{brokers[0]} and {len(brokers) - 1} more are not brokers of the inventory"

@@ -49,13 +49,13 @@ def moved_places(places: Places, id_moves: Iterable[IdMove]) -> dict[int, str]:
             continue
         if found.pop(move.id_from, "") != move.broker:
             raise ValueError(
-                f"{move.broker} is to give up the place of {place_text(move.id_from)}, which it does not have"
+                f"{move.broker} must give up the place of {place_text(move.id_from)}, which it does not have"
             )
     for move in moves:
         if move.id_to == OFF_RING:
             continue
         if move.id_to in found:
-            raise ValueError(f"{move.broker} is to have the place of {place_text(move.id_to)}, which is taken")
+            raise ValueError(f"{move.broker} must get the place of {place_text(move.id_to)}, which is taken")
         found[move.id_to] = move.broker
     return found
 

@@ -93,7 +93,7 @@ def test_a_reassignment_is_the_difference_of_two_configurations() -> None:
     assert after.digest != before.digest
     with pytest.raises(ValueError, match="does not follow"):
         before.replaced(0, moves)
-    with pytest.raises(ValueError, match="is to give up"):
+    with pytest.raises(ValueError, match="must give up"):
         before.replaced(1, [IdMove("b1", ids["b1"], 7)])
     with pytest.raises(RingError, match="more than one broker"):
         before.replaced(1, [IdMove("b1", before.id_of["b1"], before.id_of["b2"])])

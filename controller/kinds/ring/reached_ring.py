@@ -102,7 +102,7 @@ class ReachedRing:
             known = id_of.get(move.broker)
             if known != move.id_from:
                 has = "is not in the overlay" if known is None else f"has {known}"
-                raise RingIdError(f"{move.broker} is to give up ring ID {move.id_from}, but {has}")
+                raise RingIdError(f"{move.broker} must give up ring ID {move.id_from}, but {has}")
             id_of[move.broker] = move.id_to
         try:
             present = self._present

@@ -122,8 +122,8 @@ def test_a_proposal_leaves_the_overlay_before_it_unchanged() -> None:
 @pytest.mark.parametrize(
     ("proposal", "error", "text"),
     [
-        (reassigning(("b00", 3, 1)), RingIdError, "b00 is to give up ring ID 3, but has 0"),
-        (reassigning(("b99", 3, 1)), RingIdError, "b99 is to give up ring ID 3, but is not in the overlay"),
+        (reassigning(("b00", 3, 1)), RingIdError, "b00 must give up ring ID 3, but has 0"),
+        (reassigning(("b99", 3, 1)), RingIdError, "b99 must give up ring ID 3, but is not in the overlay"),
         (reassigning(("b00", 0, 1)), RingIdError, "ring ID 1 is that of more than one broker"),
         (reassigning(("b00", 0, 8)), RingIdError, "do not fit on a ring of 3 bits"),
         (placing(("u0", "b01", "b02")), HomeError, "user u0 is to leave b01, but its home is b00"),

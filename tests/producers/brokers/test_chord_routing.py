@@ -120,7 +120,7 @@ def test_a_prepare_for_another_ring_is_refused() -> None:
     assert "digest" in answer.result.reason
     (answer,) = core("n5").handle(None, prepare(target, "n5", ids=(IdMove("n2", 7, 3),)), 1)
     assert isinstance(answer, Answer)
-    assert "is to give up ring ID 7" in answer.result.reason
+    assert "must give up ring ID 7" in answer.result.reason
 
 
 def test_a_user_that_is_not_at_home_is_not_waited_for() -> None:
