@@ -116,7 +116,7 @@ def held_overlay(report: CommandResult, fleet: FleetView) -> OverlayConfiguratio
     strangers = sorted(set(_brokers_held(report)) - fleet.members.keys())
     if strangers:
         raise ValueError(f"no broker or inventory lists {_named(strangers)}")
-    return fleet.first_fill.bootstrap.target_of(_held_plan(report))
+    return fleet.initial_inventory.bootstrap.target_of(_held_plan(report))
 
 
 def _is_settled(report: CommandResult, fleet: FleetView) -> bool:

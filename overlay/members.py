@@ -25,7 +25,7 @@ from regraft.overlay.overlay_configuration import Link
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 
 UNKNOWN_COST_FACTOR = 100.0
-FIRST_FILL = "of the inventory"
+INITIAL_REASON = "from the inventory"
 RESTRICTED_KEPT_MAX = 8  # For the overlays before, in force and planned, and those of shadow planners.
 
 
@@ -38,15 +38,15 @@ class FleetView:
     costs of all other links.
     """
 
-    first_fill: Inventory
+    initial_inventory: Inventory
     records: Mapping[str, Member] = field(default_factory=dict)
     measured: Mapping[Link, float] = field(default_factory=dict)
     estimated: EstimatedCosts | None = None
 
     @classmethod
-    def of(cls, first_fill: Inventory, records: Iterable[Member] = ()) -> FleetView:
+    def of(cls, initial_inventory: Inventory, records: Iterable[Member] = ()) -> FleetView:
         """Build the fleet from records in topic order; the newest of each broker counts."""
-        return cls(first_fill).with_records(records)
+        return cls(initial_inventory).with_records(records)
 
     def with_records(self, records: Iterable[Member]) -> FleetView:
         """Return the fleet after these records.
@@ -56,13 +56,13 @@ class FleetView:
         """
         newest = dict(self.records)
         for record in records:
-            if record.facts is not None or record.broker in self.first_fill.index:
+            if record.facts is not None or record.broker in self.initial_inventory.index:
                 newest[record.broker] = record
         return self if newest == self.records else replace(self, records=newest)
 
     def with_measured(self, measured: Mapping[Link, float], estimated: EstimatedCosts | None = None) -> FleetView:
         """Return the fleet with exactly these measured and estimated link costs."""
-        return FleetView(self.first_fill, self.records, dict(measured), estimated)
+        return FleetView(self.initial_inventory, self.records, dict(measured), estimated)
 
     def is_estimate(self, pair: Link) -> bool:
         """Return True if a link's cost in :attr:`inventory` is an estimate, neither measured nor given by a record."""
@@ -79,7 +79,8 @@ class FleetView:
     def members(self) -> dict[str, Member]:
         """The newest record of every known broker, sorted by name."""
         default_records = {
-            broker: Member(broker, MemberState.IN_SERVICE, 0, FIRST_FILL) for broker in self.first_fill.brokers
+            broker: Member(broker, MemberState.IN_SERVICE, 0, INITIAL_REASON)
+            for broker in self.initial_inventory.brokers
         }
         return dict(sorted((default_records | dict(self.records)).items()))
 
@@ -108,7 +109,7 @@ class FleetView:
     def inventory_announced(self) -> Inventory:
         """The same, but with link costs only from inventory and records; in money if there are prices."""
         facts = {broker: record.facts for broker, record in self.records.items() if record.facts is not None}
-        return (extended(self.first_fill, facts) if facts else self.first_fill).charged
+        return (extended(self.initial_inventory, facts) if facts else self.initial_inventory).charged
 
 
 def extended(inventory: Inventory, facts_of: Mapping[str, BrokerFacts]) -> Inventory:
