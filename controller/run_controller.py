@@ -126,7 +126,7 @@ def _stand_by(
             state = LoopState(
                 PlanLog(inventory), FleetView(inventory), seat.newest.term, leader=seat.newest.leader, is_standby=True
             )
-            file.publish(render_view(state, settings, OrderBook().standing(now_ms), {}, now_ms), now_ms)
+            file.publish(render_view(state, settings, OrderBook().in_force(now_ms), {}, now_ms), now_ms)
         stop.wait(settings.clock.wall_s(settings.tick_ms))
     return None
 

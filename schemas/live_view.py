@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.event import AdaptationEvent
-from regraft.schemas.order_book import StandingOrders
+from regraft.schemas.order_book import OrdersInForce
 from regraft.schemas.plan import ClientMove, HomeMove, IdMove, LinkPair
 from regraft.schemas.shown_fleet import ShownFleet
 
@@ -313,7 +313,7 @@ class LiveView(ViewCounts, frozen=True, kw_only=True):
     network: ShownNetwork | None
     cost: tuple[CostPoint, ...]
     plans: tuple[ShownPlan, ...]
-    orders: StandingOrders
+    orders: OrdersInForce
     refusals: dict[str, int]
     events: tuple[AdaptationEvent, ...]
     last_decision: ShownDecision | None

@@ -94,7 +94,7 @@ class Order(Struct, frozen=True):
         kept = {name: value for name, value in _fields_of(self).items() if name != "signature"}
         return json.dumps([SIGNED_AS, namespace, kept], sort_keys=True, separators=(",", ":")).encode()
 
-    def stands_at(self, now_ms: int) -> bool:
+    def is_in_force_at(self, now_ms: int) -> bool:
         """Return True if the order has not expired."""
         return not self.until_ms or now_ms < self.until_ms
 

@@ -17,7 +17,7 @@ PLAN_ORDERS_KEPT_MAX = 10_000  # Orders about plans; the oldest concern plans th
 BROKER_ORDERS_KEPT_MAX = 10_000  # More brokers than any overlay has; the oldest orders are dropped first.
 
 
-class StandingOrder(Struct, frozen=True, kw_only=True):
+class OrderInForce(Struct, frozen=True, kw_only=True):
     """Who gave an order in force, why and when; it expires at ``until_ms`` unless that is 0."""
 
     by: str
@@ -26,17 +26,17 @@ class StandingOrder(Struct, frozen=True, kw_only=True):
     until_ms: int
 
 
-class Maintenance(StandingOrder, frozen=True, kw_only=True):
+class Maintenance(OrderInForce, frozen=True, kw_only=True):
     """A broker in maintenance; with ``evacuate`` its clients move away."""
 
     broker: str
     evacuate: bool
 
 
-class StandingOrders(Struct, frozen=True):
+class OrdersInForce(Struct, frozen=True):
     """The orders in force: a pause or None, and the brokers in maintenance, sorted by name."""
 
-    paused: StandingOrder | None = None
+    paused: OrderInForce | None = None
     maintenance: tuple[Maintenance, ...] = ()
 
 
@@ -74,21 +74,21 @@ class OrderBook:
 
     def paused(self, now_ms: int) -> Order | None:
         """Return the pause in force, or None if there is none."""
-        return self._pause if self._pause is not None and self._pause.stands_at(now_ms) else None
+        return self._pause if self._pause is not None and self._pause.is_in_force_at(now_ms) else None
 
     def maintained(self, now_ms: int) -> dict[str, Order]:
         """Return the brokers in maintenance, sorted, with the order about each."""
-        return {broker: order for broker, order in sorted(self._brokers.items()) if order.stands_at(now_ms)}
+        return {broker: order for broker, order in sorted(self._brokers.items()) if order.is_in_force_at(now_ms)}
 
     def about_plan(self, plan: str) -> Order | None:
         """Return the newest order about a plan, or None if there is none."""
         return self._plans.get(plan)
 
-    def standing(self, now_ms: int) -> StandingOrders:
+    def in_force(self, now_ms: int) -> OrdersInForce:
         """Return the orders in force, for display."""
         paused = self.paused(now_ms)
-        return StandingOrders(
-            None if paused is None else StandingOrder(**_why(paused)),
+        return OrdersInForce(
+            None if paused is None else OrderInForce(**_why(paused)),
             tuple(
                 Maintenance(broker=broker, evacuate=order.evacuate, **_why(order))
                 for broker, order in self.maintained(now_ms).items()

@@ -1,7 +1,7 @@
 """Review plans that wait for a person: approved and executed exactly as shown, refused, or out of date.
 
-In: standing orders, the plan that waits, the situation at the newest window. Out: effects for the plan runner. Which
-orders stand belongs to :mod:`controller.execute.take_orders`, choosing proposals for a plan to
+In: orders in force, the plan that waits, the situation at the newest window. Out: effects for the plan runner. Which
+orders are in force belongs to :mod:`controller.execute.take_orders`, choosing proposals for a plan to
 :mod:`controller.decide.choose_proposals`, whether plans need approval to the settings.
 """
 

@@ -1,6 +1,6 @@
-"""Process orders: which of them stand, what is reported, and what the audit keeps.
+"""Process orders: which of them are in force, what is reported, and what the audit keeps.
 
-In: orders as their topic delivers them, the plans so far. Out: the book of standing orders, events, the audit.
+In: orders as their topic delivers them, the plans so far. Out: the book of orders, events, the audit.
 Executing orders about plans belongs to :mod:`controller.execute.review_plans`.
 """
 

@@ -60,6 +60,6 @@ class ShowState:
         faults = self._border_faults() | self._windows.faults
         faults |= {f"shadow planner: {shadow.name}": shadow.faults for shadow in state.shadows if shadow.faults}
         set_metrics(self._metrics, state, self._runner.queue_lengths, faults, now_ms)
-        view = render_view(state, self._settings, self._orders.book.standing(now_ms), faults, now_ms)
+        view = render_view(state, self._settings, self._orders.book.in_force(now_ms), faults, now_ms)
         for sink in self._views:
             sink.publish(view, now_ms)

@@ -1,6 +1,6 @@
 """Render the state of the control loop as the live view. Pure: the same state gives the same view.
 
-In: the loop's state, the standing orders, and the counts of faults at the ports. Out: a LiveView.
+In: the loop's state, the orders in force, and the counts of faults at the ports. Out: a LiveView.
 :mod:`controller.report.show_parts` renders the single parts.
 """
 
@@ -21,12 +21,12 @@ from regraft.controller.report.show_parts import (
     shown_window,
 )
 from regraft.schemas.live_view import LiveView, ShownSampling
-from regraft.schemas.order_book import StandingOrders
+from regraft.schemas.order_book import OrdersInForce
 from regraft.schemas.plan import PlanPhase
 
 
 def render_view(
-    state: LoopState, settings: ControllerSettings, orders: StandingOrders, faults: dict[str, int], now_ms: int
+    state: LoopState, settings: ControllerSettings, orders: OrdersInForce, faults: dict[str, int], now_ms: int
 ) -> LiveView:
     """Return the present state as a view. ``faults`` counts what went wrong at the ports, by name."""
     log, newest, decision = state.plan_log, state.newest, state.last_decision

@@ -14,7 +14,7 @@ from regraft.schemas.live_view import (
     ShownShadow,
     ShownWindow,
 )
-from regraft.schemas.order_book import StandingOrders
+from regraft.schemas.order_book import OrdersInForce
 from regraft.schemas.plan import Verdict
 
 NOTHING_CHANGES: dict[str, Any] = {
@@ -52,7 +52,7 @@ def view_of(**changes: Any) -> LiveView:
         network=None,
         cost=(),
         plans=(),
-        orders=StandingOrders(),
+        orders=OrdersInForce(),
         refusals={},
         events=(),
         last_decision=None,

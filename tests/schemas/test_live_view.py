@@ -24,14 +24,14 @@ from regraft.schemas.live_view import (
     encode_keys,
     encode_view,
 )
-from regraft.schemas.order_book import Maintenance, StandingOrder, StandingOrders
+from regraft.schemas.order_book import Maintenance, OrderInForce, OrdersInForce
 from regraft.schemas.plan import PlanPhase, Verdict
 from tests.schemas.shown_views import cost_point, shown_plan, shown_proposal, shown_shadow, shown_window, view_of
 
 
 def full_view() -> LiveView:
     """Return a view in which every part has content."""
-    pause = StandingOrder(by="ann", reason="release", since_ms=1, until_ms=0)
+    pause = OrderInForce(by="ann", reason="release", since_ms=1, until_ms=0)
     proposal = shown_proposal("near")
     return view_of(
         horizon=Horizon(4, 6, None, True),
@@ -47,7 +47,7 @@ def full_view() -> LiveView:
         ),
         cost=(cost_point(10_000, 40.0, 90.0, notifications_per_s=8.0, cost_shadows_per_s={"other": 41.0}),),
         plans=(shown_plan("plan-1", PlanPhase.DRAINING, 9_000, proposals=(proposal,)),),
-        orders=StandingOrders(
+        orders=OrdersInForce(
             pause, (Maintenance(by="ann", reason="disk", since_ms=1, until_ms=9, broker="b1", evacuate=True),)
         ),
         refusals={Verdict.DEGREE: 2},

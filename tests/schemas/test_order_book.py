@@ -3,7 +3,7 @@
 import pytest
 
 from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
-from regraft.schemas.order_book import BROKER_ORDERS_KEPT_MAX, OrderBook, StandingOrder, order_text
+from regraft.schemas.order_book import BROKER_ORDERS_KEPT_MAX, OrderBook, OrderInForce, order_text
 
 
 def order(kind: OrderKind, subject: str = WHOLE_OVERLAY, until_ms: int = 0, *, evacuate: bool = False) -> Order:
@@ -51,8 +51,8 @@ def test_orders_about_members_do_not_stay_in_force(kind: OrderKind) -> None:
 def test_orders_in_force_are_shown_with_author_and_reason() -> None:
     """The view shows who paused adaptation, which brokers are in maintenance, and since when."""
     book = OrderBook([order(OrderKind.PAUSE), order(OrderKind.MAINTAIN, "b1", evacuate=True)])
-    shown = book.standing(2_000)
-    assert shown.paused == StandingOrder(by="ada", reason="because", since_ms=1_000, until_ms=0)
+    shown = book.in_force(2_000)
+    assert shown.paused == OrderInForce(by="ada", reason="because", since_ms=1_000, until_ms=0)
     assert [(one.broker, one.evacuate) for one in shown.maintenance] == [("b1", True)]
     assert order_text(order(OrderKind.PAUSE)) == "pause adaptation, by ada: because"
 

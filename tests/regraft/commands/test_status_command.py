@@ -16,7 +16,7 @@ from regraft.controller.ports.write_live_view import ValkeyView
 from regraft.infra.supervise import Supervisor
 from regraft.infra.valkey_server import start_valkey_service
 from regraft.schemas.live_view import VIEW_VERSION, LiveView, ShownPlan, ShownWindow, encode_view
-from regraft.schemas.order_book import Maintenance, StandingOrder, StandingOrders
+from regraft.schemas.order_book import Maintenance, OrderInForce, OrdersInForce
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.shown_fleet import ShownAnnounced, ShownFleet, ShownMember, ShownRepair
 from regraft.settings.run_settings import load_settings
@@ -148,7 +148,7 @@ def test_orders_are_no_fault() -> None:
     """A plan under way or in review, a pause and maintenance are reported next to the verdict."""
     why = {"by": "ann", "reason": "release", "since_ms": NOW_MS, "until_ms": 0}
     away = tuple(Maintenance(**why, broker=broker, evacuate=False) for broker in ("b07", "b09"))
-    orders = StandingOrders(StandingOrder(**why), away)
+    orders = OrdersInForce(OrderInForce(**why), away)
     plans = (plan(PlanPhase.DRAINING), plan(PlanPhase.PROPOSED, 600_000, "plan-5"))
     found = judged(orders=orders, plans=plans, plan_running="plan-4", dry_run=True)
     assert found["verdict"] == WELL
