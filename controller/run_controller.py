@@ -38,7 +38,7 @@ from regraft.controller.state.plan_log import PlanLog
 from regraft.infra.serve_metrics import serve_metrics
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.members import FleetView
-from regraft.schemas.announcement import STANDS_MS
+from regraft.schemas.announcement import EXPIRY_MS
 from regraft.schemas.order_book import OrderBook
 from regraft.schemas.state import StateRow, WindowClosed
 from regraft.schemas.topics import (
@@ -215,7 +215,7 @@ class KafkaLinks:
         self._results = ResultReader(kafka, plans, since_ms, bury)
         self._clients = KafkaClientRegister(kafka, settings.namespace, bury)
         self._orders = KafkaOrders(kafka, settings.namespace, bury, settings.orders, lambda: self._waiting_count() == 0)
-        asked_ms = settings.clock.wall_ms(now_ms) - STANDS_MS  # The interval of announcements is wall time.
+        asked_ms = settings.clock.wall_ms(now_ms) - EXPIRY_MS  # The interval of announcements is wall time.
         self._announcements = AnnouncementReader(kafka, plans, asked_ms, bury)
         self._readers = (self._state, self._results, self._clients, self._orders, self._announcements)
 

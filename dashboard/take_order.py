@@ -17,9 +17,9 @@ from regraft.dashboard.live_board import LiveBoard
 from regraft.infra.stack_error import StackError
 from regraft.schemas.live_view import ShownConfiguration, ShownPlan
 from regraft.schemas.member import Member, MemberState
-from regraft.schemas.member_life import against_member_order
+from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
-from regraft.schemas.plan_life import against_order
+from regraft.schemas.plan_life import why_order_refused
 from regraft.schemas.shown_fleet import ShownFleet
 
 REASON_LENGTH_MIN = 3
@@ -123,8 +123,8 @@ class OrderDesk:
             member = Member(broker, MemberState.IN_SERVICE, 0, "")
         else:
             member = None
-        if against := against_member_order(kind, broker, member, None):
-            raise OrderRefusedError(409, f"{against}.")
+        if refusal := why_member_order_refused(kind, broker, member, None):
+            raise OrderRefusedError(409, f"{refusal}.")
 
     def _check_plan(self, request: OrderRequest) -> str:
         kind, subject = request.kind, request.subject
@@ -132,8 +132,8 @@ class OrderDesk:
         found = next((plan for plan in reversed(plans) if plan.plan == subject), None)
         if found is None:
             raise OrderRefusedError(409, f"There is no plan {subject!r} among the {len(plans)} shown.")
-        if against := against_order(kind, subject, found.phase):
-            raise OrderRefusedError(409, f"{against}.")
+        if refusal := why_order_refused(kind, subject, found.phase):
+            raise OrderRefusedError(409, f"{refusal}.")
         if request.plan_digest not in ("", found.digest):
             raise OrderRefusedError(409, f"{subject} is no longer the plan that you were shown: review it again.")
         return found.digest

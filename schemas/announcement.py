@@ -15,7 +15,7 @@ LINKS_MAX = 1_000  # Per announcement: the nearest peers are enough, and all ann
 CAPABILITIES_MAX = 100
 ADDRESS_LENGTH_MAX = 256
 REPEAT_MS = 60_000
-STANDS_MS = 10 * REPEAT_MS  # An announcement not repeated for this long has expired: its writer is gone.
+EXPIRY_MS = 10 * REPEAT_MS  # An announcement not repeated for this long has expired: its writer is gone.
 
 
 class Announcement(Struct, frozen=True):
@@ -53,7 +53,7 @@ def announcement_fault(namespace: str, name: str, announcement: Announcement, ag
     return ""
 
 
-def against_announced(announcement: Announcement, brokers: Container[str]) -> str:
+def why_not_admitted(announcement: Announcement, brokers: Container[str]) -> str:
     """Return why an announced broker cannot join these brokers, "" if it can: its links could not be priced."""
     facts = announcement.facts
     if facts.position is not None or any(link.peer in brokers for link in facts.link_costs):
@@ -62,17 +62,17 @@ def against_announced(announcement: Announcement, brokers: Container[str]) -> st
     return f"its link costs are unknown: {named}, and it gives no position"
 
 
-def way_in(announcement: Announcement, brokers: Container[str], *, has_left: bool) -> str:
+def how_to_admit(announcement: Announcement, brokers: Container[str], *, has_left: bool) -> str:
     """Return how a person can admit an announced broker; ``has_left`` if it was a member before."""
     broker = announcement.broker
     if has_left:
         return f"it has left: `regraft members readmit {broker}` lets it rejoin"
-    if against := against_announced(announcement, brokers):
-        return f"{against}: `regraft members add {broker} --link PEER=COST` admits it"
+    if reason := why_not_admitted(announcement, brokers):
+        return f"{reason}: `regraft members add {broker} --link PEER=COST` admits it"
     return f"`regraft members add {broker}` admits it"
 
 
-def may_ask(member: Member | None) -> bool:
+def may_announce(member: Member | None) -> bool:
     """Return True if the broker may announce itself: it is not a member, or was one that has left."""
     return member is None or member.state is MemberState.LEFT
 

@@ -44,7 +44,7 @@ def state_after(kind: OrderKind, member: Member | None) -> MemberState | None:
     return None if member is None else FOLLOWS.get(kind, {}).get(member.state)
 
 
-def against_member_order(kind: OrderKind, broker: str, member: Member | None, facts: BrokerFacts | None) -> str:
+def why_member_order_refused(kind: OrderKind, broker: str, member: Member | None, facts: BrokerFacts | None) -> str:
     """Return why an order about a member cannot be followed, "" if it can; ``member`` is None if it is unknown."""
     if state_after(kind, member) is not None:
         if kind is OrderKind.ADD and facts is None:

@@ -138,7 +138,7 @@ def phases_for(order: OrderKind) -> tuple[PlanPhase, ...]:
     return tuple(phase for phase, facts in LIFE.items() if order in facts.orders)
 
 
-def against_order(order: OrderKind, plan: str, phase: str) -> str:
+def why_order_refused(order: OrderKind, plan: str, phase: str) -> str:
     """Return why an order about the plan cannot be followed in its phase, "" if it can."""
     wanted = phases_for(order)
     return "" if phase in wanted else f"{plan} is {phase}: {order} needs a plan that is {' or '.join(wanted)}"

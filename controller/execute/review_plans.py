@@ -92,11 +92,11 @@ class PlanReviewer:
         if plan is None or self._runner.is_busy or not self._orders.is_known:
             return False
         order = self._orders.book.about_plan(plan.plan)
-        against = self._out_of_date(plan, state.plan_log, now_ms)
+        refusal = self._out_of_date(plan, state.plan_log, now_ms)
         if order is not None and order.kind is not OrderKind.APPROVE:
-            against = f"{order.kind} by {order.by}: {order.reason}"
-        if against:
-            self._refuse(plan, against, now_ms)
+            refusal = f"{order.kind} by {order.by}: {order.reason}"
+        if refusal:
+            self._refuse(plan, refusal, now_ms)
             return False
         situation = situation_of() if order is not None else None
         if situation is None or order is None:
@@ -127,8 +127,8 @@ class PlanReviewer:
         """
         if plan.undoes:
             return ""
-        against = recheck_plan(plan, situation)
-        return "" if against is None else f"{against[0]}, {against[1]}"
+        refusal = recheck_plan(plan, situation)
+        return "" if refusal is None else f"{refusal[0]}, {refusal[1]}"
 
     def _is_unfit(self, plan: Plan, situation: Situation) -> bool:
         """Return True if the plan's worth is unknown at present, so that it can be neither executed nor refused."""

@@ -14,7 +14,7 @@ from regraft.controller.loop_state import LoopState
 from regraft.controller.member_settings import MemberSettings
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.overlay.members import FleetView
-from regraft.schemas.announcement import STANDS_MS, Announcement, against_announced, may_ask, way_in
+from regraft.schemas.announcement import EXPIRY_MS, Announcement, how_to_admit, may_announce, why_not_admitted
 from regraft.schemas.event import OVER, AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.shown_fleet import ShownAnnounced
@@ -62,7 +62,7 @@ class AnnouncementTaker:
             outcome = self._take(announcement, state.fleet, now_ms)
             self._metrics.announcements.labels(outcome).inc()
         for broker, one in list(self._waiting.items()):
-            if now_ms - one.announced_ms > STANDS_MS or not may_ask(state.fleet.members.get(broker)):
+            if now_ms - one.announced_ms > EXPIRY_MS or not may_announce(state.fleet.members.get(broker)):
                 del self._waiting[broker]
                 self._report_over(one, state.fleet, now_ms)
         admitted = self._admit(state.fleet)
@@ -78,7 +78,7 @@ class AnnouncementTaker:
     def _take(self, announcement: Announcement, fleet: FleetView, now_ms: int) -> str:
         """Note a broker that asks; return the outcome, for the metric."""
         broker, agent = announcement.broker, announcement.facts.agent
-        if not may_ask(fleet.members.get(broker)):
+        if not may_announce(fleet.members.get(broker)):
             return "member"
         known = self._waiting.get(broker)
         if known is not None and known.agent != agent:
@@ -118,7 +118,7 @@ class AnnouncementTaker:
         fit = [
             one.announcement
             for broker, one in self._waiting.items()
-            if broker not in fleet.members and not against_announced(one.announcement, fleet.members)
+            if broker not in fleet.members and not why_not_admitted(one.announcement, fleet.members)
         ][:room]
         for announcement in fit:
             del self._waiting[announcement.broker]
@@ -128,13 +128,13 @@ class AnnouncementTaker:
     def _to_do(self, one: _Waiting, fleet: FleetView) -> str:
         """Describe what it takes to admit a broker."""
         has_left = one.announcement.broker in fleet.members
-        is_fit = not has_left and not against_announced(one.announcement, fleet.members)
+        is_fit = not has_left and not why_not_admitted(one.announcement, fleet.members)
         if self._settings.admit_announced and is_fit:
             if _never_came_count(fleet) >= NEVER_CAME_MAX:
-                by_order = way_in(one.announcement, fleet.members, has_left=False)
+                by_order = how_to_admit(one.announcement, fleet.members, has_left=False)
                 return f"{NEVER_CAME_MAX} that were admitted this way never reported: {by_order}"
             return f"it waits until fewer than {self._settings.announced_max} others are joining"
-        return way_in(one.announcement, fleet.members, has_left=has_left)
+        return how_to_admit(one.announcement, fleet.members, has_left=has_left)
 
     def _shown(self, one: _Waiting, fleet: FleetView) -> ShownAnnounced:
         facts = one.announcement.facts
@@ -149,8 +149,8 @@ class AnnouncementTaker:
     def _report_over(self, one: _Waiting, fleet: FleetView, now_ms: int) -> None:
         """Report that a broker that was reported as asking is gone; for a member its record suffices."""
         broker = one.announcement.broker
-        if one.is_reported and may_ask(fleet.members.get(broker)):
-            text = f"{broker} no longer asks to join: it has not been announced for {STANDS_MS / 60_000:g} minutes"
+        if one.is_reported and may_announce(fleet.members.get(broker)):
+            text = f"{broker} no longer asks to join: it has not been announced for {EXPIRY_MS / 60_000:g} minutes"
             self._report(broker, text, now_ms, details={OVER: "1"})
 
     def _report(

@@ -13,11 +13,11 @@ from regraft.controller.state.plan_log import PlanLog
 from regraft.schemas.audit import AuditOutcome, GivenOrder
 from regraft.schemas.event import FORGED, AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member
-from regraft.schemas.member_life import against_member_order
+from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.order_book import OrderBook, order_text
 from regraft.schemas.plan import Plan, PlanPhase
-from regraft.schemas.plan_life import LIFE, against_order
+from regraft.schemas.plan_life import LIFE, why_order_refused
 
 CLOCKS_APART_MS_MAX = 60_000  # How far the clock of an order's giver may be behind the controller's.
 OPEN_MAX = 1_000  # Orders about the open plan whose outcome is not known yet.
@@ -49,12 +49,12 @@ class OrderTaker:
             self._begin()
         refused_count = 0
         for given in found:
-            against, outcome = self._take(given, plan_log)
+            refusal, outcome = self._take(given, plan_log)
             if given.is_new:
-                self._audit.keep(given.entry(outcome, against, now_ms))
+                self._audit.keep(given.entry(outcome, refusal, now_ms))
                 refused_count += outcome is AuditOutcome.REFUSED
                 if refused_count <= SHOWN_MAX:
-                    self._report(given, against, now_ms)
+                    self._report(given, refusal, now_ms)
         if refused_count > SHOWN_MAX:
             text = (
                 f"{refused_count - SHOWN_MAX} more orders were refused at the same time: `regraft audit` lists them all"
@@ -89,14 +89,14 @@ class OrderTaker:
         return "", AuditOutcome.ACCEPTED
 
     def _take_about_member(self, given: GivenOrder, order: Order) -> tuple[str, AuditOutcome]:
-        against = against_member_order(order.kind, order.subject, self.members.get(order.subject), order.facts)
+        refusal = why_member_order_refused(order.kind, order.subject, self.members.get(order.subject), order.facts)
         if len(self._about_members) >= MEMBER_ORDERS_MAX:
-            against = (
-                against or f"{MEMBER_ORDERS_MAX} orders about members are already waiting: give it again in a moment"
+            refusal = (
+                refusal or f"{MEMBER_ORDERS_MAX} orders about members are already waiting: give it again in a moment"
             )
-        if given.is_new and not against:  # One reported before has been executed, or refused for good.
+        if given.is_new and not refusal:  # One reported before has been executed, or refused for good.
             self._about_members.append(order)
-        return against, AuditOutcome.REFUSED if against else AuditOutcome.ACCEPTED
+        return refusal, AuditOutcome.REFUSED if refusal else AuditOutcome.ACCEPTED
 
     def take_about_members(self) -> list[Order]:
         """Return, once, the accepted orders about members, oldest first."""
@@ -107,20 +107,20 @@ class OrderTaker:
         plan = _named(plan_log, order.subject)
         if plan is None:
             return f"no plan is named {order.subject}", AuditOutcome.REFUSED
-        if against := _against_meant(order, plan):
-            return against, AuditOutcome.REFUSED
+        if refusal := _why_not_meant(order, plan):
+            return refusal, AuditOutcome.REFUSED
         self.book.take(order)
-        if against := against_order(order.kind, plan.plan, plan.phase):
-            return against, AuditOutcome.TOO_LATE
+        if refusal := why_order_refused(order.kind, plan.plan, plan.phase):
+            return refusal, AuditOutcome.TOO_LATE
         self._open.append(given)
         return "", AuditOutcome.ACCEPTED
 
-    def _report(self, given: GivenOrder, against: str, now_ms: int) -> None:
-        kind = EventKind.ORDER_REFUSED if against else EventKind.ORDER_TAKEN
-        severity = Severity.WARNING if against else Severity.INFO
+    def _report(self, given: GivenOrder, refusal: str, now_ms: int) -> None:
+        kind = EventKind.ORDER_REFUSED if refusal else EventKind.ORDER_TAKEN
+        severity = Severity.WARNING if refusal else Severity.INFO
         order = given.order
         asked = f"order to {order_text(order)}" if order is not None else f"record without an order for {given.key}"
-        text = asked + (f"; not executed: {against}" if against else "")
+        text = asked + (f"; not executed: {refusal}" if refusal else "")
         subject = order.subject if order is not None else given.key
         plan = subject if order is not None and order.kind.scope == "plan" else ""
         details = {FORGED: "1"} if given.refusal else {}
@@ -139,7 +139,7 @@ def _named(plan_log: PlanLog, name: str) -> Plan | None:
     return next((plan for plan in plan_log.plans if plan.plan == name), None)
 
 
-def _against_meant(order: Order, plan: Plan) -> str:
+def _why_not_meant(order: Order, plan: Plan) -> str:
     """Return why an order that names this plan cannot mean it; empty if it can."""
     made_ms = plan.history[0].time_ms if plan.history else 0
     if not order.plan_digest:

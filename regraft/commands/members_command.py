@@ -18,7 +18,7 @@ from regraft.commands.give_orders import EXIT_FAILED, give_order, print_answer
 from regraft.commands.read_announced import announced_row, read_announced
 from regraft.infra.stack_error import StackError
 from regraft.schemas.member import BrokerFacts, Member, MemberState
-from regraft.schemas.member_life import against_member_order
+from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import OrderKind
 
 if TYPE_CHECKING:
@@ -256,8 +256,8 @@ def _check(
         member = known.get(broker)
         if member is None and not is_whole and kind is not OrderKind.ADD:
             continue  # The controller knows all names, and answers.
-        if against := against_member_order(kind, broker, member, facts):
-            raise MemberError(f"{against}.")
+        if refusal := why_member_order_refused(kind, broker, member, facts):
+            raise MemberError(f"{refusal}.")
 
 
 def _order(

@@ -20,7 +20,7 @@ from regraft.commands.give_orders import ANSWER_S_MAX, EXIT_FAILED, give_order
 from regraft.infra.stack_error import StackError
 from regraft.schemas.order import OrderKind
 from regraft.schemas.plan import Plan, PlanPhase, Proposal
-from regraft.schemas.plan_life import LIFE, against_order
+from regraft.schemas.plan_life import LIFE, why_order_refused
 from regraft.schemas.write_times import time_text
 
 if TYPE_CHECKING:
@@ -247,8 +247,8 @@ def _named(plans: Sequence[Plan], name: str) -> Plan:
 def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str, wait_s: float) -> None:
     """Give an order about the plan as it is stored now, and wait for the outcome. Raises StackError."""
     plan = _named(_stored(settings), name)
-    if against := against_order(kind, name, plan.phase):
-        raise StackError(f"{against}.")
+    if refusal := why_order_refused(kind, name, plan.phase):
+        raise StackError(f"{refusal}.")
     answer_s_max = min(wait_s, ANSWER_S_MAX)
     give_order(settings, kind, name, by, reason, plan_digest=plan.approval_digest, wait_s_max=answer_s_max)
     outcome = _outcome(settings, kind, name, wait_s)

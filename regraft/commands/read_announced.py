@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from regraft.commands.describe_broker import since_text
-from regraft.schemas.announcement import STANDS_MS, Announcement, announcement_fault, may_ask, way_in
+from regraft.schemas.announcement import EXPIRY_MS, Announcement, announcement_fault, how_to_admit, may_announce
 from regraft.schemas.member import Member
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Anno
 
     kafka, namespace = settings.kafka.access, settings.kafka.namespace
     found: dict[tuple[str, str], Announcement] = {}
-    since_ms = time.time_ns() // 1_000_000 - STANDS_MS
+    since_ms = time.time_ns() // 1_000_000 - EXPIRY_MS
     names = find_names(kafka, ANNOUNCEMENTS, namespace)
     for message in read_messages(kafka, names, READ_S_MAX, since_ms) if names else ():  # No topic before an upgrade.
         if message.value() is None:
@@ -44,7 +44,7 @@ def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Anno
         except UndecodableRecordError as fault:
             log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
             continue
-        if not announcement_fault(namespace, message.topic() or "", one, None) and may_ask(known.get(one.broker)):
+        if not announcement_fault(namespace, message.topic() or "", one, None) and may_announce(known.get(one.broker)):
             found[one.broker, one.facts.agent] = one
     return [one for _, one in sorted(found.items())]
 
@@ -53,5 +53,5 @@ def announced_row(one: Announcement, known: Mapping[str, Member]) -> tuple[str, 
     """Return a broker that asks to join as a table row: name, state, time of the last request, and how to admit it."""
     parts = [f"agent {one.facts.agent}"] if one.facts.agent else []
     parts += [one.facts.address] if one.facts.address else []
-    parts.append(way_in(one, known, has_left=one.broker in known))
+    parts.append(how_to_admit(one, known, has_left=one.broker in known))
     return one.broker, "asks to join", since_text(one.time_ms), "; ".join(parts)

@@ -5,7 +5,7 @@ import pytest
 from regraft.controller.execute import take_announcements
 from regraft.controller.execute.take_announcements import NEVER_CAME
 from regraft.controller.member_settings import MemberSettings
-from regraft.schemas.announcement import STANDS_MS, Announcement
+from regraft.schemas.announcement import EXPIRY_MS, Announcement
 from regraft.schemas.event import EventKind
 from regraft.schemas.member import BrokerFacts, MemberState, PeerCost, Position
 from regraft.schemas.order import OrderKind
@@ -115,7 +115,7 @@ def test_a_broker_that_stops_announcing_itself_is_forgotten() -> None:
     """It has gone; when it returns it is reported again."""
     fleet = fleet_of()
     announce(fleet, "x01")
-    fleet.now_ms += STANDS_MS - STANDS_MS % 1_000
+    fleet.now_ms += EXPIRY_MS - EXPIRY_MS % 1_000
     assert asking(fleet) == []
     assert join_events(fleet)[1:] == ["x01 no longer asks to join: it has not been announced for 10 minutes"]
     announce(fleet, "x01")

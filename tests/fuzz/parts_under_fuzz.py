@@ -38,7 +38,7 @@ from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError
 from regraft.schemas.command import CommandResult
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.member import BrokerFacts, Member
-from regraft.schemas.member_life import against_member_order
+from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.plan import Plan
 from regraft.schemas.registry import latest_schema
@@ -202,7 +202,7 @@ def feed_members(values: Sequence[bytes]) -> Counter[str]:
         watcher.take_one(cast(Message, FakeMessage(MEMBERS.suffix, value)))
     newest = {member.broker: member for member in read}
     assert watcher.agent_of == {name: one.facts.agent for name, one in newest.items() if one.facts is not None}
-    fit = [one for one in read if not against_member_order(OrderKind.ADD, one.broker, None, one.facts or NO_FACTS)]
+    fit = [one for one in read if not why_member_order_refused(OrderKind.ADD, one.broker, None, one.facts or NO_FACTS)]
     fleet = FleetView.of(INVENTORY, fit)
     assert {*fleet.members} == {*INVENTORY.brokers, *fleet.inventory.brokers}
     assert np.isfinite(fleet.inventory.link_cost).all()

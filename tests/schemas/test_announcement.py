@@ -2,7 +2,7 @@
 
 import pytest
 
-from regraft.schemas.announcement import LINKS_MAX, Announcement, against_announced, announcement_fault
+from regraft.schemas.announcement import LINKS_MAX, Announcement, announcement_fault, why_not_admitted
 from regraft.schemas.member import BrokerFacts, PeerCost, Position
 
 OWN, SHARED = "live.announcements.west", "live.announcements"
@@ -51,4 +51,4 @@ def test_an_agent_announces_only_its_own_brokers(
 )
 def test_a_broker_has_a_place_if_its_links_can_be_priced(facts: BrokerFacts, *, has_place: bool) -> None:
     """A cost to a known broker or a position is enough."""
-    assert (against_announced(Announcement("x1", facts, 0), ("b0", "b1")) == "") is has_place
+    assert (why_not_admitted(Announcement("x1", facts, 0), ("b0", "b1")) == "") is has_place

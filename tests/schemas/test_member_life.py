@@ -7,7 +7,7 @@ from msgspec import structs
 
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.member import BrokerFacts, Member, MemberState, PeerCost, Position
-from regraft.schemas.member_life import against_member_order, state_after
+from regraft.schemas.member_life import state_after, why_member_order_refused
 from regraft.schemas.order import Order, OrderKind
 
 ABOUT_MEMBERS = [kind for kind in OrderKind if kind.scope == "member"]
@@ -23,10 +23,10 @@ def member(state: MemberState) -> Member:
 def test_an_order_leads_to_another_state_or_is_refused(kind: OrderKind, state: MemberState | None) -> None:
     """It is always exactly one of the two, and a refusal names the broker."""
     about = None if state is None else member(state)
-    after, against = state_after(kind, about), against_member_order(kind, "b07", about, FACTS)
-    assert (after is None) is bool(against)
+    after, refusal = state_after(kind, about), why_member_order_refused(kind, "b07", about, FACTS)
+    assert (after is None) is bool(refusal)
     assert after != state or after is None
-    assert against == "" or "b07" in against
+    assert refusal == "" or "b07" in refusal
 
 
 def test_every_state_can_be_left_by_an_order() -> None:
@@ -49,19 +49,19 @@ def test_every_state_can_be_left_by_an_order() -> None:
 )
 def test_an_impossible_order_is_refused_with_a_reason(kind: OrderKind, state: MemberState | None, why: str) -> None:
     """The sentence says why, and what would help."""
-    assert why in against_member_order(kind, "b07", None if state is None else member(state), FACTS)
+    assert why in why_member_order_refused(kind, "b07", None if state is None else member(state), FACTS)
 
 
 def test_a_broker_without_facts_cannot_be_added() -> None:
     """No link to it would have a cost."""
-    assert "its link costs" in against_member_order(OrderKind.ADD, "b07", None, None)
+    assert "its link costs" in why_member_order_refused(OrderKind.ADD, "b07", None, None)
 
 
 def test_a_broker_whose_agent_can_have_no_topics_cannot_be_added() -> None:
     """A dot in the agent's name would give another topic, and no inventory could hold the broker."""
     facts = structs.replace(FACTS, agent="east.b07")
-    assert "its agent is 'east.b07', 1 to 64" in against_member_order(OrderKind.ADD, "b07", None, facts)
-    assert not against_member_order(OrderKind.ADD, "b07", None, structs.replace(FACTS, agent="east"))
+    assert "its agent is 'east.b07', 1 to 64" in why_member_order_refused(OrderKind.ADD, "b07", None, facts)
+    assert not why_member_order_refused(OrderKind.ADD, "b07", None, structs.replace(FACTS, agent="east"))
 
 
 def test_a_signature_covers_the_facts_of_an_added_broker() -> None:

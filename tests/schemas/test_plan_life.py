@@ -14,11 +14,11 @@ from regraft.schemas.plan_life import (
     HISTORY_MAX,
     LIFE,
     PhaseOrderError,
-    against_order,
     answers_to,
     committed_ms,
     entered,
     phases_for,
+    why_order_refused,
 )
 
 PHASES = list(PlanPhase)
@@ -134,7 +134,7 @@ def test_orders_that_are_not_about_plans_are_not_in_the_table(kind: OrderKind) -
 @pytest.mark.parametrize("kind", [kind for kind in OrderKind if kind.scope == "plan"])
 @pytest.mark.parametrize("phase", PHASES)
 def test_an_order_that_comes_too_late_is_refused_with_the_phases_it_needs(phase: PlanPhase, kind: OrderKind) -> None:
-    refusal = against_order(kind, "plan-7", phase)
+    refusal = why_order_refused(kind, "plan-7", phase)
     assert (refusal == "") is (kind in LIFE[phase].orders)
     assert not refusal or refusal == f"plan-7 is {phase}: {kind} needs a plan that is {' or '.join(phases_for(kind))}"
 

@@ -19,7 +19,7 @@ from regraft.infra.stack_error import StackError
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.members import FleetView
 from regraft.run_records.read_topics import read_whole
-from regraft.schemas.announcement import STANDS_MS, Announcement
+from regraft.schemas.announcement import EXPIRY_MS, Announcement
 from regraft.schemas.audit import AuditEntry, AuditOutcome
 from regraft.schemas.codec import encode
 from regraft.schemas.member import BrokerFacts, Member, MemberState, PeerCost, Position
@@ -227,7 +227,7 @@ def test_announcements_are_read_from_the_topics_of_all_agents(kafka: RunningKafk
         name = topic_name(ANNOUNCEMENTS, "asked", agent)
         producer.produce(name, key=one.broker, value=encode(one), timestamp=one.time_ms - age_ms)
 
-    write("west", asking("x4", agent="west"), STANDS_MS + 60_000)
+    write("west", asking("x4", agent="west"), EXPIRY_MS + 60_000)
     write("west", asking("x1", agent="west"))
     write("west", asking("x1", agent="west", address="there"))
     write("west", asking("b01", agent="west"))
