@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.link_sides import HungTree, link_sides
+from regraft.overlay.link_sides import RootedTree, link_sides
 from regraft.overlay.overlay_configuration import Link
 
 Key = TypeVar("Key")
@@ -66,7 +66,7 @@ def link_crossings(configuration: Configuration, sets: DeliverySets) -> dict[Lin
 
     A notification crosses a link if it is wanted on both sides.
     """
-    tree, names = HungTree.of(configuration), configuration.brokers
+    tree, names = RootedTree.of(configuration), configuration.brokers
     below, above = link_sides(tree, sets.words)
     return {
         link(names[child], names[parent]): below[child] & above[child]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.configuration import Configuration
-from regraft.overlay.link_sides import HungTree
+from regraft.overlay.link_sides import RootedTree
 from regraft.overlay.ring_costs import at_positions, topic_roots
 from regraft.overlay.user_interests import UserInterests
 
@@ -56,8 +56,8 @@ def tree_cut_off(tree: Configuration, deliveries_per_s: Floats) -> CutOff:
     ``deliveries_per_s`` (brokers, brokers) holds the deliveries at each broker (column) of what is published at each
     broker (row). Cost O(brokers^2).
     """
-    hung = HungTree.of(tree)
-    places, sizes = _preorder(hung)
+    rooted = RootedTree.of(tree)
+    places, sizes = _preorder(rooted)
     order = np.argsort(places)
     sums = np.zeros((len(order) + 1, len(order) + 1))
     np.cumsum(np.cumsum(deliveries_per_s[np.ix_(order, order)], axis=0), axis=1, out=sums[1:, 1:])
@@ -69,8 +69,8 @@ def tree_cut_off(tree: Configuration, deliveries_per_s: Floats) -> CutOff:
     own = np.diagonal(deliveries_per_s)
     of_broker = deliveries_per_s.sum(axis=0) + deliveries_per_s.sum(axis=1) - own
     children = np.zeros(len(order))
-    below_root = np.flatnonzero(hung.parents != np.arange(len(order)))
-    np.add.at(children, hung.parents[below_root], inside[below_root])
+    below_root = np.flatnonzero(rooted.parents != np.arange(len(order)))
+    np.add.at(children, rooted.parents[below_root], inside[below_root])
     per_s = np.maximum(total - of_broker - above - children, 0.0)
     return CutOff(tree.brokers, per_s, float(total))
 
@@ -94,12 +94,12 @@ def ring_cut_off(ring: ChordConfiguration, interests: UserInterests, rates_per_s
     return CutOff(ring.brokers, passing[[ring.position_of[broker] for broker in ring.brokers]], total)
 
 
-def _preorder(hung: HungTree) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _preorder(rooted: RootedTree) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return each broker's place in preorder and the size of its subtree, itself included."""
-    sizes = np.rint(hung.summed_below(np.ones(len(hung.parents)))).astype(np.intp)
+    sizes = np.rint(rooted.summed_below(np.ones(len(rooted.parents)))).astype(np.intp)
     places = np.zeros(len(sizes), dtype=np.intp)
-    for level in hung.levels:
-        parents = hung.parents[level]
+    for level in rooted.levels:
+        parents = rooted.parents[level]
         before = np.cumsum(sizes[level]) - sizes[level]
         firsts = np.flatnonzero(np.concatenate([[True], parents[1:] != parents[:-1]]))
         runs = np.diff(np.append(firsts, len(level)))

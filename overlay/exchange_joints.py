@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.link_sides import HungTree, link_sides
+from regraft.overlay.link_sides import RootedTree, link_sides
 from regraft.overlay.overlay_configuration import Link
 from regraft.overlay.publisher_costs import costs_at_homes
 from regraft.overlay.weighted_sets import WeightedSets
@@ -46,7 +46,7 @@ def exchange_joints(
     attempt.
     """
     row = inventory.index
-    found = _dearest_first(tree, inventory, sets, joints)
+    found = _most_expensive_first(tree, inventory, sets, joints)
     rest = np.asarray(room, dtype=np.int64).copy()
     for pair in found:
         rest[[row[end] for end in pair]] -= 1
@@ -66,16 +66,16 @@ def exchange_joints(
     return tuple(sorted(found))
 
 
-def _dearest_first(
+def _most_expensive_first(
     tree: Configuration, inventory: Inventory, sets: WeightedSets, joints: Collection[Link]
 ) -> list[Link]:
     """Return the links sorted by the cost of the traffic across them, the most expensive first."""
-    hung = HungTree.of(tree)
-    below, above = link_sides(hung, sets.words)
+    rooted = RootedTree.of(tree)
+    below, above = link_sides(rooted, sets.words)
     counts = sets.counts(below & above).sum(axis=-1)
     places = [(inventory.index[a], inventory.index[b]) for a, b in joints]
     costs = {
-        pair: float(counts[a if hung.parents[a] == b else b] * inventory.link_cost[a, b])
+        pair: float(counts[a if rooted.parents[a] == b else b] * inventory.link_cost[a, b])
         for pair, (a, b) in zip(joints, places, strict=True)
     }
     return sorted(joints, key=lambda pair: (-costs[pair], pair))
@@ -128,10 +128,11 @@ def _end_costs(tree: Configuration, inventory: Inventory, crossing: _Crossing, s
     names = [tree.brokers[place] for place in side]
     inside = set(names)
     part = Configuration.of(0, names, [pair for pair in tree.links if inside.issuperset(pair)])
-    hung = HungTree.of(part)
+    rooted = RootedTree.of(part)
     below, above = (
-        sets.counts_of(words, columns) for words in link_sides(hung, sets.words[np.ix_(side, columns)] & crossing.mask)
+        sets.counts_of(words, columns)
+        for words in link_sides(rooted, sets.words[np.ix_(side, columns)] & crossing.mask)
     )
-    processing, link_cost = inventory.processing_cost[side], inventory.link_cost[side, side[hung.parents]]
+    processing, link_cost = inventory.processing_cost[side], inventory.link_cost[side, side[rooted.parents]]
     published = np.array([crossing.count])
-    return np.asarray(costs_at_homes(hung, processing, link_cost, published, below[None], above[None])[0])
+    return np.asarray(costs_at_homes(rooted, processing, link_cost, published, below[None], above[None])[0])

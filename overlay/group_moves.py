@@ -16,7 +16,7 @@ from regraft.overlay.configuration import Configuration
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.distinct_sets import Words
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.link_sides import HungTree, link_sides
+from regraft.overlay.link_sides import RootedTree, link_sides
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ class _Walk:
         self._kept = _published_at_home(sets, homes)
         index = inventory.index
         self._peers = [[index[peer] for peer in configuration.neighbours[broker]] for broker in sets.brokers]
-        tree = HungTree.of(configuration)
+        tree = RootedTree.of(configuration)
         below, above = link_sides(tree, sets.words)
         self._side: dict[tuple[int, int], Words] = {}  # By directed link: all that its first end's side has.
         self._before: dict[tuple[int, int], int] = {}

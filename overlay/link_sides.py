@@ -18,7 +18,7 @@ Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
-class HungTree:
+class RootedTree:
     """A tree rooted at its first broker; brokers are positions in the configuration's order.
 
     ``parents`` (brokers,) is the next broker towards the root; the root is its own parent. ``levels`` are the brokers
@@ -31,13 +31,13 @@ class HungTree:
     ranks: tuple[Places, ...]
 
     @classmethod
-    def of(cls, configuration: Configuration) -> HungTree:
+    def of(cls, configuration: Configuration) -> RootedTree:
         """Root the tree of a configuration at its first broker. O(brokers)."""
         row = {broker: position for position, broker in enumerate(configuration.brokers)}
         return cls.of_peers([[row[peer] for peer in configuration.neighbours[broker]] for broker in row])
 
     @classmethod
-    def of_peers(cls, peers: Sequence[Iterable[int]]) -> HungTree:
+    def of_peers(cls, peers: Sequence[Iterable[int]]) -> RootedTree:
         """Root a tree at its first broker; ``peers`` are the neighbours of each broker, in the order of siblings."""
         parents = np.zeros(len(peers), dtype=np.intp)
         ranks: list[list[int]] = []
@@ -94,7 +94,7 @@ class HungTree:
         return values
 
 
-def link_sides(tree: HungTree, words: Words) -> tuple[Words, Words]:
+def link_sides(tree: RootedTree, words: Words) -> tuple[Words, Words]:
     """Return what is wanted below and above each broker, both of shape (brokers, columns).
 
     Row i of ``words`` is what broker i itself wants. The link from broker b to its parent has ``below[b]`` (what b's
@@ -109,7 +109,7 @@ def link_sides(tree: HungTree, words: Words) -> tuple[Words, Words]:
     return below, above
 
 
-def _sides(tree: HungTree, words: Words) -> tuple[Words, Words]:
+def _sides(tree: RootedTree, words: Words) -> tuple[Words, Words]:
     below, above = words.copy(), np.zeros_like(words)
     for level in reversed(tree.levels):
         starts = _first_siblings(tree.parents[level])

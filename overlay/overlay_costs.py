@@ -12,7 +12,7 @@ import numpy as np
 
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.link_sides import HungTree, Places, link_sides
+from regraft.overlay.link_sides import Places, RootedTree, link_sides
 from regraft.overlay.publisher_costs import Floats, costs_at_homes
 from regraft.overlay.publisher_sets import PublisherSets
 from regraft.overlay.tree_costs import LinkSwap, TreeCosts
@@ -73,7 +73,7 @@ class OverlayCosts:
     def at_homes(self) -> HomeCosts:
         """Cost and load of every publisher at every home on the present tree; cached until the tree changes."""
         if self._at_homes is None:
-            self._at_homes = HomeCosts(self.tree.hung, self.inventory, self.sets)
+            self._at_homes = HomeCosts(self.tree.rooted, self.inventory, self.sets)
         return self._at_homes
 
 
@@ -84,7 +84,7 @@ class HomeCosts:
     (publishers, brokers) as in :class:`overlay.publisher_costs.PublisherCosts`.
     """
 
-    def __init__(self, tree: HungTree, inventory: Inventory, sets: PublisherSets) -> None:
+    def __init__(self, tree: RootedTree, inventory: Inventory, sets: PublisherSets) -> None:
         self.tree = tree
         below, above = link_sides(tree, sets.words)
         self.published_per_s: Floats = sets.published / sets.span_s

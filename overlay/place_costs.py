@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.link_sides import HungTree, link_sides
+from regraft.overlay.link_sides import RootedTree, link_sides
 from regraft.overlay.publisher_costs import costs_at_homes
 from regraft.overlay.scot_places import Regions
 
@@ -101,14 +101,14 @@ class PlaceCosts:
         row_of = {broker: row for row, broker in enumerate(members)}
         at = np.array([self.inventory.index[broker] for broker in members])
         processing = self.inventory.processing_cost[at]
-        below, above = self._sides(tree := _hung(holders, region_links, row_of), members)
+        below, above = self._sides(tree := _rooted(holders, region_links, row_of), members)
         wanted = below[:, 0]
         if len(members) == 1:
             return _Cluster(row_of, wanted[:, None] * processing, wanted)
         to_parents = self.inventory.link_cost[at, at[tree.parents]]
         return _Cluster(row_of, costs_at_homes(tree, processing, to_parents, wanted, below, above), wanted)
 
-    def _sides(self, tree: HungTree, members: Iterable[str]) -> tuple[Floats, Floats]:
+    def _sides(self, tree: RootedTree, members: Iterable[str]) -> tuple[Floats, Floats]:
         """Return each publisher's notifications per second wanted below and above each broker, (publishers, rows)."""
         rows = self._delivered[[self._row_of[broker] for broker in members]]
         below, above = link_sides(tree, rows)
@@ -122,7 +122,7 @@ class PlaceCosts:
         return np.asarray(np.add.reduceat(bits, self._starts, axis=1, dtype=np.float64).T / self._span_s)
 
 
-def _hung(holders: Sequence[str], region_links: RegionLinks, row_of: Mapping[str, int]) -> HungTree:
+def _rooted(holders: Sequence[str], region_links: RegionLinks, row_of: Mapping[str, int]) -> RootedTree:
     """Return the tree of a cluster's brokers, as rows."""
     peers: list[set[int]] = [set() for _ in row_of]
     for one, other in region_links:
@@ -130,4 +130,4 @@ def _hung(holders: Sequence[str], region_links: RegionLinks, row_of: Mapping[str
         if first != second:
             peers[first].add(second)
             peers[second].add(first)
-    return HungTree.of_peers([sorted(each) for each in peers])
+    return RootedTree.of_peers([sorted(each) for each in peers])

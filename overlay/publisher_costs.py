@@ -22,7 +22,7 @@ from regraft.overlay.configuration import Configuration
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.distinct_sets import Words
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.link_sides import HungTree, Places, link_sides
+from regraft.overlay.link_sides import Places, RootedTree, link_sides
 
 Floats = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ class PublisherCosts:
         self._place = {publisher: position for position, publisher in enumerate(self.publishers)}
         delivered, published, columns, self._groups = self._grouped(spans)
         starts = np.searchsorted(columns, np.arange(len(self._groups)))
-        self.tree = HungTree.of(configuration)
+        self.tree = RootedTree.of(configuration)
         below, above = link_sides(self.tree, delivered)
         self._published = _grouped_counts(published[None], starts)[:, 0]
         self._below = _grouped_counts(below, starts)
@@ -159,7 +159,7 @@ class PublisherCosts:
 
 
 def costs_at_homes(
-    tree: HungTree, processing: Floats, link_cost: Floats, published: Floats, below: Floats, above: Floats
+    tree: RootedTree, processing: Floats, link_cost: Floats, published: Floats, below: Floats, above: Floats
 ) -> Floats:
     """Return the cost of each row of notifications if published at each broker, shape (rows, brokers).
 

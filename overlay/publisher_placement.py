@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.link_sides import HungTree, Places
+from regraft.overlay.link_sides import Places, RootedTree
 
 ROUNDING_SHARE = 1e-9  # Loads that differ by a smaller share are equal up to rounding.
 
@@ -23,7 +23,7 @@ class HomeLoads(Protocol):
     """The load of publishers at any home, from :class:`overlay.publisher_costs.PublisherCosts`."""
 
     @property
-    def tree(self) -> HungTree:
+    def tree(self) -> RootedTree:
         """The tree to which the loads refer."""
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.distinct_sets import Words
-from regraft.overlay.link_sides import HungTree, Places, link_sides
+from regraft.overlay.link_sides import Places, RootedTree, link_sides
 
 Floats = NDArray[np.float64]
 
@@ -56,7 +56,7 @@ class SessionMetrics:
     The paper computes each home from scratch, O(brokers^2).
     """
 
-    def __init__(self, tree: HungTree, sessions: TraceSessions) -> None:
+    def __init__(self, tree: RootedTree, sessions: TraceSessions) -> None:
         self.tree = tree
         self.sessions = sessions
         below, above = link_sides(tree, sessions.words)

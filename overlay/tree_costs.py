@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from regraft.overlay.configuration import Configuration, NotATreeError, link
 from regraft.overlay.distinct_sets import Words
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.link_sides import HungTree, link_sides
+from regraft.overlay.link_sides import RootedTree, link_sides
 from regraft.overlay.overlay_configuration import Link
 from regraft.overlay.weighted_sets import WeightedSets, weighed
 
@@ -244,7 +244,7 @@ class TreeCosts:
 
     def _count_words(self, columns: Places, sign: int) -> None:
         """Add some words of the sets to all counts (sign 1), or subtract them (-1)."""
-        tree = self.hung
+        tree = self.rooted
         children = np.flatnonzero(tree.parents != np.arange(len(tree.parents)))
         down = np.array([self._peers[tree.parents[child]][child] for child in children.tolist()], dtype=np.intp)
         tails = self.directed_ends()[0]
@@ -264,9 +264,9 @@ class TreeCosts:
         self._costs = costs @ self._crossings + self.inventory.processing_cost @ self._loads
 
     @property
-    def hung(self) -> HungTree:
+    def rooted(self) -> RootedTree:
         """The present tree, rooted at its first broker. O(brokers)."""
-        return HungTree.of_peers([sorted(peers) for peers in self._peers])
+        return RootedTree.of_peers([sorted(peers) for peers in self._peers])
 
     def want(self, columns: Places, words: Words) -> None:
         """Replace what brokers want: ``words`` (brokers, columns) take the place of these columns of the sets.
@@ -360,7 +360,7 @@ class TreeCosts:
         self._crossings[onward // 2] = self.sets.counts(before[:-1] & after[1:])
 
 
-def _wanted_again(tree: HungTree, words: Words, below: Words, above: Words, children: Places) -> tuple[Words, Words]:
+def _wanted_again(tree: RootedTree, words: Words, below: Words, above: Words, children: Places) -> tuple[Words, Words]:
     """Return what is wanted in at least two, and in three, directions of each broker, itself being one."""
     once, twice, thrice = words.copy(), np.zeros_like(words), np.zeros_like(words)
     towards = [(tree.parents[group], below[group]) for group in tree.ranks]

@@ -20,7 +20,7 @@ from regraft.controller.planners.steps.trace_publishers import columns_by_publis
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.configuration import Configuration
-from regraft.overlay.link_sides import HungTree
+from regraft.overlay.link_sides import RootedTree
 from regraft.schemas.plan import ClientMove, Proposal
 from regraft.schemas.write_figures import figure
 
@@ -142,7 +142,7 @@ def trace(parts: Sequence[Part], publisher: str, settings: TraceSettings, rng: r
     return None if average is None else Traced(count, average)
 
 
-def probe_walk(configuration: Configuration, tree: HungTree, subscribers: Floats, home: int) -> ProbeWalk:
+def probe_walk(configuration: Configuration, tree: RootedTree, subscribers: Floats, home: int) -> ProbeWalk:
     """Follow the link with more subscribers behind it than all other links and the broker have, while there is one.
 
     Source: Cheung09, section 3.2. The request's count of the side it comes from is the total less what lies ahead.

@@ -17,7 +17,7 @@ from regraft.controller.planners.steps.select_home_grape import Priority, select
 from regraft.experiments.pop_grape.distributed_traces import BYTE_BITS, BrokerReport
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.distinct_sets import Words
-from regraft.overlay.link_sides import HungTree
+from regraft.overlay.link_sides import RootedTree
 from regraft.overlay.trace_sessions import HopDelays, SessionMetrics, TraceSessions
 
 WORD_BYTES = 8
@@ -60,8 +60,8 @@ class Selection:
         self._home = reports[0].broker
         self._reports = {report.broker: report for report in reports}
         self.tree = answered_tree(reports)
-        self._hung = HungTree.of(self.tree)
-        self._metrics = SessionMetrics(self._hung, session_of(reports))
+        self._rooted = RootedTree.of(self.tree)
+        self._metrics = SessionMetrics(self._rooted, session_of(reports))
         self._is_present = np.array([broker == self._home for broker in self.tree.brokers])
 
     @property
@@ -111,7 +111,7 @@ class Selection:
         inside = np.array([_inside_ms(self._reports[broker]) for broker in brokers])
         local = inside + np.array([self._reports[broker].output_ms[-1] for broker in brokers])
         outward, inward = np.zeros(len(brokers)), np.zeros(len(brokers))
-        for child, parent in enumerate(self._hung.parents):
+        for child, parent in enumerate(self._rooted.parents):
             if child != parent:
                 outward[child] = inside[parent] + self._output_ms(brokers[parent], brokers[child])
                 inward[child] = inside[child] + self._output_ms(brokers[child], brokers[parent])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from regraft.controller.planners.steps.select_home_grape import Priority, select
 from regraft.experiments.pop_grape.quadratic_selection import reports_of, select_quadratic
 from regraft.overlay.configuration import Configuration
-from regraft.overlay.link_sides import HungTree
+from regraft.overlay.link_sides import RootedTree
 from regraft.overlay.trace_sessions import HopDelays, SessionMetrics, TraceSessions
 from regraft.overlay.tree import random_tree
 
@@ -69,7 +69,7 @@ def random_delays_ms(count: int, rng: random.Random) -> NDArray[np.float64]:
 
 def select_linear(instance: Instance, priority: Priority, weight: int) -> str:
     """Return the choice of the controller's selection, which computes both metrics for all candidates."""
-    metrics = SessionMetrics(HungTree.of(instance.configuration), instance.sessions)
+    metrics = SessionMetrics(RootedTree.of(instance.configuration), instance.sessions)
     candidates = np.flatnonzero(metrics.reached(0, instance.present))
     load = metrics.messages[0, candidates]
     delay = metrics.delays_ms(instance.delays, instance.pings_ms)[0, candidates]
@@ -80,7 +80,7 @@ def select_linear(instance: Instance, priority: Priority, weight: int) -> str:
 def select_by_paper(instance: Instance, priority: Priority, weight: int) -> str:
     """Return the choice of the paper's Algorithms 1 to 3."""
     names = instance.configuration.brokers
-    parents = [int(parent) for parent in HungTree.of(instance.configuration).parents]
+    parents = [int(parent) for parent in RootedTree.of(instance.configuration).parents]
     brokers = reports_of(instance.configuration, instance.sessions, 0, instance.delays, parents)
     pings_ms = None
     if instance.pings_ms is not None:

@@ -27,7 +27,7 @@ from regraft.experiments.pop_grape.random_sessions import (
 )
 from regraft.experiments.pop_grape.testbeds import balanced_tree
 from regraft.infra.measured_figures import Figure
-from regraft.overlay.link_sides import HungTree
+from regraft.overlay.link_sides import RootedTree
 
 SESSION_LENGTH = 100  # G_threshold.
 PAPER_MS_MAX = 70.0  # "took less than 70 ms" with 63 brokers (section 4.2).
@@ -68,7 +68,7 @@ def _figures_of(brokers: int, rng: random.Random) -> list[Figure]:
     alike = 0
     for _ in range(count):
         instance = _everywhere(brokers, rng)
-        tree = HungTree.of(instance.configuration)
+        tree = RootedTree.of(instance.configuration)
         parents = [int(parent) for parent in tree.parents]
         reports = reports_of(instance.configuration, instance.sessions, 0, instance.delays, parents)
         present = instance.configuration.brokers[instance.present]

@@ -14,7 +14,7 @@ from regraft.controller.planners.relocate_publisher_grape import PrioritySetting
 from regraft.controller.planners.steps.select_home_grape import GrapeSelection, Priority, select
 from regraft.experiments.pop_grape.random_sessions import random_instance, select_by_paper, select_linear
 from regraft.overlay.configuration import Configuration
-from regraft.overlay.link_sides import HungTree
+from regraft.overlay.link_sides import RootedTree
 from regraft.overlay.trace_sessions import HopDelays, SessionMetrics, TraceSessions
 from regraft.schemas.plan import ClientMove, Proposal
 from tests.controller.published_windows import costs_along, queue_of, state_of, window_of
@@ -53,7 +53,7 @@ def test_metrics_of_three_brokers_by_hand() -> None:
     sessions = TraceSessions(("p",), words, np.array([0]), np.array([3]), deliveries)
     # b00 -> b01 takes 1 ms and back 2; b01 -> b02 takes 3 and back 5; then 10 ms to a subscriber, 20 at b02.
     delays = HopDelays(np.array([0.0, 1.0, 3.0]), np.array([0.0, 2.0, 5.0]), np.array([10.0, 10.0, 20.0]))
-    metrics = SessionMetrics(HungTree.of(LINE), sessions)
+    metrics = SessionMetrics(RootedTree.of(LINE), sessions)
     assert metrics.messages.tolist() == [[3 + 2 + 2, 1 + 3 + 2, 1 + 1 + 3]]
     at_home = 4 * 10 + 2 * 20
     assert metrics.delays_ms(delays).tolist() == [
@@ -68,7 +68,7 @@ def test_candidates_are_the_brokers_that_received_a_notification() -> None:
     """A broker that no notification of the session reaches cannot answer; the present home is always a candidate."""
     words = np.array([[0], [1], [0]], dtype=np.uint64)
     sessions = TraceSessions(("p",), words, np.array([0]), np.array([1]), np.array([[0.0, 1.0, 0.0]]))
-    metrics = SessionMetrics(HungTree.of(LINE), sessions)
+    metrics = SessionMetrics(RootedTree.of(LINE), sessions)
     assert metrics.reached(0, 0).tolist() == [True, True, False]
     assert metrics.reached(0, 1).tolist() == [False, True, False]
     assert metrics.reached(0, 2).tolist() == [False, True, True]

@@ -20,7 +20,7 @@ from regraft.controller.planners.relocate_publisher_pop import (
 )
 from regraft.controller.planners.steps.trace_publishers import columns_by_publisher
 from regraft.overlay.configuration import Configuration
-from regraft.overlay.link_sides import HungTree
+from regraft.overlay.link_sides import RootedTree
 from regraft.schemas.plan import ClientMove, Proposal
 from tests.controller.published_windows import costs_along, state_of, window_of
 from tests.overlay.published_overlays import Published, PublishedOverlay, draw_overlay, published_overlays, spans_of
@@ -62,7 +62,7 @@ def test_fig_1_moves_the_publisher_to_b6() -> None:
 def test_fig_1_walk_passes_b5() -> None:
     """The relocation request follows the migration path B1, B5, B6."""
     counts = np.array([float(SUBSCRIBERS.get(broker, 0)) for broker in FIG_1.brokers])
-    walk = probe_walk(FIG_1, HungTree.of(FIG_1), counts, 0)
+    walk = probe_walk(FIG_1, RootedTree.of(FIG_1), counts, 0)
     assert [FIG_1.brokers[place] for place in walk.path] == ["B1", "B5", "B6"]
     assert walk.behind_first == 15
 
@@ -134,7 +134,7 @@ def test_the_target_is_a_median_of_the_subscribers(drawn: PublishedOverlay, seed
     tree = drawn.configuration
     rng = random.Random(seed)
     counts = np.array([float(rng.choice([0, 0, 1, 2, 9])) for _ in tree.brokers])
-    walk = probe_walk(tree, HungTree.of(tree), counts, rng.randrange(len(tree.brokers)))
+    walk = probe_walk(tree, RootedTree.of(tree), counts, rng.randrange(len(tree.brokers)))
     hops = [
         sum(count * (len(tree.path(broker, to)) - 1) for count, to in zip(counts, tree.brokers, strict=True))
         for broker in tree.brokers

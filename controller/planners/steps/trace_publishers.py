@@ -16,7 +16,7 @@ from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.distinct_sets import Words
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.link_sides import HungTree
+from regraft.overlay.link_sides import RootedTree
 from regraft.overlay.trace_sessions import HopDelays, TraceSessions
 from regraft.schemas.write_times import time_text
 
@@ -59,7 +59,7 @@ def hop_delays(
     configuration: Configuration,
     inventory: Inventory,
     windows: Sequence[ClosedWindow],
-    tree: HungTree,
+    tree: RootedTree,
     *,
     link_delays: bool,
 ) -> HopDelays:

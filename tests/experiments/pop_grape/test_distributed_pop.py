@@ -24,7 +24,7 @@ from regraft.experiments.pop_grape.distributed_traces import (
     RelocationRequest,
     TraceResult,
 )
-from regraft.overlay.link_sides import HungTree
+from regraft.overlay.link_sides import RootedTree
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.tree_tables import LOCAL
 from tests.experiments.pop_grape.traced_overlays import PUBLISHER, Traced, fig_1, random_traced, state_of
@@ -204,7 +204,7 @@ def test_brokers_walk_as_the_central_planner_does(seed: int, profile: Profile) -
     traced.publish([rng.random() for _ in range(count)], pause_ms=rng.choice([3.0, 30.0]))
     traced.overlay.virtual.run_for(2_000.0)
     tree, index = traced.overlay.inventory.bootstrap, traced.overlay.inventory.index
-    walk = probe_walk(tree, HungTree.of(tree), subscribers_of(traced, profile), index[home])
+    walk = probe_walk(tree, RootedTree.of(tree), subscribers_of(traced, profile), index[home])
     assert [decision.target for decision in traced.overlay.decisions] == [tree.brokers[walk.path[-1]]]
     assert len(traced.messages(RelocationRequest)) == len(walk.path) - 1
 

@@ -6,7 +6,7 @@ import pytest
 from regraft.controller.planners.steps.trace_publishers import hop_delays, subscribers_mean, trace_sessions
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.link_sides import HungTree
+from regraft.overlay.link_sides import RootedTree
 from regraft.schemas.state import LinkRtt
 from tests.controller.published_windows import queue_of, window_of
 from tests.overlay.published_overlays import Published, spans_of
@@ -79,7 +79,7 @@ def test_delays_are_waits_and_matching_along_the_path() -> None:
     )
     (window,) = windows_of([Published("p", 0, EVERYWHERE)], 1, queues=queues)
     inventory = inventory_of(LINE, {("b00", "b01"): 100.0, ("b01", "b02"): 200.0})
-    tree = HungTree.of(LINE)
+    tree = RootedTree.of(LINE)
     delays = hop_delays(LINE, inventory, [window], tree, link_delays=False)
     # Nothing was served at b02: its matching is assumed to take the mean of the others, 5 ms.
     assert delays.local.tolist() == [3.0, 12.0, 5.0]
@@ -95,7 +95,7 @@ def test_measured_round_trips_take_precedence_over_the_inventory() -> None:
     rtts = (LinkRtt("b00", "b01", 30.0, 50.0), LinkRtt("b01", "b00", 28.0, 70.0))
     (window,) = windows_of([Published("p", 0, EVERYWHERE)], 1, rtts=rtts)
     inventory = inventory_of(LINE, {("b00", "b01"): 100.0, ("b01", "b02"): 200.0})
-    delays = hop_delays(LINE, inventory, [window], HungTree.of(LINE), link_delays=True)
+    delays = hop_delays(LINE, inventory, [window], RootedTree.of(LINE), link_delays=True)
     assert delays.outward.tolist() == [0.0, 14.0, 200.0]
 
 
@@ -106,5 +106,5 @@ def test_means_are_weighted_by_what_passed() -> None:
         for wait, per_s in ((4.0, 1.0), (8.0, 3.0))
     ]
     configuration = Configuration.of(0, LINE.brokers, LINE.links)
-    delays = hop_delays(configuration, inventory_of(LINE, {}), windows, HungTree.of(LINE), link_delays=False)
+    delays = hop_delays(configuration, inventory_of(LINE, {}), windows, RootedTree.of(LINE), link_delays=False)
     assert delays.local.tolist() == [7.0, 0.0, 0.0]
