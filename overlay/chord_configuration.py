@@ -117,7 +117,7 @@ class ChordConfiguration:
         position = self.position_of
         return tuple(self.broker_at[at] for at in self.ring.route(position[broker], position[target_broker]))
 
-    def way_of(self, topic: str, broker: str, *, is_up: bool) -> tuple[str, ...]:
+    def topic_route(self, topic: str, broker: str, *, is_up: bool) -> tuple[str, ...]:
         """Return the route from a broker up to a topic's rendezvous, or from the rendezvous down to the broker."""
         root = self.rendezvous(topic)
         return self.route(broker, root) if is_up else self.route(root, broker)

@@ -17,7 +17,7 @@ from regraft.overlay.inventory import Inventory
 
 SLACK_SHARE = 1e-9  # How far sums of floats may be above the true ones.
 JOINED_MAX = 30_000  # Brokers joined, over all sets: some 0.2 s. Skipping sets only lowers the bound.
-WAYS_BROKERS_MAX = 400  # Shortest paths between this many brokers take 0.2 s, between 1,000 some seconds.
+PATHS_BROKERS_MAX = 400  # Shortest paths between this many brokers take 0.2 s, between 1,000 some seconds.
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ def least_cost_per_s(inventory: Inventory, spans: Sequence[DeliverySets], joined
     cost at least as much as the spanning tree that minimises link cost times the interest of both ends. The larger of
     the two bounds counts. Caps on degree and load would only raise it.
 
-    Cost O(brokers^3 + sets * delivered^2), both bounded: with more than WAYS_BROKERS_MAX brokers, a path of several
+    Cost O(brokers^3 + sets * delivered^2), both bounded: with more than PATHS_BROKERS_MAX brokers, a path of several
     links is bounded by its first and last link, and sets are joined, those with the most deliveries first, until
     ``joined_max`` brokers are. Raises ValueError if there is no span, or ``delivered`` of one is not known.
     """
@@ -45,30 +45,30 @@ def least_cost_per_s(inventory: Inventory, spans: Sequence[DeliverySets], joined
     sizes = members.sum(axis=1, dtype=np.int64)
     processed = float(counts[sizes == 0].sum()) * float(inventory.processing_cost.min())
     processed += float(counts @ (members @ inventory.processing_cost))
-    ways, joined = _ways(inventory.link_cost), 0.0
+    path_costs, joined = _path_costs(inventory.link_cost), 0.0
     interest = np.zeros((brokers, brokers))
     order = np.argsort(-counts * sizes, kind="stable")
     for place in order[: np.searchsorted(sizes[order].cumsum(), joined_max, side="right")].tolist():
         wanting, count = np.flatnonzero(members[place]), int(counts[place])
         interest[np.ix_(wanting, wanting)] += count
-        links = _spanning(ways[np.ix_(wanting, wanting)])
+        links = _spanning(path_costs[np.ix_(wanting, wanting)])
         joined += count * (sum(links) + max(links, default=0.0)) / 2
     lightest = sum(_spanning(inventory.link_cost * interest))
     return (processed + max(joined, lightest) * (1 - SLACK_SHARE)) / max(sum(span.span_s for span in spans), 1e-9)
 
 
-def _ways(link_cost: Floats) -> Floats:
+def _path_costs(link_cost: Floats) -> Floats:
     """Return a lower bound on the cost of the shortest path between any two brokers, shape (n, n)."""
-    ways = link_cost.copy()
-    if len(ways) <= WAYS_BROKERS_MAX:
-        for broker in range(len(ways)):
-            np.minimum(ways, ways[:, broker, None] + ways[broker], out=ways)
-        return ways
-    np.fill_diagonal(ways, np.inf)
-    cheapest = ways.min(axis=1)
-    np.minimum(ways, cheapest[:, None] + cheapest, out=ways)
-    np.fill_diagonal(ways, 0.0)
-    return ways
+    path_costs = link_cost.copy()
+    if len(path_costs) <= PATHS_BROKERS_MAX:
+        for broker in range(len(path_costs)):
+            np.minimum(path_costs, path_costs[:, broker, None] + path_costs[broker], out=path_costs)
+        return path_costs
+    np.fill_diagonal(path_costs, np.inf)
+    cheapest = path_costs.min(axis=1)
+    np.minimum(path_costs, cheapest[:, None] + cheapest, out=path_costs)
+    np.fill_diagonal(path_costs, 0.0)
+    return path_costs
 
 
 def _members(sets: Words, brokers: int) -> NDArray[np.uint8]:

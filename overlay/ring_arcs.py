@@ -25,7 +25,7 @@ ARCS_KEPT_MAX = 2  # Positions and topics stay the same across plans; with 1,000
 class RingArcs:
     """For each topic, the route from every position to the root, and the size of every position's subtree.
 
-    ``ways`` (depth + 1, topics * positions): column ``t * positions + v`` is the route from v to the root of topic t,
+    ``routes`` (depth + 1, topics * positions): column ``t * positions + v`` is the route from v to the root of topic t,
     padded with one past the last position; entries index a flat array of ``positions + 1`` values per topic. ``sizes``
     (roots * positions,) at ``rows[t] + v`` is the length of the arc below v, v included. ``depths`` has shape (topics,
     positions). Cost O(topics * positions * depth) in time and memory.
@@ -47,7 +47,7 @@ class RingArcs:
         for level in range(1, len(ancestors)):
             ancestors[level] = above.ravel().take(begins + ancestors[level - 1])
         first = (np.arange(len(roots), dtype=np.int32) * (positions + 1))[:, None]
-        self.ways = (ancestors[:, self._row_of] + first).reshape(len(ancestors), -1)
+        self.routes = (ancestors[:, self._row_of] + first).reshape(len(ancestors), -1)
         below = np.bincount((begins + ancestors).ravel(), minlength=count * (positions + 1))
         self.sizes = below.reshape(count, positions + 1)[:, :-1].ravel()
 
@@ -58,7 +58,7 @@ class RingArcs:
             np.add.at(sums, parents, sums[places])
         return sums.reshape(values.shape)
 
-    def way_sums(self, values: NDArray[np.integer | np.bool_]) -> NDArray[np.int32]:
+    def route_sums(self, values: NDArray[np.integer | np.bool_]) -> NDArray[np.int32]:
         """Return for each topic and position the sum of ``values`` (topics, positions) along its route to the root."""
         sums = values.astype(np.int32).ravel()
         for places, parents in self._levels:

@@ -142,16 +142,16 @@ class RingSwaps:
         relays.
         """
         half = len(topics) // 2
-        ways = self.arcs.ways.take(topics * self.problem.broker_count + places, axis=1)
-        before = self._codes.take(ways)
+        routes = self.arcs.routes.take(topics * self.problem.broker_count + places, axis=1)
+        before = self._codes.take(routes)
         one = ONE + places
         np.negative(one[:half], out=one[:half])
         # Flat, with one value per index: in numpy 2.4, add.at reads out of bounds when it has to broadcast values over
         # rows.
-        np.add.at(self._codes, ways.ravel(), one[None].repeat(len(ways), axis=0).ravel())
+        np.add.at(self._codes, routes.ravel(), one[None].repeat(len(routes), axis=0).ravel())
         # Nodes above both places keep their count, and change only if their one subscriber is the one that moves.
-        changing = np.minimum(before, self._codes.take(ways)) < TWO
-        tops = ways[_count_true(changing[1:]), np.arange(len(places))] - self._first_code[topics]
+        changing = np.minimum(before, self._codes.take(routes)) < TWO
+        tops = routes[_count_true(changing[1:]), np.arange(len(places))] - self._first_code[topics]
         return tops, np.where(changing[0], self.arcs.sizes[self.arcs.rows[topics] + tops], 1)
 
     def _below(self, topics: Positions, tops: Positions, lengths: Positions) -> tuple[Positions, Positions, Positions]:
@@ -182,7 +182,7 @@ class RingSwaps:
         self, topics: Positions, nodes: Positions, keys: Positions
     ) -> tuple[Floats, Floats, Positions, Floats, Floats]:
         """Compute joins, lone, pairs, cost parts and saving parts of these topics at these positions from the codes."""
-        codes = self._codes.take(self.arcs.ways.take(keys, axis=1))
+        codes = self._codes.take(self.arcs.routes.take(keys, axis=1))
         none = _count_true(codes < ONE)
         alone = _count_true(codes < TWO) - none
         # On a route, nodes with no subscriber below precede those with one, whose position is the rest of the code.
@@ -200,8 +200,8 @@ class RingSwaps:
         codes = self._codes.reshape(topics, positions + 1)[:, :-1]
         weights = self._weights[:, None]
         is_one = (codes >= ONE) & (codes < TWO)
-        none, alone = self.arcs.way_sums(codes < ONE), self.arcs.way_sums(is_one)
-        served = self.arcs.way_sums(np.where(is_one, codes - ONE, 0)) // np.maximum(alone, 1)
+        none, alone = self.arcs.route_sums(codes < ONE), self.arcs.route_sums(is_one)
+        served = self.arcs.route_sums(np.where(is_one, codes - ONE, 0)) // np.maximum(alone, 1)
         self._pairs = (served * positions + np.arange(positions)).ravel()
         self._lone = (weights * alone).ravel()
         members = self._wanted[self.mapping].T

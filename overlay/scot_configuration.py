@@ -154,16 +154,16 @@ class ScotConfiguration:
         """Return the brokers of the broker's region by cluster, itself included."""
         return self.regions[self.place_of[broker][0]]
 
-    def static_way(self, source_broker: str, target_broker: str) -> tuple[str, ...]:
+    def static_route(self, source_broker: str, target_broker: str) -> tuple[str, ...]:
         """Return the brokers on the static route: first to the target's cluster, then within it; both ends included."""
         cluster = self.place_of[target_broker][1]
         entry, target = self.place_of[source_broker][0], self.place_of[target_broker][0]
-        way = [source_broker]
+        route = [source_broker]
         for region in nx.shortest_path(self.shape.tree, str(entry), str(target)):
             holder = self.regions[int(region)][cluster]
-            if holder != way[-1]:
-                way.append(holder)
-        return tuple(way)
+            if holder != route[-1]:
+                route.append(holder)
+        return tuple(route)
 
     def static_tree(self, home: str) -> Configuration:
         """Return the tree, without homes, over which static routing distributes what is published at ``home``.

@@ -28,12 +28,12 @@ def scot_cut_off(overlay: ScotConfiguration, deliveries_per_s: Floats) -> CutOff
     for broker, place in row.items():
         of_region[overlay.place_of[broker][0]] += deliveries_per_s[place]
     cut_off = np.zeros(len(row))
-    ways = dict(nx.all_pairs_shortest_path(overlay.shape.tree))
+    paths = dict(nx.all_pairs_shortest_path(overlay.shape.tree))
     for region in range(len(overlay.regions)):
         for target, (number, cluster) in overlay.place_of.items():
             per_s = of_region[region, row[target]]
             if per_s:
-                held = {overlay.regions[int(one)][cluster] for one in ways[str(region)][str(number)]}
+                held = {overlay.regions[int(one)][cluster] for one in paths[str(region)][str(number)]}
                 for broker in held - {target}:
                     cut_off[row[broker]] += per_s
     for home, (_, cluster) in overlay.place_of.items():  # A home that starts the route relays nothing.

@@ -189,7 +189,7 @@ class RingRouting:
             now = self._core.tables[min(self._core.tables)]
             rings = (*(one.configuration for one in since), now.configuration) if is_known else ()
             is_ever_there = all(broker in one.place_of for one in rings)
-            ways = {one.way_of(topic, broker, is_up=is_up) for one in rings} if is_ever_there else set()
+            ways = {one.topic_route(topic, broker, is_up=is_up) for one in rings} if is_ever_there else set()
             lost = now.lost.union(*(one.lost for one in since[1:]))
             self._as_ever[key] = len(ways) == 1 and lost.isdisjoint(*ways)
         return self._as_ever[key]

@@ -169,7 +169,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
     def pass_on(self, message: PublisherComes) -> list[Effect]:
         """Send an announcement one hop further."""
-        way = self._core.tables[message.epoch_of_way].configuration.static_way(self.broker, message.home)
+        way = self._core.tables[message.epoch_of_way].configuration.static_route(self.broker, message.home)
         return [Send(way[1], message)]
 
     def see_coming(self, message: PublisherComes, now_ms: float) -> list[Effect]:

@@ -59,7 +59,7 @@ class _ScotWays:
     """The path of static routing; so this does not excuse a loss to a death on a detour."""
 
     def way(self, overlay: ScotConfiguration, notification: Notification, home: str) -> list[Passage]:
-        return [(broker, False) for broker in overlay.static_way(notification.home, home)]
+        return [(broker, False) for broker in overlay.static_route(notification.home, home)]
 
     def target(self, overlay: ScotConfiguration, command: Command) -> OverlayConfiguration:
         change = change_asked(command, overlay)

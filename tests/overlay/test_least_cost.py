@@ -49,7 +49,7 @@ def test_a_limited_search_lowers_the_bound(monkeypatch: pytest.MonkeyPatch) -> N
         assert budgets == sorted(budgets)
         assert budgets[-1] == whole_per_s
         with monkeypatch.context() as patched:
-            patched.setattr(least_cost, "WAYS_BROKERS_MAX", 0)
+            patched.setattr(least_cost, "PATHS_BROKERS_MAX", 0)
             assert 0 <= least_cost_per_s(overlay.inventory, overlay.spans) <= whole_per_s * (1 + 1e-9)
 
 

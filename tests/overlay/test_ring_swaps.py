@@ -90,7 +90,7 @@ def test_the_subtree_of_a_position_is_an_arc_that_begins_there(seed: int) -> Non
             below = {target for target, route in enumerate(routes) if position in route}
             size = arcs.sizes[arcs.rows[topic] + position]
             assert below == {(position + step) % nodes for step in range(size)}
-            places = arcs.ways[:, topic * nodes + position] - topic * (nodes + 1)
+            places = arcs.routes[:, topic * nodes + position] - topic * (nodes + 1)
             way = [one for one in places.tolist() if one != nodes]
             assert tuple(reversed(way)) == routes[position]
 
@@ -108,7 +108,7 @@ def test_sums_over_subtrees_and_along_routes(seed: int) -> None:
                 below[topic, position] += values[topic, target]
                 along[topic, target] += values[topic, position]
     assert problem.arcs.arc_sums(values).tolist() == below.tolist()
-    assert problem.arcs.way_sums(values).tolist() == along.tolist()
+    assert problem.arcs.route_sums(values).tolist() == along.tolist()
 
 
 def test_the_arcs_of_a_ring_are_computed_once() -> None:
@@ -117,4 +117,4 @@ def test_the_arcs_of_a_ring_are_computed_once() -> None:
     kept = ring_arcs(ring, roots)
     assert ring_arcs(ChordRing(4, (0, 3, 9)), np.array([1, 1, 2], dtype=np.int32)) is kept
     assert ring_arcs(ring, np.array([1, 1, 0])) is not kept
-    assert kept.ways.tolist() == RingArcs(ring, roots).ways.tolist()
+    assert kept.routes.tolist() == RingArcs(ring, roots).routes.tolist()

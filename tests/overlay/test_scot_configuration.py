@@ -26,10 +26,10 @@ def test_links_are_those_of_the_product() -> None:
 def test_static_paths_cross_regions_in_the_cluster_of_their_end(source: str) -> None:
     """A path follows links; it changes clusters at its first step or never."""
     for target in NAMES:
-        way = SCOT.static_way(source, target)
-        assert (way[0], way[-1]) == (source, target)
-        assert all(tuple(sorted(pair)) in SCOT.links for pair in pairwise(way))
-        assert len({SCOT.place_of[broker][1] for broker in way[1:]}) <= 1
+        route = SCOT.static_route(source, target)
+        assert (route[0], route[-1]) == (source, target)
+        assert all(tuple(sorted(pair)) in SCOT.links for pair in pairwise(route))
+        assert len({SCOT.place_of[broker][1] for broker in route[1:]}) <= 1
 
 
 def test_it_is_restored_from_an_inventory() -> None:

@@ -41,9 +41,9 @@ def by_paths(inventory: Inventory, homes: dict[str, str], published: list[tuple[
     """Return the cost per second of sending each notification along the static paths to all its brokers."""
     total = 0.0
     for name, wanted in published:
-        ways = [OVERLAY.static_way(homes[name], broker) for broker in {homes[name], *wanted}]
-        links = {link(*pair) for way in ways for pair in pairwise(way)}
-        brokers = {broker for way in ways for broker in way}
+        routes = [OVERLAY.static_route(homes[name], broker) for broker in {homes[name], *wanted}]
+        links = {link(*pair) for way in routes for pair in pairwise(way)}
+        brokers = {broker for way in routes for broker in way}
         total += sum(inventory.cost_of_link(*pair) for pair in links)
         total += sum(float(inventory.processing_cost[inventory.index[broker]]) for broker in brokers)
     return total / 4.0
@@ -68,7 +68,7 @@ def test_a_death_cuts_off_what_passes_the_broker(seed: int) -> None:
     handed = np.array([[draw.choice((0.0, 0.0, draw.random())) for _ in NAMES] for _ in NAMES])
     expected = dict.fromkeys(NAMES, 0.0)
     for home, broker in product(NAMES, NAMES):
-        for passed in OVERLAY.static_way(home, broker)[1:-1]:
+        for passed in OVERLAY.static_route(home, broker)[1:-1]:
             expected[passed] += handed[NAMES.index(home), NAMES.index(broker)]
     found = scot_cut_off(OVERLAY, handed)
     assert dict(zip(found.brokers, found.per_s, strict=True)) == pytest.approx(expected)
@@ -78,6 +78,6 @@ def test_a_death_cuts_off_what_passes_the_broker(seed: int) -> None:
 def test_a_static_tree_has_exactly_the_links_of_static_paths() -> None:
     """From each home to all brokers."""
     for home in NAMES:
-        ways = [OVERLAY.static_way(home, broker) for broker in NAMES]
-        used = {link(*pair) for way in ways for pair in pairwise(way)}
+        routes = [OVERLAY.static_route(home, broker) for broker in NAMES]
+        used = {link(*pair) for way in routes for pair in pairwise(way)}
         assert used == set(OVERLAY.static_tree(home).links)

@@ -169,7 +169,7 @@ class AnyOrderScot(AnyOrderTree):
 
     def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:
         """Return the path of static routing."""
-        return [self.overlay_of(epoch).static_way(home, self.serving(epoch, subscription))]
+        return [self.overlay_of(epoch).static_route(home, self.serving(epoch, subscription))]
 
     # --- checks ------------------------------------------------------------------------------------------------
 

@@ -28,13 +28,13 @@ def effect_text(state: TreeState, moves: Sequence[ClientMove]) -> str:
         count += sum(deliveries.values())
         for place, home in enumerate((move.home_from, move.home_to)):
             rates[place] += float(priced.message_rates_per_s[priced.place_of(move.client), row[home]])
-            ways = _ways_from(state, home)
-            delays[place] += sum(ways[broker] * number for broker, number in deliveries.items())
+            path_costs = _path_costs_from(state, home)
+            delays[place] += sum(path_costs[broker] * number for broker, number in deliveries.items())
     text = f"messages {figure(rates[0])} -> {figure(rates[1])}/s"
     return f"{text}, delay {figure(delays[0] / count)} -> {figure(delays[1] / count)}" if count else text
 
 
-def _ways_from(state: TreeState, home: str) -> dict[str, float]:
+def _path_costs_from(state: TreeState, home: str) -> dict[str, float]:
     """Return the cost of links and brokers on the path from a home to every broker, both ends included."""
     inventory = state.inventory
     costs = {home: float(inventory.processing_cost[inventory.index[home]])}
