@@ -29,7 +29,7 @@ class EstimatedCosts:
     unknown_cost: float = math.nan
 
     @classmethod
-    def of_none(cls, brokers: Collection[str]) -> EstimatedCosts:
+    def empty(cls, brokers: Collection[str]) -> EstimatedCosts:
         """Build without an estimate for any link."""
         return cls(tuple(sorted(brokers)), np.full((len(brokers), len(brokers)), np.nan))
 
@@ -45,17 +45,17 @@ class EstimatedCosts:
         cost = float(self.link_cost[rows[0], rows[1]])
         return None if np.isnan(cost) else cost
 
-    def share_moved(self, after: EstimatedCosts, by_share: float) -> float:
+    def share_changed(self, after: EstimatedCosts, by_share: float) -> float:
         """Return the share of links whose estimate in ``after`` differs from this one by more than ``by_share`` of it.
 
-        A link that lost its estimate counts as moved. If any link gains one, or the brokers differ, the result is 1:
+        A link that lost its estimate counts as changed. If any link gains one, or the brokers differ, the result is 1:
         new estimates are worth more than what they replace.
         """
         if after.brokers != self.brokers or (np.isnan(self.link_cost) & ~np.isnan(after.link_cost)).any():
             return 1.0
-        moved = np.abs(after.link_cost - self.link_cost) > by_share * self.link_cost
-        moved |= np.isnan(after.link_cost) & ~np.isnan(self.link_cost)
-        return float(moved[np.triu_indices(len(self.brokers), 1)].mean())
+        changed = np.abs(after.link_cost - self.link_cost) > by_share * self.link_cost
+        changed |= np.isnan(after.link_cost) & ~np.isnan(self.link_cost)
+        return float(changed[np.triu_indices(len(self.brokers), 1)].mean())
 
     def over(self, inventory: Inventory, priced: Collection[str] = ()) -> Inventory:
         """Return the inventory with its link costs replaced by the estimates, if there are any.

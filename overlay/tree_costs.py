@@ -84,7 +84,7 @@ class SwapLine:
             same += 1
         while len(self._made) > same:
             swap, costs = self._made.pop()
-            self.tree.take_back(swap, costs)
+            self.tree.undo(swap, costs)
         for swap in swaps[same:]:
             costs = self.tree.costs_by_span
             self.tree.apply(swap)
@@ -205,8 +205,8 @@ class TreeCosts:
             self._count_directions(broker)
         return [self._peers[a][b] // 2 for a, b in pairwise(line)]
 
-    def take_back(self, swap: LinkSwap, costs_by_span: Floats) -> None:
-        """Undo the last swap; ``costs_by_span`` are the costs before it."""
+    def undo(self, swap: LinkSwap, costs_by_span: Floats) -> None:
+        """Undo a swap, the last one; ``costs_by_span`` are the costs before it."""
         self.apply(LinkSwap(swap.added, swap.removed))
         self._costs = costs_by_span
 

@@ -27,7 +27,7 @@ MEASURED_MS_MAX = 30 * 60_000  # How long a cost stays in use without new measur
 UNIT_LINKS_MIN = 5  # This many links show whether the inventory's costs are delays at all.
 UNIT_FACTOR_MAX = 3.0
 ESTIMATED_EVERY = 12  # Windows between estimates: costs and plans do not follow each move of a place.
-MOVED_SHARE_MAX = 0.2  # Of all links: in a network at rest up to 12 % moved by correction_share_min.
+CHANGED_SHARE_MAX = 0.2  # Of all links: in a network at rest up to 12 % change by correction_share_min.
 
 
 @dataclass
@@ -140,11 +140,11 @@ class LinkMeter:
         self._coordinates.relax(costs)
         self._windows_since_estimated += 1
         if self.estimated is None and costs:
-            self.estimated = replace(EstimatedCosts.of_none(inventory.brokers), unknown_cost=max(costs.values()))
+            self.estimated = replace(EstimatedCosts.empty(inventory.brokers), unknown_cost=max(costs.values()))
         if not self._coordinates.is_settled or self._windows_since_estimated < ESTIMATED_EVERY:
             return
         found, share = self._coordinates.estimates(inventory.brokers), self._settings.correction_share_min
-        if self.estimated is None or self.estimated.share_moved(found, share) > MOVED_SHARE_MAX:
+        if self.estimated is None or self.estimated.share_changed(found, share) > CHANGED_SHARE_MAX:
             self.estimated = replace(found, unknown_cost=max(costs.values()))
         self._windows_since_estimated = 0
 
