@@ -134,7 +134,7 @@ class AlertDesk:
         if report.state is DeliveryState.SENDING:
             self.batch.grants.append(DeliveryAction(report.message, report.target))
         elif report.state is DeliveryState.FAILED:
-            self._bury(report, now_ms)
+            self._write_dead_letter(report, now_ms)
         for member in report.message.alerts:
             alert = self._engine.book.alerts.get(member.key)
             if alert is not None and alert.message == report.message.message:
@@ -144,7 +144,7 @@ class AlertDesk:
         self._engine.book.put(alert)
         self.batch.alerts[alert.key] = alert
 
-    def _bury(self, report: DeliveryReport, now_ms: int) -> None:
+    def _write_dead_letter(self, report: DeliveryReport, now_ms: int) -> None:
         reason = f"{report.target} did not receive the message: {report.reason}"
         log.warning("alert_not_delivered", target=report.target, title=report.message.title, reason=report.reason)
         value = report.message.encoded(self._source)

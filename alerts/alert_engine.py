@@ -42,7 +42,7 @@ from regraft.schemas.state import StateRow, WindowClosed
 
 CLEARED_KEPT_MAX = 1_000  # Cleared alerts; the oldest are removed, here and in the topic.
 RecordWatcher = CountWatcher | StalledWatcher | FlappingWatcher | FleetWatcher
-RULE_GONE = "The rule {rule} is not in use any more."
+RULE_REMOVED = "The rule {rule} is no longer in use."
 
 
 class AlertBook:
@@ -126,7 +126,7 @@ class AlertEngine:
     def drop_old_rules(self, now_ms: int) -> list[Alert]:
         """Clear the alerts whose rule no longer exists; call it once, at the start."""
         gone = [alert for alert in self.book.raised if alert.rule not in self._by_name]
-        return [self._cleared_for_ever(alert, now_ms) for alert in gone]
+        return [self._cleared_for_good(alert, now_ms) for alert in gone]
 
     def take(
         self, record: msgspec.Struct, time_ms: int, now_ms: int, *, is_known: bool = False
@@ -188,17 +188,17 @@ class AlertEngine:
 
     def _weigh(self, blast: BlastWeigher, window: SeenWindow) -> list[Alert]:
         silent: set[str] = set()
-        concerned = set(self.orders.maintained(window.end_ms))
+        affected = set(self.orders.maintained(window.end_ms))
         for rule in self.rules.rules:
             if not is_single(rule.on):
                 continue
             subjects = self.book.subjects(rule.name)
             brokers = {self.book.alerts[f"{rule.name}/{subject}"].brokers[:1] for subject in subjects}
             found = {broker for pair in brokers for broker in pair}
-            concerned |= found
+            affected |= found
             silent |= found if isinstance(rule, SilentRule) else set()
         present = self._brokers | silent
-        return self._apply(blast.weigh(window.end_ms, concerned & present, len(present), is_raised=self.is_blast))
+        return self._apply(blast.weigh(window.end_ms, affected & present, len(present), is_raised=self.is_blast))
 
     def _judge_missing(self, rule: MissingRule, now_ms: int) -> list[Finding]:
         last_ms = max([self._started_ms, *self._written_ms])
@@ -223,8 +223,8 @@ class AlertEngine:
             changed.append(alert)
         return changed
 
-    def _cleared_for_ever(self, alert: Alert, now_ms: int) -> Alert:
-        text = RULE_GONE.format(rule=alert.rule)
+    def _cleared_for_good(self, alert: Alert, now_ms: int) -> Alert:
+        text = RULE_REMOVED.format(rule=alert.rule)
         cleared = msgspec.structs.replace(
             alert, status=AlertStatus.CLEARED, changed_ms=now_ms, text=text, value=0.0, silenced_by=""
         )

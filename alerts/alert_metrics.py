@@ -15,7 +15,7 @@ class AlertMetrics:
         self.stage = stage = StageMetrics("alerts")
         self.registry = stage.registry
         self.active = stage.gauge("active", "Active alerts, by rule and severity.", ["rule", "severity"])
-        self.silenced = stage.gauge("silenced", "Active alerts that are kept back.")
+        self.silenced = stage.gauge("silenced", "Active alerts that are held back.")
         self.changes = stage.counter("changes", "Alerts raised and cleared, by rule.", ["rule", "status"])
         self.messages = stage.counter("messages", "Messages sent, by status.", ["status"])
         self.deliveries = stage.counter("deliveries", "Finished deliveries, by target and state.", ["target", "state"])

@@ -21,7 +21,7 @@ from regraft.schemas.alert import DeliveryState
 
 log = structlog.get_logger(__name__)
 
-GRANT_LOOK_S = 0.2  # How often a thread waiting for a grant checks whether it should stop.
+GRANT_POLL_S = 0.2  # How often a thread waiting for a grant checks whether it should stop.
 
 
 @dataclass(frozen=True)
@@ -127,12 +127,12 @@ class _Worker(threading.Thread):
         """Deliver one message after another until asked to stop; waiting messages then stay pending."""
         while not self._stop_asked.is_set():
             try:
-                job = self.jobs.get(timeout=GRANT_LOOK_S)
+                job = self.jobs.get(timeout=GRANT_POLL_S)
             except queue.Empty:
                 continue
             self.current = job
             self._report(job, DeliveryState.SENDING)
-            while not job.granted.wait(GRANT_LOOK_S):
+            while not job.granted.wait(GRANT_POLL_S):
                 if self._stop_asked.is_set():
                     self._report(job, DeliveryState.PENDING)
                     return

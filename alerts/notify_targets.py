@@ -46,9 +46,9 @@ class Silencer:
         """Return why the alert must not be reported now, "" if it may be."""
         rule = self.rules.get(alert.rule)
         on_single = rule is not None and is_single(rule.on)
-        aside = sorted(set(alert.brokers) & set(maintained))
-        if aside and (on_single or len(aside) == len(alert.brokers)):
-            return f"maintenance of {', '.join(aside)}"
+        in_maintenance = sorted(set(alert.brokers) & set(maintained))
+        if in_maintenance and (on_single or len(in_maintenance) == len(alert.brokers)):
+            return f"maintenance of {', '.join(in_maintenance)}"
         if is_blast and on_single and alert.is_raised and alert.told != AlertStatus.RAISED:
             return "blast radius"
         if rule is not None and rule.quiet and parse_quiet_hours(rule.quiet).covers(now_ms):

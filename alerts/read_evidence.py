@@ -108,7 +108,7 @@ class InputReader:
             {"enable.partition.eof": True, "queued.max.messages.kbytes": 32_768, "fetch.wait.max.ms": 50},
             group=topic_name(ALERTS, namespace),
         )
-        self._decoder = RecordDecoder(self._bury)
+        self._decoder = RecordDecoder(self._keep_dead_letter)
         self._judge, self._keys = open_judge(orders, namespace)
         self._keys_version = self._keys.version
         self._is_assigned = False
@@ -219,7 +219,7 @@ class InputReader:
             self._markers.setdefault(record.window_start_ms, (place[1], offset))
         return InputRecord(record, written_ms, is_known=offset < self._judged_below[place])
 
-    def _bury(self, letter: DeadLetter) -> None:
+    def _keep_dead_letter(self, letter: DeadLetter) -> None:
         if letter.topic == topic_name(EVENTS, self._namespace):  # The other topics have readers that report them.
             self.letters.append(letter)
 

@@ -39,7 +39,7 @@ class Rule:
     name: str
     on: str
     severity: Severity = Severity.WARNING
-    text: str = "{subject}: {value:g}, at most {limit:g} is usual. {detail}"
+    text: str = "{subject}: {value:g}, limit {limit:g}. {detail}"
     text_cleared: str = "{subject} is healthy again after {duration_s:.0f} s: {value:g}. {detail}"
     group: bool = True
     quiet: str = ""

@@ -32,7 +32,7 @@ DETAIL_CHARACTERS_MAX = 300
 
 
 @dataclass(frozen=True)
-class Happening:
+class Occurrence:
     """One occurrence: its subject, time and description. ``key`` is the same if it is reported again."""
 
     subject: str
@@ -54,7 +54,7 @@ class CountWatcher:
 
     def __init__(self, rule: CountRule) -> None:
         self._rule = rule
-        self._happening = HAPPENINGS[rule.on]
+        self._occurrence = OCCURRENCES[rule.on]
         self._end = ENDS.get(rule.on, _never)
         self._tallies: dict[str, _Tally] = {}
 
@@ -62,8 +62,8 @@ class CountWatcher:
         """Count a record; one from the future counts as now."""
         ended = self._end(record)
         if ended is not None:
-            return self._ended(ended, raised)
-        found = self._happening(record)
+            return self._clear(ended, raised)
+        found = self._occurrence(record)
         if found is None:
             return []
         time_ms = min(found.time_ms, now_ms)
@@ -86,9 +86,9 @@ class CountWatcher:
     def tick(self, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
         """Return findings that clear alerts about what has not happened for long enough."""
         silence_ms = self._rule.clear_after_s * 1000
-        standing = raised.subjects(self._rule.name)
+        active = raised.subjects(self._rule.name)
         findings = []
-        for subject in sorted(standing):
+        for subject in sorted(active):
             tally = self._tallies.get(subject)
             last_ms = max(raised.changed_ms(self._rule.name, subject), tally.last_ms if tally else 0)
             if now_ms - last_ms >= silence_ms:
@@ -99,7 +99,7 @@ class CountWatcher:
             del self._tallies[subject]
         return findings
 
-    def _ended(self, end: Happening, raised: RaisedAlerts) -> list[Finding]:
+    def _clear(self, end: Occurrence, raised: RaisedAlerts) -> list[Finding]:
         """Clear the raised alert about a subject, unless the end was before it was raised."""
         name, subject = self._rule.name, end.subject
         if subject not in raised.subjects(name) or end.time_ms < raised.changed_ms(name, subject):
@@ -120,86 +120,86 @@ class CountWatcher:
         return Finding(self._rule.name, subject, status, time_ms, value, self._rule.limit, (), detail)
 
 
-def _reported_by(kind: EventKind, *, by_subject: bool = False) -> Callable[[msgspec.Struct], Happening | None]:
-    def happening(record: msgspec.Struct) -> Happening | None:
+def _reported_by(kind: EventKind, *, by_subject: bool = False) -> Callable[[msgspec.Struct], Occurrence | None]:
+    def occurrence(record: msgspec.Struct) -> Occurrence | None:
         if not isinstance(record, AdaptationEvent) or record.kind is not kind:
             return None
-        return Happening(record.subject if by_subject else ALL_PLANS, record.time_ms, record.text)
+        return Occurrence(record.subject if by_subject else ALL_PLANS, record.time_ms, record.text)
 
-    return happening
+    return occurrence
 
 
-def _asks_no_more(record: msgspec.Struct) -> Happening | None:
+def _stopped_asking(record: msgspec.Struct) -> Occurrence | None:
     """A broker that became a member, or no longer announces itself."""
     if isinstance(record, Member) and record.state is not MemberState.LEFT:
-        return Happening(record.broker, record.since_ms, record.reason)
+        return Occurrence(record.broker, record.since_ms, record.reason)
     return _lasting(EventKind.JOIN_ASKED, is_over=True)(record)
 
 
-def _lasting(kind: EventKind, *, is_over: bool) -> Callable[[msgspec.Struct], Happening | None]:
+def _lasting(kind: EventKind, *, is_over: bool) -> Callable[[msgspec.Struct], Occurrence | None]:
     """Return a filter for events of a kind that report a lasting condition, or its end."""
 
-    def happening(record: msgspec.Struct) -> Happening | None:
+    def occurrence(record: msgspec.Struct) -> Occurrence | None:
         if not isinstance(record, AdaptationEvent) or record.kind is not kind or (OVER in record.details) != is_over:
             return None
-        return Happening(record.subject, record.time_ms, record.text)
+        return Occurrence(record.subject, record.time_ms, record.text)
 
-    return happening
+    return occurrence
 
 
 def _never(_: msgspec.Struct) -> None:
     return None
 
 
-def _forged(record: msgspec.Struct) -> Happening | None:
+def _forged(record: msgspec.Struct) -> Occurrence | None:
     """A forged order; orders refused for other reasons do not count."""
     if not isinstance(record, AdaptationEvent) or FORGED not in record.details:
         return None
-    return Happening(ALL_ORDERS, record.time_ms, record.text)
+    return Occurrence(ALL_ORDERS, record.time_ms, record.text)
 
 
-def _taken_back(record: msgspec.Struct) -> Happening | None:
+def _rolled_back(record: msgspec.Struct) -> Occurrence | None:
     """A committed plan that rolls back another; its later phases repeat this and are counted once."""
     if not isinstance(record, Plan) or not record.undoes or not LIFE[record.phase].is_committed:
         return None
     time_ms = committed_ms(record) or 0
-    return Happening(ALL_PLANS, time_ms, f"{record.undoes} by {record.plan}", record.plan)
+    return Occurrence(ALL_PLANS, time_ms, f"{record.undoes} by {record.plan}", record.plan)
 
 
-def _limited(record: msgspec.Struct) -> Happening | None:
+def _limited(record: msgspec.Struct) -> Occurrence | None:
     """Proposals left over because the plan is full, reported by an event or by the plan itself."""
     verdict = Verdict.CHANGES_PER_PLAN
     if isinstance(record, AdaptationEvent):
         count = record.details.get(verdict, "0")
         if record.kind is not EventKind.PROPOSAL_REFUSED or count == "0":
             return None
-        return Happening(ALL_PLANS, record.time_ms, f"{count} proposals, {record.subject}", record.subject)
+        return Occurrence(ALL_PLANS, record.time_ms, f"{count} proposals, {record.subject}", record.subject)
     if not isinstance(record, Plan) or not record.history:
         return None
     refused = sum(proposal.verdict is verdict for proposal in record.refused)
     window = window_name(record.window_end_ms)
     return (
-        Happening(ALL_PLANS, record.history[0].time_ms, f"{refused} proposals, {window}", window) if refused else None
+        Occurrence(ALL_PLANS, record.history[0].time_ms, f"{refused} proposals, {window}", window) if refused else None
     )
 
 
-def _buried(record: msgspec.Struct) -> Happening | None:
+def _dead_lettered(record: msgspec.Struct) -> Occurrence | None:
     """A dead letter, except undelivered messages about alerts, each of which would cause the next."""
     if not isinstance(record, DeadLetter) or record.topic.endswith(f".{ALERTS.suffix}") or NEWER in record.reason:
         return None
-    return Happening(record.topic, record.time_ms, record.reason)
+    return Occurrence(record.topic, record.time_ms, record.reason)
 
 
-def _newer(record: msgspec.Struct) -> Happening | None:
+def _newer(record: msgspec.Struct) -> Occurrence | None:
     """A dead letter written by a newer Regraft than the one that refused it."""
     if not isinstance(record, DeadLetter) or NEWER not in record.reason:
         return None
-    return Happening(record.topic, record.time_ms, record.reason)
+    return Occurrence(record.topic, record.time_ms, record.reason)
 
 
-HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
+OCCURRENCES: Mapping[str, Callable[[msgspec.Struct], Occurrence | None]] = {
     "plan.aborted": _reported_by(EventKind.PLAN_ABORTED),
-    "plan.taken_back": _taken_back,
+    "plan.taken_back": _rolled_back,
     "plan.limit": _limited,
     "epoch.mismatch": _reported_by(EventKind.EPOCH_MISMATCH, by_subject=True),
     "deaths.doubted": _reported_by(EventKind.DEATHS_DOUBTED, by_subject=True),
@@ -212,12 +212,12 @@ HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
     "order.forged": _forged,
     "service.restarted": _reported_by(EventKind.SERVICE_RESTARTED, by_subject=True),
     "telemetry.lost": _reported_by(EventKind.TELEMETRY_LOST, by_subject=True),
-    "dead_letters": _buried,
+    "dead_letters": _dead_lettered,
     "records.newer": _newer,
 }
 # What clears an alert at once; all others are cleared after enough time without an occurrence.
-ENDS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
-    "join.asked": _asks_no_more,
+ENDS: Mapping[str, Callable[[msgspec.Struct], Occurrence | None]] = {
+    "join.asked": _stopped_asking,
     "share.lowered": _lasting(EventKind.SHARE_CHANGED, is_over=True),
     "broker.overloaded": _lasting(EventKind.BROKER_OVERLOADED, is_over=True),
 }

@@ -22,7 +22,7 @@ MEMBERS_MAX = 100_000  # More brokers than any fleet has; the topic is compacted
 
 
 @dataclass(frozen=True)
-class _Standing:
+class _Condition:
     since_ms: int
     value: float
     brokers: tuple[str, ...]
@@ -34,7 +34,7 @@ class FleetWatcher:
 
     def __init__(self, rule: FleetRule) -> None:
         self._rule = rule
-        self._idle: dict[str, Member] = {}
+        self._not_serving: dict[str, Member] = {}
         self._repair: Plan | None = None
         self._overlay: Plan | None = None
         self._changed_ms = 0  # The last change of any of these: what is over ended then.
@@ -42,9 +42,9 @@ class FleetWatcher:
     def take(self, record: msgspec.Struct, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
         """Process a record; the next tick finds what it changes."""
         if isinstance(record, Member):
-            self._idle.pop(record.broker, None)
-            if not record.state.is_serving and len(self._idle) < MEMBERS_MAX:
-                self._idle[record.broker] = record
+            self._not_serving.pop(record.broker, None)
+            if not record.state.is_serving and len(self._not_serving) < MEMBERS_MAX:
+                self._not_serving[record.broker] = record
             self._changed_ms = max(self._changed_ms, min(record.since_ms, now_ms))
         elif isinstance(record, Plan) and record.history:
             self._take_plan(record)
@@ -53,15 +53,15 @@ class FleetWatcher:
 
     def tick(self, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
         """Return findings for what has held long enough but is not raised yet, and for what no longer holds."""
-        standing, reported = self._standing(), raised.subjects(self._rule.name)
+        present, active = self._present_conditions(), raised.subjects(self._rule.name)
         found = []
-        for subject, why in sorted(standing.items()):
+        for subject, why in sorted(present.items()):
             due_ms = why.since_ms + int(self._rule.for_s * 1000)
-            if subject not in reported and now_ms >= due_ms:
+            if subject not in active and now_ms >= due_ms:
                 found.append(self._finding(subject, AlertStatus.RAISED, due_ms, why))
-        for subject in sorted(reported - standing.keys()):
+        for subject in sorted(active - present.keys()):
             ended_ms = max(self._changed_ms, raised.changed_ms(self._rule.name, subject))
-            found.append(self._finding(subject, AlertStatus.CLEARED, ended_ms, _Standing(0, 0.0, (), "")))
+            found.append(self._finding(subject, AlertStatus.CLEARED, ended_ms, _Condition(0, 0.0, (), "")))
         return found
 
     def _take_plan(self, plan: Plan) -> None:
@@ -72,11 +72,11 @@ class FleetWatcher:
         elif self._repair is not None and self._repair.plan == plan.plan:
             self._repair = None
 
-    def _standing(self) -> dict[str, _Standing]:
+    def _present_conditions(self) -> dict[str, _Condition]:
         if self._rule.on == "broker.dead":
             return {
-                broker: _Standing(member.since_ms, 1.0, (broker,), member.reason)
-                for broker, member in self._idle.items()
+                broker: _Condition(member.since_ms, 1.0, (broker,), member.reason)
+                for broker, member in self._not_serving.items()
                 if member.state is MemberState.DEAD
             }
         if self._rule.on == "repair.running":
@@ -84,21 +84,22 @@ class FleetWatcher:
             if plan is None:
                 return {}
             detail = f"{plan.phase}, without {name_some(sorted(plan.brokers_lost))}"
-            return {plan.plan: _Standing(plan.history[0].time_ms, len(plan.brokers_lost), (), detail)}
-        risky = sorted(broker for broker, member in self._idle.items() if self._is_crossed(member))
+            return {plan.plan: _Condition(plan.history[0].time_ms, len(plan.brokers_lost), (), detail)}
+        risky = sorted(broker for broker, member in self._not_serving.items() if self._is_crossed(member))
         if not risky:
             return {}
-        since_ms = min(self._idle[broker].since_ms for broker in risky)
-        return {OVERLAY: _Standing(since_ms, len(risky), (), name_some(risky))}
+        since_ms = min(self._not_serving[broker].since_ms for broker in risky)
+        return {OVERLAY: _Condition(since_ms, len(risky), (), name_some(risky))}
 
-    def _is_crossed(self, idle: Member) -> bool:
+    def _is_crossed(self, member: Member) -> bool:
         """Return True if the overlay in force still has the broker's earlier life."""
         plan = self._overlay
         if plan is None:
-            return idle.facts is None  # The first overlay consists of the inventory's brokers.
-        if idle.broker not in plan.brokers_target or idle.since_ms > plan.history[0].time_ms:
-            return idle.broker in plan.brokers_target
-        return idle.state is not MemberState.JOINING and idle.broker not in plan.brokers_lost  # It adds the joining.
+            return member.facts is None  # The first overlay consists of the inventory's brokers.
+        if member.broker not in plan.brokers_target or member.since_ms > plan.history[0].time_ms:
+            return member.broker in plan.brokers_target
+        # It adds joining brokers.
+        return member.state is not MemberState.JOINING and member.broker not in plan.brokers_lost
 
-    def _finding(self, subject: str, status: AlertStatus, time_ms: int, why: _Standing) -> Finding:
+    def _finding(self, subject: str, status: AlertStatus, time_ms: int, why: _Condition) -> Finding:
         return Finding(self._rule.name, subject, status, time_ms, why.value, self._rule.limit, why.brokers, why.detail)

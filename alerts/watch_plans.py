@@ -50,11 +50,11 @@ class StalledWatcher:
 
     def tick(self, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
         """Return findings for plans whose phase takes too long by now."""
-        standing = raised.subjects(self._rule.name)
+        active = raised.subjects(self._rule.name)
         findings = []
         for plan, known in self._phases.items():
             waited_s = (now_ms - known.since_ms) / 1000
-            if plan not in standing and LIFE[known.phase].is_moving and waited_s >= self._rule.for_s:
+            if plan not in active and LIFE[known.phase].is_moving and waited_s >= self._rule.for_s:
                 detail = f"{known.phase} for {waited_s:.0f} s"
                 findings.append(self._finding(plan, AlertStatus.RAISED, now_ms, waited_s, detail))
         return findings
@@ -110,14 +110,14 @@ class FlappingWatcher:
             return []
         self._plans.append(record.plan)
         time_ms, span_ms = min(committed_ms(record) or 0, now_ms), self._rule.span_s * 1000
-        standing = raised.subjects(self._rule.name)
+        active = raised.subjects(self._rule.name)
         findings = []
         for name, before, after in _changes(record):
             thing = self._things.pop(name, None) or _Thing()
             self._things[name] = thing
             is_flip = thing.change(time_ms, before, after, span_ms)
             count = len(thing.flips_ms)
-            if is_flip and count >= self._rule.flips and name not in standing:
+            if is_flip and count >= self._rule.flips and name not in active:
                 detail = f"{after} again with {record.plan}"
                 findings.append(self._finding(name, AlertStatus.RAISED, time_ms, float(count), detail))
         self._forget(time_ms - self._rule.span_s_memory * 1000)

@@ -42,10 +42,10 @@ class _Streaks:
 
     def take(self, readings: Mapping[str, Reading], window: SeenWindow, raised: RaisedAlerts) -> list[Finding]:
         """Process the readings of a window; a subject without one is gone, unless rows of the window are missing."""
-        standing = raised.subjects(self._rule.name)
-        absent = (self._counts.keys() | standing) - readings.keys()
+        active = raised.subjects(self._rule.name)
+        absent = (self._counts.keys() | active) - readings.keys()
         counts = {subject: self._counts.get(subject, (0, 0)) for subject in absent} if window.rows_missing else {}
-        ended = () if window.rows_missing else absent & standing
+        ended = () if window.rows_missing else absent & active
         findings = []
         for subject in sorted({*readings, *ended}):
             reading = readings.get(subject, Reading(0.0, is_above=False, is_below=True, detail=GONE))
@@ -53,9 +53,9 @@ class _Streaks:
             above = min(above + 1, self._for_windows) if reading.is_above else 0
             below = min(below + 1, self._clear_for_windows) if reading.is_below else 0
             counts[subject] = above, below
-            if subject in standing and below >= self._clear_for_windows:
+            if subject in active and below >= self._clear_for_windows:
                 findings.append(_finding(self._rule, subject, AlertStatus.CLEARED, window.end_ms, reading))
-            elif subject not in standing and above >= self._for_windows:
+            elif subject not in active and above >= self._for_windows:
                 findings.append(_finding(self._rule, subject, AlertStatus.RAISED, window.end_ms, reading))
         self._counts = counts
         return findings
@@ -181,9 +181,9 @@ class SilentWatcher:
         return findings + left
 
     def _forget(self, now_ms: int, raised: RaisedAlerts) -> None:
-        standing, long_ms = raised.subjects(self._rule.name), self._rule.forget_after_s * 1000
+        active, long_ms = raised.subjects(self._rule.name), self._rule.forget_after_s * 1000
         since_ms = {
-            broker: max(seen_ms, raised.changed_ms(self._rule.name, broker) if broker in standing else 0)
+            broker: max(seen_ms, raised.changed_ms(self._rule.name, broker) if broker in active else 0)
             for broker, seen_ms in self._seen_ms.items()
         }
         left = [broker for broker, last_ms in since_ms.items() if now_ms - last_ms > long_ms]

@@ -29,13 +29,13 @@ class BlastWeigher:
         self.calm_windows = calm_windows
 
     def weigh(
-        self, end_ms: int, concerned: Collection[str], broker_count: int, *, is_raised: bool
+        self, end_ms: int, affected: Collection[str], broker_count: int, *, is_raised: bool
     ) -> list[Finding]:  # fmt: skip
-        """Process a window with ``broker_count`` brokers, of which ``concerned`` are affected; return the findings."""
-        limit, value = self.rule.brokers_limit(broker_count), len(concerned)
+        """Process a window with ``broker_count`` brokers, of which ``affected`` are affected; return the findings."""
+        limit, value = self.rule.brokers_limit(broker_count), len(affected)
         is_calm = value < self.rule.clear_below * limit
         self.calm_windows = min(self.calm_windows + 1, self.rule.clear_for_windows) if is_calm else 0
-        detail = name_some(sorted(concerned))
+        detail = name_some(sorted(affected))
         if not is_raised and value > limit:
             return [self._finding(AlertStatus.RAISED, end_ms, value, limit, detail)]
         if is_raised and self.calm_windows >= self.rule.clear_for_windows:

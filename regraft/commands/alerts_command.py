@@ -225,7 +225,7 @@ def _show(found: Rehearsal) -> None:
     for change in found.changes:
         alert = change.alert
         about = f"{alert.status:8} {alert.severity:8} {alert.rule} {alert.subject}"
-        kept = f" [kept back: {change.silenced_by}]" if change.silenced_by else ""
+        kept = f" [held back: {change.silenced_by}]" if change.silenced_by else ""
         typer.echo(f"{change.at_s:9.1f} s  {about}: {alert.text}{kept}")
     raised = sum(change.alert.is_raised for change in found.changes)
     source = "made from its telemetry" if found.is_aggregated else "as recorded"
@@ -241,7 +241,7 @@ def _row(alert: Alert) -> Sequence[str]:
     notified = f"{alert.told}" if alert.told else "to nobody"
     ends = ", ".join(f"{one.target} {one.state}" for one in alert.deliveries)
     if alert.silenced_by:
-        notified = f"{notified}, kept back: {alert.silenced_by}"
+        notified = f"{notified}, held back: {alert.silenced_by}"
     since = alert.raised_ms if alert.is_raised else alert.changed_ms
     return (
         time_text(since),
