@@ -30,11 +30,11 @@ from regraft.alerts.rule_kinds import (
     SilentRule,
     StalledRule,
 )
+from regraft.alerts.watch_blast import BlastWeigher, is_single
 from regraft.alerts.watch_events import CountWatcher
 from regraft.alerts.watch_fleet import FleetWatcher
 from regraft.alerts.watch_plans import FlappingWatcher, StalledWatcher
 from regraft.alerts.watch_windows import ALL_WINDOWS, GrowthWatcher, LevelWatcher, SilentWatcher, WindowWatcher
-from regraft.alerts.weigh_blast import BlastWeigher, is_single
 from regraft.schemas.alert import Alert, AlertStatus
 from regraft.schemas.order import Order
 from regraft.schemas.order_book import OrderBook

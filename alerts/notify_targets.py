@@ -15,7 +15,7 @@ import msgspec
 from regraft.alerts.alert_message import AlertMessage, message_of
 from regraft.alerts.quiet_hours import parse_quiet_hours
 from regraft.alerts.rule_kinds import Rule
-from regraft.alerts.weigh_blast import is_single
+from regraft.alerts.watch_blast import is_single
 from regraft.schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
 from regraft.schemas.event import Severity
 

@@ -24,7 +24,7 @@ from regraft.alerts.message_senders import MessageSender
 from regraft.alerts.name_targets import name_target, name_webhook
 from regraft.alerts.notify_targets import Silencer
 from regraft.alerts.post_webhook import WebhookSender
-from regraft.alerts.read_evidence import RECORDS_PER_POLL_MAX, InputReader, Lookback, TrustedKeysChangedError
+from regraft.alerts.read_alert_inputs import RECORDS_PER_POLL_MAX, InputReader, Lookback, TrustedKeysChangedError
 from regraft.alerts.read_rules import RuleBook, load_rules
 from regraft.alerts.show_alerts import LiveAlerts, alerts_document
 from regraft.infra.serve_metrics import serve_metrics

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from regraft.alerts.read_evidence import InputReader, InputRecord, Lookback, TrustedKeysChangedError
+from regraft.alerts.read_alert_inputs import InputReader, InputRecord, Lookback, TrustedKeysChangedError
 from regraft.infra.create_topics import create_topics
 from regraft.infra.kafka_server import start_kafka
 from regraft.infra.order_keys import OrderSettings, make_local_keys
