@@ -30,7 +30,7 @@ from regraft.alerts.rule_kinds import (
     SilentRule,
     StalledRule,
 )
-from regraft.alerts.watch_blast import BlastWeigher, is_single
+from regraft.alerts.watch_blast import BlastWatcher, is_single
 from regraft.alerts.watch_events import CountWatcher
 from regraft.alerts.watch_fleet import FleetWatcher
 from regraft.alerts.watch_plans import FlappingWatcher, StalledWatcher
@@ -105,7 +105,7 @@ class AlertEngine:
         self._records: list[RecordWatcher] = [
             _record_watcher(rule) for rule in rules.rules if isinstance(rule, _RECORD_RULES)
         ]
-        blasts = [BlastWeigher(rule, calm_windows) for rule in rules.rules if isinstance(rule, BlastRule)]
+        blasts = [BlastWatcher(rule, calm_windows) for rule in rules.rules if isinstance(rule, BlastRule)]
         self._blast = blasts[0] if blasts else None
         self._missing = [rule for rule in rules.rules if isinstance(rule, MissingRule)]
         memory = max([rule.clear_for_windows for rule in self._missing], default=1)
@@ -181,12 +181,12 @@ class AlertEngine:
             changed += [] if window.is_known else self._apply(findings)
         self._brokers |= window.broker_names
         if self._blast is not None and not window.is_known:
-            changed += self._weigh(self._blast, window)
+            changed += self._watch_blast(self._blast, window)
         self._brokers = window.broker_names
         self.windows_judged += 1
         return changed
 
-    def _weigh(self, blast: BlastWeigher, window: SeenWindow) -> list[Alert]:
+    def _watch_blast(self, blast: BlastWatcher, window: SeenWindow) -> list[Alert]:
         silent: set[str] = set()
         affected = set(self.orders.maintained(window.end_ms))
         for rule in self.rules.rules:
@@ -198,7 +198,7 @@ class AlertEngine:
             affected |= found
             silent |= found if isinstance(rule, SilentRule) else set()
         present = self._brokers | silent
-        return self._apply(blast.weigh(window.end_ms, affected & present, len(present), is_raised=self.is_blast))
+        return self._apply(blast.watch(window.end_ms, affected & present, len(present), is_raised=self.is_blast))
 
     def _judge_missing(self, rule: MissingRule, now_ms: int) -> list[Finding]:
         last_ms = max([self._started_ms, *self._written_ms])

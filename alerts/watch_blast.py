@@ -21,14 +21,14 @@ def is_single(on: str) -> bool:
     return on.startswith(SINGLE_SOURCES)
 
 
-class BlastWeigher:
+class BlastWatcher:
     """Counts in ``calm_windows`` the windows in a row with a small blast radius, up to what matters."""
 
     def __init__(self, rule: BlastRule, calm_windows: int = 0) -> None:
         self.rule = rule
         self.calm_windows = calm_windows
 
-    def weigh(
+    def watch(
         self, end_ms: int, affected: Collection[str], broker_count: int, *, is_raised: bool
     ) -> list[Finding]:  # fmt: skip
         """Process a window with ``broker_count`` brokers, of which ``affected`` are affected; return the findings."""

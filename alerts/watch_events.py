@@ -16,7 +16,7 @@ from regraft.alerts.findings import Finding, RaisedAlerts
 from regraft.alerts.rule_kinds import CountRule
 from regraft.schemas.alert import AlertStatus
 from regraft.schemas.dead_letter import DeadLetter
-from regraft.schemas.event import FORGED, OVER, AdaptationEvent, EventKind
+from regraft.schemas.event import ENDED, FORGED, AdaptationEvent, EventKind
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.plan import Plan, Verdict
 from regraft.schemas.plan_life import LIFE, committed_ms
@@ -133,14 +133,14 @@ def _stopped_asking(record: msgspec.Struct) -> Occurrence | None:
     """A broker that became a member, or no longer announces itself."""
     if isinstance(record, Member) and record.state is not MemberState.LEFT:
         return Occurrence(record.broker, record.since_ms, record.reason)
-    return _lasting(EventKind.JOIN_ASKED, is_over=True)(record)
+    return _lasting(EventKind.JOIN_REQUESTED, is_over=True)(record)
 
 
 def _lasting(kind: EventKind, *, is_over: bool) -> Callable[[msgspec.Struct], Occurrence | None]:
     """Return a filter for events of a kind that report a lasting condition, or its end."""
 
     def occurrence(record: msgspec.Struct) -> Occurrence | None:
-        if not isinstance(record, AdaptationEvent) or record.kind is not kind or (OVER in record.details) != is_over:
+        if not isinstance(record, AdaptationEvent) or record.kind is not kind or (ENDED in record.details) != is_over:
             return None
         return Occurrence(record.subject, record.time_ms, record.text)
 
@@ -202,10 +202,10 @@ OCCURRENCES: Mapping[str, Callable[[msgspec.Struct], Occurrence | None]] = {
     "plan.taken_back": _rolled_back,
     "plan.limit": _limited,
     "epoch.mismatch": _reported_by(EventKind.EPOCH_MISMATCH, by_subject=True),
-    "deaths.doubted": _reported_by(EventKind.DEATHS_DOUBTED, by_subject=True),
+    "deaths.doubted": _reported_by(EventKind.DEATHS_IMPLAUSIBLE, by_subject=True),
     "gain.missed": _reported_by(EventKind.GAIN_MISSED),
     "model.drift": _reported_by(EventKind.MODEL_DRIFT, by_subject=True),
-    "join.asked": _lasting(EventKind.JOIN_ASKED, is_over=False),
+    "join.asked": _lasting(EventKind.JOIN_REQUESTED, is_over=False),
     "share.lowered": _lasting(EventKind.SHARE_CHANGED, is_over=False),
     "broker.overloaded": _lasting(EventKind.BROKER_OVERLOADED, is_over=False),
     "planner.failed": _reported_by(EventKind.PLANNER_FAILED, by_subject=True),

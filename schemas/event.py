@@ -7,7 +7,7 @@ from msgspec import Struct
 from regraft.schemas.bounds import Entity, NameOrNone, TimeMs
 
 FORGED = "forged"  # In the details of order_refused: the order is not authentic.
-OVER = "over"  # In an event's details: it clears the alert about the subject, for example for share_changed.
+ENDED = "over"  # In an event's details: it clears the alert about the subject, for example for share_changed.
 
 
 class Severity(StrEnum):
@@ -37,8 +37,8 @@ class EventKind(StrEnum):
     WINDOW_STALE = "window_stale"
     EPOCH_MISMATCH = "epoch_mismatch"
     MEMBER_CHANGED = "member_changed"
-    JOIN_ASKED = "join_asked"
-    DEATHS_DOUBTED = "deaths_doubted"
+    JOIN_REQUESTED = "join_asked"
+    DEATHS_IMPLAUSIBLE = "deaths_doubted"
     REPAIR_WAITS = "repair_waits"
     CAPS_EXCEEDED = "caps_exceeded"
     CONTROLLER_STARTED = "controller_started"

@@ -15,7 +15,7 @@ from regraft.controller.member_settings import MemberSettings
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.overlay.members import FleetView
 from regraft.schemas.announcement import EXPIRY_MS, Announcement, how_to_admit, may_announce, why_not_admitted
-from regraft.schemas.event import OVER, AdaptationEvent, EventKind, Severity
+from regraft.schemas.event import ENDED, AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.shown_fleet import ShownAnnounced
 
@@ -151,7 +151,7 @@ class AnnouncementTaker:
         broker = one.announcement.broker
         if one.is_reported and may_announce(fleet.members.get(broker)):
             text = f"{broker} no longer asks to join: it has not been announced for {EXPIRY_MS / 60_000:g} minutes"
-            self._report(broker, text, now_ms, details={OVER: "1"})
+            self._report(broker, text, now_ms, details={ENDED: "1"})
 
     def _report(
         self,
@@ -161,7 +161,7 @@ class AnnouncementTaker:
         severity: Severity = Severity.INFO,
         details: dict[str, str] | None = None,
     ) -> None:
-        event = AdaptationEvent(broker, EventKind.JOIN_ASKED, severity, now_ms, text, details=details or {})
+        event = AdaptationEvent(broker, EventKind.JOIN_REQUESTED, severity, now_ms, text, details=details or {})
         self._events.emit(event)
 
 

@@ -190,7 +190,7 @@ class FollowMembers:
             f"deaths_share_max {self._settings.deaths_share_max:g}: none is declared dead, as monitoring may have "
             "failed; declare the dead ones with `regraft members dead`"
         )
-        self._events.emit(AdaptationEvent("members", EventKind.DEATHS_DOUBTED, Severity.CRITICAL, now_ms, text))
+        self._events.emit(AdaptationEvent("members", EventKind.DEATHS_IMPLAUSIBLE, Severity.CRITICAL, now_ms, text))
 
     def _settle(self, state: LoopState, now_ms: int) -> None:
         """Change the state of the brokers that plans have added to the overlay or removed from it."""

@@ -16,7 +16,7 @@ from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.choose_share import CALM_FACTOR_MAX, WindowLoad, choose_share
 from regraft.controller.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
-from regraft.schemas.event import OVER, AdaptationEvent, EventKind, Severity
+from regraft.schemas.event import ENDED, AdaptationEvent, EventKind, Severity
 from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.sampled_blocks import power_of, share_text
 
@@ -60,5 +60,5 @@ class SetShare:
         event = AdaptationEvent(SUBJECT, EventKind.SHARE_CHANGED, severity, now_ms, text + request.reason)
         event.details.update({"share": f"{request.share:g}", "share_before": f"{before.share:g}"})
         if not request.power:
-            event.details[OVER] = "true"
+            event.details[ENDED] = "true"
         self._events.emit(event)

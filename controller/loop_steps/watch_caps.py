@@ -12,7 +12,7 @@ from regraft.controller.control_ports import EventSink
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.loop_state import LoopState
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.schemas.event import OVER, AdaptationEvent, EventKind, Severity
+from regraft.schemas.event import ENDED, AdaptationEvent, EventKind, Severity
 from regraft.schemas.write_figures import figure
 
 WINDOWS_IN_A_ROW = 2  # A burst within one window does not count; a lasting one is reported at its second window.
@@ -59,7 +59,7 @@ class WatchCaps:
         what_to_do = "--planner pack_drop moves subscribers away, `regraft maintain --evacuate` does so by order"
         text = f"{passes}: below it again" if is_over else f"{passes} (load_max_per_s): {what_to_do}"
         details = {"passed_per_s": f"{passed_per_s:.4g}", "load_max_per_s": f"{cap_per_s:.4g}"}
-        details |= {OVER: "true"} if is_over else {}
+        details |= {ENDED: "true"} if is_over else {}
         severity = Severity.INFO if is_over else Severity.WARNING
         self._events.emit(
             AdaptationEvent(broker, EventKind.BROKER_OVERLOADED, severity, window.end_ms, text, details=details)

@@ -7,7 +7,7 @@ from regraft.alerts.gather_windows import ROWS_WAIT_MS
 from regraft.alerts.read_rules import load_rules
 from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.dead_letter import DeadLetter
-from regraft.schemas.event import OVER, EventKind, Severity
+from regraft.schemas.event import ENDED, EventKind, Severity
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.plan import ClientMove, Plan, PlanPhase, Proposal, Verdict
@@ -228,15 +228,15 @@ def test_each_restarted_service_is_one_alert() -> None:
 def test_a_broker_that_asks_to_join_is_an_alert_until_it_is_a_member_or_stops_asking() -> None:
     """Older records of a broker, such as those of its earlier membership, do not clear the alert."""
     scene = Scene(load_rules(None))
-    (x1,) = scene.feed(event(EventKind.JOIN_ASKED, 10, "x1", text="x1 asks to join: `regraft members add x1`"))
-    scene.feed(event(EventKind.JOIN_ASKED, 11, "x2"))
+    (x1,) = scene.feed(event(EventKind.JOIN_REQUESTED, 10, "x1", text="x1 asks to join: `regraft members add x1`"))
+    scene.feed(event(EventKind.JOIN_REQUESTED, 11, "x2"))
     assert (x1.rule, x1.subject, x1.severity) == ("join_asked", "x1", Severity.INFO)
     assert "`regraft members add x1`" in x1.text
     assert scene.feed(joining("x1", 5)) == []
-    assert scene.feed(event(EventKind.JOIN_ASKED, 20, "x1")) == []
+    assert scene.feed(event(EventKind.JOIN_REQUESTED, 20, "x1")) == []
     assert words(scene.feed(joining("x1", 30))) == ["30 join_asked x1 cleared"]
-    assert words(scene.feed(event(EventKind.JOIN_ASKED, 700, "x2", over="1"))) == ["700 join_asked x2 cleared"]
-    assert words(scene.feed(event(EventKind.JOIN_ASKED, 800, "x2"))) == ["800 join_asked x2 raised"]
+    assert words(scene.feed(event(EventKind.JOIN_REQUESTED, 700, "x2", over="1"))) == ["700 join_asked x2 cleared"]
+    assert words(scene.feed(event(EventKind.JOIN_REQUESTED, 800, "x2"))) == ["800 join_asked x2 raised"]
 
 
 def joining(broker: str, second: float) -> StampedRecord:
@@ -454,4 +454,4 @@ def test_a_lasting_condition_is_an_alert_until_an_event_ends_it(kind: EventKind,
     assert (raised.rule, raised.subject, raised.severity) == (rule, subject, Severity.WARNING)
     assert "windows are late" in raised.text
     assert scene.feed(event(kind, 60, subject)) == []
-    assert words(scene.feed(event(kind, 120, subject, **{OVER: "true"}))) == [f"120 {rule} {subject} cleared"]
+    assert words(scene.feed(event(kind, 120, subject, **{ENDED: "true"}))) == [f"120 {rule} {subject} cleared"]

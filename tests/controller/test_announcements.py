@@ -44,7 +44,7 @@ def asking(fleet: ScriptedFleet) -> list[str]:
 
 def join_events(fleet: ScriptedFleet) -> list[str]:
     """Return what was reported about announcements."""
-    return fleet.events_of(EventKind.JOIN_ASKED)
+    return fleet.events_of(EventKind.JOIN_REQUESTED)
 
 
 def counted(fleet: ScriptedFleet, outcome: str) -> float | None:

@@ -71,7 +71,7 @@ def test_many_simultaneous_deaths_are_a_failure_of_monitoring_unless_ordered_oth
     fleet.dead |= set(INVENTORY.brokers[1:])
     fleet.run_windows(10)
     assert fleet.loop.state.fleet.in_state(MemberState.DEAD) == ()
-    assert len(fleet.events_of(EventKind.DEATHS_DOUBTED)) == 1
+    assert len(fleet.events_of(EventKind.DEATHS_IMPLAUSIBLE)) == 1
     fleet.order(OrderKind.DEAD, INVENTORY.brokers[1])
     fleet.tick()
     assert fleet.member(INVENTORY.brokers[1]).state is MemberState.DEAD
@@ -167,7 +167,7 @@ def test_many_simultaneous_restarts_are_doubted() -> None:
     for _ in range(6):
         fleet.tick()
     assert fleet.loop.state.fleet.in_state(MemberState.DEAD) == ("b01",)
-    assert len(fleet.events_of(EventKind.DEATHS_DOUBTED)) == 1
+    assert len(fleet.events_of(EventKind.DEATHS_IMPLAUSIBLE)) == 1
 
 
 def test_a_broker_at_another_epoch_than_the_one_in_force_joins_again() -> None:

@@ -10,7 +10,7 @@ from regraft.controller.kinds.overlay_kind import OVERLOAD
 from regraft.overlay.prices import Prices
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
 from regraft.producers.virtual_overlay import VirtualSettings
-from regraft.schemas.event import OVER, EventKind
+from regraft.schemas.event import ENDED, EventKind
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.virtual_runs.virtual_loop import VirtualLoop
 from tests.overlay.small_overlays import inventory_of, line_of
@@ -133,7 +133,7 @@ def test_a_broker_above_its_cap_is_reported_and_relieved_at_any_cost() -> None:
     assert first.proposals[0].cost_after_per_s > first.proposals[0].cost_before_per_s
     assert ", its limit is 10/s" in first.proposals[0].reason
     overloads = [event for event in line.loop.loop.state.events if event.kind is EventKind.BROKER_OVERLOADED]
-    assert [(event.subject, OVER in event.details) for event in overloads] == [("b03", False), ("b03", True)]
+    assert [(event.subject, ENDED in event.details) for event in overloads] == [("b03", False), ("b03", True)]
     assert "its limit is 10 (load_max_per_s)" in overloads[0].text
     assert not any(plan.undoes for plan in line.loop.plans)
     line.finish()

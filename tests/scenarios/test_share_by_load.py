@@ -12,7 +12,7 @@ from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.sampling_settings import SamplingSettings
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.workloads.stock_settings import WorkloadSettings
-from regraft.schemas.event import OVER, EventKind
+from regraft.schemas.event import ENDED, EventKind
 from regraft.streaming.reference_aggregator import ReferenceAggregator, ReferenceWindow
 from tests.scenarios.closed_loop import GRACE_MS, WINDOW_MS, ClosedLoop
 
@@ -82,7 +82,7 @@ def test_the_share_follows_the_load_and_decisions_continue() -> None:
     events = [event for event in loop.ports.events.emitted if event.kind is EventKind.SHARE_CHANGED]
     shares = [float(event.details["share"]) for event in events]
     assert 1 / 16 <= shares[0] < shares[-1] == 1
-    assert [OVER in event.details for event in events] == [share == 1 for share in shares]
+    assert [ENDED in event.details for event in events] == [share == 1 for share in shares]
     loop.finish()
     account = loop.virtual.finish()
     assert (account.lost, account.repeated, account.out_of_order, account.unexpected) == (0, 0, 0, 0)
