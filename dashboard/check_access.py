@@ -53,7 +53,7 @@ class AccessCheck:
             return None
         return self._holder(_bearer(authorization) or cookie, "Reading needs a token", (SCOPE, READ_SCOPE))
 
-    def still_holds(self, who: Operator | None) -> bool:
+    def is_still_valid(self, who: Operator | None) -> bool:
         """Return True if a reader's token is neither expired nor revoked; False if that cannot be checked."""
         try:
             return who is None or (time.time() * 1000 < who.until_ms and who.token_id not in self._revoked)

@@ -24,4 +24,4 @@ class DashboardMetrics:
         self.orders = stage.counter(
             "orders", "Orders by kind and outcome here: stored, refused or failed.", ["kind", "outcome"]
         )
-        self.strangers = stage.counter("tokens_refused", "Requests refused because of their token.", ["why"])
+        self.tokens_refused = stage.counter("tokens_refused", "Requests refused because of their token.", ["why"])

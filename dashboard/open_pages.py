@@ -26,7 +26,7 @@ class OpenPages:
         self._metrics = metrics
         self._open: Counter[str] = Counter()
 
-    async def one_more(self, request: Request) -> AsyncIterator[None]:
+    async def admit(self, request: Request) -> AsyncIterator[None]:
         """Count a page while it is open; raise HTTPException if there is no place for it."""
         address = site_of(request.client.host if request.client else "")
         if self._open.total() >= self._pages_max:

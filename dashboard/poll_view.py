@@ -21,7 +21,7 @@ from regraft.dashboard.read_view import KEYS, ViewReader
 log = structlog.get_logger(__name__)
 
 PAUSE_MS_MAX = 5000  # Between attempts while the server is unreachable; the first retry is after poll_ms.
-STARTING, LIVE, EMPTY, AWAY = "starting", "live", "empty", "away"
+STARTING, LIVE, EMPTY, UNREACHABLE = "starting", "live", "empty", "away"
 
 
 class ViewSource(Protocol):
@@ -55,21 +55,21 @@ class ViewPoller:
         self._pause_ms = settings.poll_ms
         self._document_ms: int | None = None  # The controller's time of the newest document seen here,
         self._news_ms: int | None = None  # and when it was seen, by the local clock.
-        self._looked_ms: int | None = None
-        self._asked_s = time.monotonic()
+        self._polled_ms: int | None = None
+        self._polled_at_s = time.monotonic()
         self.state, self._since_ms, self._reason = STARTING, now_ms(), ""
 
     async def run(self) -> None:
         """Poll until cancelled."""
         while True:
             began_s = time.monotonic()
-            await self.look()
+            await self.poll()
             spent_ms = (time.monotonic() - began_s) * 1000
             await asyncio.sleep(max(self._pause_ms - spent_ms, 1) / 1000)
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Read all keys once and put changes on the board."""
-        self._asked_s = time.monotonic()
+        self._polled_at_s = time.monotonic()
         try:
             # Not wait_for: before Python 3.12 it may swallow a cancellation, and the poller could not be stopped.
             async with asyncio.timeout(self._settings.answer_ms_max / 1000):
@@ -80,9 +80,9 @@ class ViewPoller:
             await self._board.replace({"server": self.server_part()})
             return
         finally:
-            self._metrics.poll_ms.observe((time.monotonic() - self._asked_s) * 1000)
+            self._metrics.poll_ms.observe((time.monotonic() - self._polled_at_s) * 1000)
         self._pause_ms = self._settings.poll_ms
-        self._looked_ms = self._now_ms()
+        self._polled_ms = self._now_ms()
         fresh = self._reader.read(dict(zip(KEYS, texts, strict=True)))
         self._note_news()
         self._enter(LIVE if any(text is not None for text in texts) else EMPTY)
@@ -91,7 +91,7 @@ class ViewPoller:
 
     def silent_ms(self) -> int:
         """Return how long ago the server was last polled, in ms."""
-        return int((time.monotonic() - self._asked_s) * 1000)
+        return int((time.monotonic() - self._polled_at_s) * 1000)
 
     def server_part(self) -> dict[str, Any]:
         """Return the state of the view itself, for pages."""
@@ -99,7 +99,7 @@ class ViewPoller:
             "view": self.state,
             "since_ms": self._since_ms,
             "reason": self._reason,
-            "looked_ms": self._looked_ms,
+            "looked_ms": self._polled_ms,
             "news_ms": self._news_ms,
             "told_ms": self._document_ms,
             "stale_ms": self._settings.stale_ms,
@@ -112,16 +112,16 @@ class ViewPoller:
     def _on_failure(self, error: Exception) -> None:
         self._metrics.failures.inc()
         reason = str(error) or type(error).__name__
-        if self.state != AWAY:
+        if self.state != UNREACHABLE:
             log.warning("live_view_unreachable", reason=reason)
         if isinstance(error, TimeoutError):
             reason = f"no answer within {self._settings.answer_ms_max} ms"
-        self._enter(AWAY, reason)
+        self._enter(UNREACHABLE, reason)
         self._pause_ms = min(self._pause_ms * 2, max(PAUSE_MS_MAX, self._settings.poll_ms))
 
     def _enter(self, state: str, reason: str = "") -> None:
         if state != self.state:
-            if self.state == AWAY:
+            if self.state == UNREACHABLE:
                 log.info("live_view_restored", away_ms=self._now_ms() - self._since_ms)
             self.state, self._since_ms = state, self._now_ms()
         self._reason = reason

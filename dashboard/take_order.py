@@ -26,7 +26,7 @@ REASON_LENGTH_MIN = 3
 ORDERS_AT_ONCE_MAX = 4
 MINUTE_MS = 60_000
 MINUTES_MAX = 60 * 24 * 31
-MAY_END = (OrderKind.PAUSE, OrderKind.MAINTAIN)
+MAY_EXPIRE = (OrderKind.PAUSE, OrderKind.MAINTAIN)
 
 Send = Callable[[Order], Order]  # Returns the order as stored.
 
@@ -97,7 +97,7 @@ class OrderDesk:
         kind, subject = request.kind, request.subject
         if kind.scope == "adaptation" and subject != WHOLE_OVERLAY:
             raise OrderRefusedError(422, f"{kind} concerns the whole overlay: leave the subject out, not {subject!r}.")
-        if request.minutes is not None and kind not in MAY_END:
+        if request.minutes is not None and kind not in MAY_EXPIRE:
             raise OrderRefusedError(422, f"{kind} does not expire: leave minutes out.")
         if request.evacuate and kind is not OrderKind.MAINTAIN:
             raise OrderRefusedError(422, f"Only {OrderKind.MAINTAIN} evacuates, not {kind}.")

@@ -16,7 +16,7 @@ from regraft.dashboard.live_board import LiveBoard
 from regraft.dashboard.place_brokers import place_brokers
 from regraft.overlay.inventory import Inventory, InventoryError
 
-LOOK_S = 5.0
+POLL_S = 5.0
 
 log = structlog.get_logger(__name__)
 
@@ -35,10 +35,10 @@ class InventoryWatcher:
     async def run(self) -> None:
         """Watch the file until cancelled."""
         while True:
-            await self.look()
-            await asyncio.sleep(LOOK_S)
+            await self.poll()
+            await asyncio.sleep(POLL_S)
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Read the file if it has changed since the last time."""
         mark = _mark_of(self._path)
         if mark is None:

@@ -28,7 +28,7 @@ from regraft.dashboard.list_phases import phases_part
 from regraft.dashboard.live_board import LiveBoard
 from regraft.dashboard.open_pages import OpenPages
 from regraft.dashboard.operator_tokens import Operator, TokenRefusedError
-from regraft.dashboard.poll_view import LIVE, ViewPoller, ViewSource
+from regraft.dashboard.poll_view import LIVE, UNREACHABLE, ViewPoller, ViewSource
 from regraft.dashboard.read_view import SERIES
 from regraft.dashboard.revoked_tokens import RevokedFileError
 from regraft.dashboard.serve_sessions import add_sessions, reader_of
@@ -38,7 +38,7 @@ from regraft.dashboard.watch_inventory import InventoryWatcher
 STATIC = Path(__file__).parent / "static"
 BEAT_S = 5.0  # A page that gets nothing for several beats says that it is disconnected.
 RETRY_MS = 1000
-LOOKS_LATE_MAX = 20  # Polls that may be overdue before the poller counts as dead.
+POLLS_LATE_MAX = 20  # Polls that may be overdue before the poller counts as dead.
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,13 @@ class DashboardParts:
     desk: OrderDesk
     access: AccessCheck
 
-    def ill_reason(self) -> str | None:
+    def why_not_live(self) -> str | None:
         """Return why the page's state is not live, or None if it is."""
         server = self.poller.server_part()
-        return None if server["view"] == LIVE else f"the live view is {server['view']}: {server['reason']}".strip(": ")
+        if server["view"] == LIVE:
+            return None
+        state = "unreachable" if server["view"] == UNREACHABLE else server["view"]
+        return f"the live view is {state}: {server['reason']}".strip(": ")
 
 
 def build_app(settings: DashboardSettings, source: ViewSource, send: Send) -> FastAPI:
@@ -102,10 +105,10 @@ def _add_reading(app: FastAPI, parts: DashboardParts) -> None:
 
     reader = reader_of(parts.access)
 
-    @app.get("/api/stream", response_class=EventSourceResponse, dependencies=[Depends(reader), Depends(pages.one_more)])
+    @app.get("/api/stream", response_class=EventSourceResponse, dependencies=[Depends(reader), Depends(pages.admit)])
     async def stream(who: Annotated[Operator | None, Depends(reader)]) -> AsyncIterator[ServerSentEvent]:
         """Send the whole state, then changes, and a beat while nothing changes."""
-        async for event in follow_board(board, metrics, lambda: parts.access.still_holds(who)):
+        async for event in follow_board(board, metrics, lambda: parts.access.is_still_valid(who)):
             yield event
 
     @app.get("/api/state", dependencies=[Depends(reader)])
@@ -152,12 +155,14 @@ def _add_orders(app: FastAPI, parts: DashboardParts) -> None:
 
     @app.post("/api/orders", status_code=202)
     async def give_order(
-        request: OrderRequest, asked: Request, who: Annotated[Operator, Depends(operator)]
+        request: OrderRequest, http_request: Request, who: Annotated[Operator, Depends(operator)]
     ) -> dict[str, Any]:
         """Store an order for the controller; an event reports its outcome."""
-        asker = asked.client.host if asked.client is not None else "unknown"
+        address = http_request.client.host if http_request.client is not None else "unknown"
         try:
-            order = await parts.desk.give(request, who.name, f"dashboard on {platform.node()}, asked from {asker}")
+            order = await parts.desk.give(
+                request, who.name, f"dashboard on {platform.node()}, requested from {address}"
+            )
         except OrderRefusedError as error:
             metrics.orders.labels(request.kind, "failed" if error.status == 503 else "refused").inc()
             raise
@@ -167,13 +172,13 @@ def _add_orders(app: FastAPI, parts: DashboardParts) -> None:
 
     @app.exception_handler(TokenRefusedError)
     async def refuse_token(_: Request, error: TokenRefusedError) -> JSONResponse:
-        metrics.strangers.labels(error.why).inc()
+        metrics.tokens_refused.labels(error.why).inc()
         headers = {"WWW-Authenticate": 'Bearer realm="regraft"'} if error.status == 401 else None
         return JSONResponse({"error": error.why, "text": error.text}, error.status, headers)
 
     @app.exception_handler(RevokedFileError)
     async def refuse_all(_: Request, error: RevokedFileError) -> JSONResponse:
-        metrics.strangers.labels("revoked_file").inc()
+        metrics.tokens_refused.labels("revoked_file").inc()
         return JSONResponse({"error": "revoked_file", "text": str(error)}, 503)
 
     @app.exception_handler(OrderRefusedError)
@@ -187,7 +192,7 @@ def _add_orders(app: FastAPI, parts: DashboardParts) -> None:
 
 
 def _add_health(app: FastAPI, parts: DashboardParts) -> None:
-    looks_late_ms_max = LOOKS_LATE_MAX * max(parts.settings.poll_ms, 1000)
+    polls_late_ms_max = POLLS_LATE_MAX * max(parts.settings.poll_ms, 1000)
 
     def answer(is_ready: bool, faults: list[str], status: int) -> JSONResponse:
         return JSONResponse({"is_ready": is_ready, "faults": faults}, status)
@@ -201,13 +206,13 @@ def _add_health(app: FastAPI, parts: DashboardParts) -> None:
     async def health() -> JSONResponse:
         """Report whether the poller is alive: status 503 means that a restart could help."""
         late_ms = parts.poller.silent_ms()
-        faults = [f"the live view was last asked {late_ms} ms ago"] if late_ms > looks_late_ms_max else []
-        return answer(parts.ill_reason() is None, faults, 503 if faults else 200)
+        faults = [f"the live view was last polled {late_ms} ms ago"] if late_ms > polls_late_ms_max else []
+        return answer(parts.why_not_live() is None, faults, 503 if faults else 200)
 
     @app.get("/ready")
     async def ready() -> JSONResponse:
         """Report whether the state that pages show is live."""
-        reason = parts.ill_reason()
+        reason = parts.why_not_live()
         return answer(reason is None, [reason] if reason else [], 200 if reason is None else 503)
 
 

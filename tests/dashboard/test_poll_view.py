@@ -44,10 +44,10 @@ class ScriptedPoller:
         self.metrics = DashboardMetrics()
         self.poller = ViewPoller(self.source, self.board, settings, self.metrics, False, lambda: self.now_ms)
 
-    def look(self, *, after_ms: int = 1000) -> dict[str, Any]:
+    def poll(self, *, after_ms: int = 1000) -> dict[str, Any]:
         """Poll once more and return what pages get of the view."""
         self.now_ms += after_ms
-        asyncio.run(self.poller.look())
+        asyncio.run(self.poller.poll())
         shown: dict[str, Any] = self.board.value("server")
         return shown
 
@@ -59,7 +59,7 @@ def document_of(time_ms: int) -> dict[str, bytes]:
 def test_all_keys_of_the_namespace_are_read_at_once() -> None:
     """One call reads the entire view."""
     scripted = ScriptedPoller()
-    scripted.look()
+    scripted.poll()
     assert all(key.startswith("lab:live:") for key in scripted.source.keys)
     assert {"lab:live:network", "lab:live:alerts", "lab:live:counts"} <= set(scripted.source.keys)
 
@@ -68,14 +68,14 @@ def test_a_server_that_is_away_is_reported_with_its_reason_and_the_view_stays() 
     """The board keeps its parts and reports since when and why; polling recovers by itself."""
     scripted = ScriptedPoller()
     scripted.source.texts = document_of(1)
-    assert scripted.look()["view"] == "live"
+    assert scripted.poll()["view"] == "live"
     scripted.source.error = ConnectionError("nobody listens")
-    away = scripted.look()
+    away = scripted.poll()
     assert (away["view"], away["since_ms"], away["reason"]) == ("away", scripted.now_ms, "nobody listens")
-    assert scripted.look()["since_ms"] == away["since_ms"]
+    assert scripted.poll()["since_ms"] == away["since_ms"]
     assert scripted.board.value("plans")
     scripted.source.error = None
-    back = scripted.look()
+    back = scripted.poll()
     assert (back["view"], back["reason"]) == ("live", "")
     assert scripted.metrics.failures._value.get() == 2
 
@@ -84,7 +84,7 @@ def test_a_server_that_never_answers_is_away() -> None:
     """Every poll has a time-out."""
     scripted = ScriptedPoller()
     scripted.source.hangs = True
-    shown = scripted.look()
+    shown = scripted.poll()
     assert (shown["view"], shown["reason"]) == ("away", "no answer within 20 ms")
 
 
@@ -94,28 +94,28 @@ def test_the_pause_grows_to_a_bound_and_is_short_again_afterwards() -> None:
     scripted.source.error = ConnectionError("nobody listens")
     pauses = []
     for _ in range(6):
-        scripted.look()
+        scripted.poll()
         pauses.append(scripted.poller._pause_ms)
     assert pauses == [2000, 4000, PAUSE_MS_MAX, PAUSE_MS_MAX, PAUSE_MS_MAX, PAUSE_MS_MAX]
     scripted.source.error = None
-    scripted.look()
+    scripted.poll()
     assert scripted.poller._pause_ms == 1000
 
 
 def test_an_empty_server_is_distinguished_from_an_unreachable_one() -> None:
     """Valkey answers but holds nothing: no controller writes the view."""
-    assert ScriptedPoller().look()["view"] == "empty"
+    assert ScriptedPoller().poll()["view"] == "empty"
 
 
 def test_new_documents_are_dated_by_our_own_clock() -> None:
     """A controller whose clock is hours behind is not stale as long as its documents change."""
     scripted = ScriptedPoller()
     scripted.source.texts = document_of(1_000_000)
-    assert scripted.look()["news_ms"] == 1_000_000  # It may have been stored long ago: only its own time is known.
+    assert scripted.poll()["news_ms"] == 1_000_000  # It may have been stored long ago: only its own time is known.
     scripted.source.texts = document_of(1_001_000)
-    shown = scripted.look()
+    shown = scripted.poll()
     assert (shown["news_ms"], shown["told_ms"]) == (scripted.now_ms, 1_001_000)
-    silent = scripted.look(after_ms=60_000)
+    silent = scripted.poll(after_ms=60_000)
     assert silent["news_ms"] == scripted.now_ms - 60_000
 
 
@@ -123,4 +123,4 @@ def test_documents_from_the_future_count_as_current() -> None:
     """A controller whose clock is ahead is not shown as being in the future."""
     scripted = ScriptedPoller()
     scripted.source.texts = document_of(9_000_000)
-    assert scripted.look()["news_ms"] == scripted.now_ms
+    assert scripted.poll()["news_ms"] == scripted.now_ms

@@ -87,7 +87,7 @@ def test_an_order_goes_to_kafka_with_the_holders_name(open_desk: Callable[..., D
     [order] = desk.sent
     assert (order.kind, order.subject, order.by, order.reason) == (OrderKind.APPROVE, plan, "Ana Silva", "looks good")
     assert answer["order"]["by"] == "Ana Silva"
-    assert order.source.endswith("asked from testclient")
+    assert order.source.endswith("requested from testclient")
 
 
 def test_an_order_about_a_plan_names_the_one_that_was_shown(open_desk: Callable[..., Desk]) -> None:
@@ -305,7 +305,10 @@ def test_it_is_ready_only_while_the_view_is_live(open_desk: Callable[..., Desk])
     assert (desk.client.get("/health").status_code, desk.client.get("/ready").status_code) == (200, 200)
     desk.source.error = ConnectionError("nobody listens")
     wait_until(lambda: desk.client.get("/ready").status_code == 503)
-    assert desk.client.get("/ready").json() == {"is_ready": False, "faults": ["the live view is away: nobody listens"]}
+    assert desk.client.get("/ready").json() == {
+        "is_ready": False,
+        "faults": ["the live view is unreachable: nobody listens"],
+    }
     assert desk.client.get("/health").json() == {"is_ready": False, "faults": []}
 
 
