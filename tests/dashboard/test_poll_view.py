@@ -32,7 +32,7 @@ class MemorySource:
 
 
 class ScriptedPoller:
-    """A poller with a clock that only moves when told to."""
+    """A poller with a clock that only moves when it polls."""
 
     def __init__(self) -> None:
         self.now_ms = 5_000_000
