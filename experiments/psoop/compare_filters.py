@@ -51,7 +51,7 @@ TOPOLOGIES: dict[str, Callable[[int, np.random.Generator], Costs]] = {
 
 
 @dataclass(frozen=True)
-class Telling:
+class SharingVariant:
     """One way to share interest. ``shape``: None shares all identifiers. ``ids_max``: None remembers all of them."""
 
     name: str
@@ -78,7 +78,7 @@ class Telling:
         return ID_BYTES * PAPER_CACHE_IDS if self.shape is None else self.shape.size_bytes
 
 
-def tellings() -> tuple[Telling, ...]:
+def sharing_variants() -> tuple[SharingVariant, ...]:
     """Return the ways to compare; filters for a share of false positives are as small as a full cache allows."""
     shapes = {
         "masks": None,
@@ -88,9 +88,12 @@ def tellings() -> tuple[Telling, ...]:
         "filter for 30 %": filter_shape(PAPER_CACHE_IDS, 0.3),
     }
     return (
-        Telling("all, exactly", None, None),
-        *(Telling(name, PAPER_CACHE_IDS, shape) for name, shape in shapes.items()),
-        *(Telling(f"{name}, conjunction", PAPER_CACHE_IDS, shape, conjunction=True) for name, shape in shapes.items()),
+        SharingVariant("all, exactly", None, None),
+        *(SharingVariant(name, PAPER_CACHE_IDS, shape) for name, shape in shapes.items()),
+        *(
+            SharingVariant(f"{name}, conjunction", PAPER_CACHE_IDS, shape, conjunction=True)
+            for name, shape in shapes.items()
+        ),
     )
 
 
@@ -112,13 +115,13 @@ def start_state(topology: str, seed: int) -> tuple[TreeState, WeightedSets]:
     return TreeState(tree, inventory, (ClosedWindow(0, int(seen_ticks), seen),)), WeightedSets.over_all([later])
 
 
-def adapted_shares(state: TreeState, later: WeightedSets, telling: Telling, seed: int) -> tuple[float, float]:
+def adapted_shares(state: TreeState, later: WeightedSets, variant: SharingVariant, seed: int) -> tuple[float, float]:
     """Return the mean cost of the brokers' last trees (Eq. 1-2) as a share of the first tree's.
 
     The first value is on the traffic that the brokers saw, the second on that of the next lifetime.
     """
     rng = random.Random(seed)
-    settings = telling.settings
+    settings = variant.settings
     trees = [state.configuration]
     for _ in range(ROUNDS):
         configuration = state.configuration
@@ -147,29 +150,29 @@ def filter_figures(
     """
     figures: list[Figure] = []
     done = 0
-    ways = tellings()
+    variants = sharing_variants()
     for topology in topologies:
-        shares = np.zeros((len(ways), 2, len(seeds)))
+        shares = np.zeros((len(variants), 2, len(seeds)))
         for place, seed in enumerate(seeds):
             state, later = start_state(topology, seed)
-            for row, telling in enumerate(ways):
-                shares[row, :, place] = adapted_shares(state, later, telling, seed)
+            for row, variant in enumerate(variants):
+                shares[row, :, place] = adapted_shares(state, later, variant, seed)
                 done += 1
                 if on_progress is not None:
-                    on_progress(f"{topology}, {telling.name}", done)
-        masks = shares[[telling.name for telling in ways].index("masks")]
-        for row, telling in enumerate(ways):
-            figures += _figures_of(topology, telling, shares[row], shares[row, 0] / masks[0])
+                    on_progress(f"{topology}, {variant.name}", done)
+        masks = shares[[variant.name for variant in variants].index("masks")]
+        for row, variant in enumerate(variants):
+            figures += _figures_of(topology, variant, shares[row], shares[row, 0] / masks[0])
     return figures
 
 
-def _figures_of(topology: str, telling: Telling, shares: Costs, to_masks: Costs) -> list[Figure]:
+def _figures_of(topology: str, variant: SharingVariant, shares: Costs, to_masks: Costs) -> list[Figure]:
     count = len(to_masks)
     where: dict[str, str | int | float] = {
         "costs": topology,
-        "telling": telling.name,
-        "bits": telling.shape.bits if telling.shape else 0,
-        "hashes": telling.shape.hashes if telling.shape else 0,
+        "telling": variant.name,
+        "bits": variant.shape.bits if variant.shape else 0,
+        "hashes": variant.shape.hashes if variant.shape else 0,
         "instances": count,
     }
     error = float(to_masks.std(ddof=1)) / count**0.5 if count > 1 else 0.0
@@ -178,8 +181,8 @@ def _figures_of(topology: str, telling: Telling, shares: Costs, to_masks: Costs)
         Figure("later_cost_share", where, float(shares[1].mean()), "1"),
         Figure("cost_share_to_masks", where, float(to_masks.mean()), "1"),
         Figure("cost_share_to_masks_error", where, error, "1"),
-        Figure("false_positive_share", where, telling.false_positive_share, "1"),
-        Figure("broadcast_size", where, telling.broadcast_bytes, "byte"),
+        Figure("false_positive_share", where, variant.false_positive_share, "1"),
+        Figure("broadcast_size", where, variant.broadcast_bytes, "byte"),
     ]
 
 
@@ -190,7 +193,7 @@ def filter_table(figures: Sequence[Figure], topology: str) -> Table:
         if figure.where["costs"] == topology:
             rows.setdefault(str(figure.where["telling"]), {})[figure.name] = figure.value
     table = Table(title=f"Cost and Interest, {topology} costs: by how interest is shared", box=box.SIMPLE)
-    table.add_column("told")
+    table.add_column("shared")
     for head in ("bytes a broadcast", "false positives", "cost to random tree", "a lifetime later", "to exact masks"):
         table.add_column(head, justify="right")
     for name, row in rows.items():
@@ -215,7 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--costs", nargs="+", default=list(TOPOLOGIES), choices=list(TOPOLOGIES), help="networks")
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args(arguments)
-    total = len(given.costs) * given.instances * len(tellings())
+    total = len(given.costs) * given.instances * len(sharing_variants())
     with show_progress("Adapting", total) as advance:
         figures = filter_figures(given.costs, range(given.seed, given.seed + given.instances), advance)
     console = table_console()

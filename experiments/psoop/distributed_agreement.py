@@ -38,8 +38,8 @@ class Agreement:
 
     ``agreed``: exchanges agreed by brokers; ``agreed_wanted``: those that add a link that the exact rule also wants;
     ``agreed_taken``: those that in addition remove the same link. ``proposed``: exchanges of the central planner;
-    ``proposed_known``: those among brokers that have heard each other; ``proposed_taken``: those that these would agree
-    on.
+    ``proposed_known``: those among brokers that have heard from each other; ``proposed_taken``: those that these
+    would agree on.
     """
 
     agreed: int = 0
@@ -134,7 +134,7 @@ def exact_decision(
 def brokers_decision(overlay: DistributedOverlay, path: tuple[str, ...]) -> tuple[Link, ...] | None:
     """Return the links that the brokers of a path may remove for a link between its ends that the first one asks for.
 
-    Empty if the first one does not want the link or the cycle refuses it; None if they have not all heard each other.
+    Empty if the first one does not want the link or the cycle refuses it; None if not all have heard from each other.
     """
     cycle = cycle_of(overlay.inventory, path)
     # The path that the first broker would have received in a broadcast of the last one.

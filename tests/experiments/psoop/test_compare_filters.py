@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from regraft.experiments.psoop import compare_filters
-from regraft.experiments.psoop.compare_filters import adapted_shares, filter_figures, main, start_state, tellings
+from regraft.experiments.psoop.compare_filters import (
+    adapted_shares,
+    filter_figures,
+    main,
+    sharing_variants,
+    start_state,
+)
 from regraft.infra.measured_figures import Figure
 from regraft.overlay.cost import overlay_cost
 
@@ -24,24 +30,24 @@ def by_method(figures: list[Figure], name: str) -> dict[str, float]:
 
 def test_sizes_and_false_positives_are_those_of_a_full_cache() -> None:
     """8,192 identifiers of 8 bytes, the paper's 100,000 bits at 0.43 %, and filters no larger than requested."""
-    ways = {telling.name: telling for telling in tellings()}
-    assert len(ways) == len(tellings())
-    assert ways["masks"].broadcast_bytes == 65_536
-    assert ways["paper's filter"].broadcast_bytes == 12_500
-    assert ways["paper's filter"].false_positive_share == pytest.approx(0.0043, abs=5e-5)
-    assert ways["filter for 10 %"].false_positive_share == pytest.approx(0.1, rel=1e-3)
-    assert all(telling.settings.faults() == [] for telling in tellings())
+    variants = {variant.name: variant for variant in sharing_variants()}
+    assert len(variants) == len(sharing_variants())
+    assert variants["masks"].broadcast_bytes == 65_536
+    assert variants["paper's filter"].broadcast_bytes == 12_500
+    assert variants["paper's filter"].false_positive_share == pytest.approx(0.0043, abs=5e-5)
+    assert variants["filter for 10 %"].false_positive_share == pytest.approx(0.1, rel=1e-3)
+    assert all(variant.settings.faults() == [] for variant in sharing_variants())
 
 
 def test_shares_are_costs_of_eq_1_and_2(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a round the last tree is the first, so it costs all of that one's cost, on both spans of traffic."""
     state, later = start_state("uniform", 3)
-    assert adapted_shares(state, later, tellings()[0], 3)[0] < 1
+    assert adapted_shares(state, later, sharing_variants()[0], 3)[0] < 1
     assert overlay_cost(state.configuration, state.inventory, state.sets).total_per_s == pytest.approx(
         state.tree_costs.cost_per_s
     )
     monkeypatch.setattr(compare_filters, "ROUNDS", 0)
-    assert adapted_shares(state, later, tellings()[0], 3) == (1, 1)
+    assert adapted_shares(state, later, sharing_variants()[0], 3) == (1, 1)
 
 
 def test_instances_repeat_and_masks_are_the_measure() -> None:
@@ -58,7 +64,7 @@ def test_the_command_writes_table_and_figures(tmp_path: Path, capsys: pytest.Cap
     file = tmp_path / "figures.json"
     main(["--instances", "1", "--seed", "5", "--costs", "transit-stub", "--json", str(file)])
     printed = capsys.readouterr().out
-    assert all(telling.name in printed for telling in tellings())
+    assert all(variant.name in printed for variant in sharing_variants())
     document = json.loads(file.read_text(encoding="utf-8"))
     assert document["run"]["seed"] == 5
     assert document["run"]["settings"]["costs"] == ["transit-stub"]
