@@ -148,7 +148,7 @@ class CountedRing:
             moves.append(ClientMove(user, home, others[int(self.rng.integers(len(others)))]))
         return sorted(moves)
 
-    def carry_out(self, target: ChordConfiguration, moves: list[ClientMove]) -> Counter[str]:
+    def execute(self, target: ChordConfiguration, moves: list[ClientMove]) -> Counter[str]:
         """Execute a plan as the controller does; return messages by kind, including commands and answers.
 
         Raises TimeoutError if brokers do not answer.
@@ -201,7 +201,7 @@ def run_protocol(task: ProtocolTask, report_work: Callable[[int], None] = lambda
     for count in task.moved_counts:
         target = ring.exchange_ids(count)
         paper = paper_messages(ring, target)
-        found = by_step(ring.carry_out(target, []))
+        found = by_step(ring.execute(target, []))
         where: Where = {"brokers": task.brokers, "topics": task.topics, "moved": count}
         bound = bounds(task, count)
         for step in STEPS:
@@ -274,9 +274,9 @@ def paper_messages(ring: CountedRing, target: ChordConfiguration) -> dict[str, f
 
 def _user_figures(task: ProtocolTask, ring: CountedRing) -> list[Figure]:
     """Return the cost of a moved user: a plan with moved users compared with a plan that moves nothing."""
-    none = ring.carry_out(ring.exchange_ids(0), [])
+    none = ring.execute(ring.exchange_ids(0), [])
     count = MOVED_USERS_PER_BROKER * task.brokers
-    some = ring.carry_out(ring.exchange_ids(0), ring.move_users(count))
+    some = ring.execute(ring.exchange_ids(0), ring.move_users(count))
     messages = sum(by_step(some).values()) - sum(by_step(none).values())
     requests = sum(number for kind, number in some.items() if kind.endswith("of a client"))
     where: Where = {"brokers": task.brokers, "topics": task.topics, "topics_per_user": TOPICS_PER_USER}

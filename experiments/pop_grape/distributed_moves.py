@@ -74,7 +74,7 @@ class MoveQueue:
     ) -> None:
         self.transition_tally = MessageTally[TransitionKind]()
         self.driver = TransitionDriver(virtual, executor, inventory, self.transition_tally, self._on_done)
-        self.carried_out: list[tuple[Move, float]] = []  # With the end of its transition.
+        self.executed: list[tuple[Move, float]] = []  # With the end of its transition.
         self.paper_waits_ms: list[float] = []
         self._virtual = virtual
         self._executor = executor
@@ -128,7 +128,7 @@ class MoveQueue:
         under_way, self._under_way = self._under_way, []
         for move in under_way:
             if succeeded:
-                self.carried_out.append((move, self._virtual.now_ms))
+                self.executed.append((move, self._virtual.now_ms))
             else:
                 self._on_failed(move)
         self._gather()

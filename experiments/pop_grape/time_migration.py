@@ -81,5 +81,5 @@ def _move(overlay: RelocatingOverlay, publisher: str, path: tuple[str, ...]) -> 
         virtual.run_for(STEP_MS)
     if counts.moved != moved + 1:
         raise UncleanRunError(f"{publisher} has not moved to {path[-1]}: its transition was aborted")
-    _, over_ms = overlay.moves.carried_out[-1]
+    _, over_ms = overlay.moves.executed[-1]
     return counts.wait_ms_sum - waited_ms, overlay.moves.paper_waits_ms[-1], over_ms - begun_ms

@@ -39,10 +39,10 @@ from regraft.overlay.configuration import Configuration
 # Reasons to free the brokers of a cycle.
 BUSY = "busy"  # A broker takes part in another cycle.
 UNSETTLED = "unsettled"  # During a transition, or in another tree.
-UNKNOWN = "unknown"  # A broker has not heard every other broker of the cycle.
+UNKNOWN = "unknown"  # A broker has not heard from every other broker of the cycle.
 LATE = "late"  # The request took too long.
 NO_GAIN = "no_gain"  # Eq. 10 keeps the tree.
-NOT_CARRIED_OUT = "not_carried_out"  # The exchange no longer fits, or its transition was aborted.
+NOT_EXECUTED = "not_carried_out"  # The exchange no longer fits, or its transition was aborted.
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ class LocalView:
 
 
 @dataclass(slots=True)
-class Heard:
+class ReceivedFilter:
     """The last broadcast of another broker: which cached ids are in its filter.
 
-    ``members``: a flag for each cached id with a number below ``noted_count``. ``is_fresh``: heard since the last
-    sweep.
+    ``members``: a flag for each cached id with a number below ``noted_count``. ``is_fresh``: received since the
+    last sweep.
     """
 
     members: NDArray[np.bool_]
@@ -98,7 +98,7 @@ class DistributedBroker:
         self.name = name
         self.processing_cost = processing_cost
         self.cache = cache
-        self.heard: dict[str, Heard] = {}
+        self.received: dict[str, ReceivedFilter] = {}
         self._settings = settings
         self._measure = link_cost
         self._link_costs: dict[str, float] = {}
@@ -114,7 +114,7 @@ class DistributedBroker:
     # --- broadcasts (4.3.1) ----------------------------------------------------------------------------------------
 
     def broadcast(self, view: LocalView) -> list[Effect]:
-        """Send the filter of the broker's own ids to all neighbours, and forget brokers not heard for two intervals."""
+        """Send the filter of the broker's ids to all neighbours; forget brokers not heard from for two intervals."""
         self._sweep()
         ids = self.cache.ids
         if self._settings.filter_content is FilterContent.INTERVAL:
@@ -134,7 +134,7 @@ class DistributedBroker:
         """Process one message of a neighbour and return what to send, in order."""
         match message:
             case Broadcast():
-                return self._hear(source, message, view, now_ms)
+                return self._on_broadcast(source, message, view, now_ms)
             case Request():
                 return self._join(source, message, view, now_ms)
             case Agreed(cycle):
@@ -146,9 +146,9 @@ class DistributedBroker:
                     self._engagement = None
                 return self._pass_back(cycle, message)
 
-    def _hear(self, source: str, message: Broadcast, view: LocalView, now_ms: float) -> list[Effect]:
+    def _on_broadcast(self, source: str, message: Broadcast, view: LocalView, now_ms: float) -> list[Effect]:
         members = message.filter_.contains(self.cache.ids)
-        self.heard[message.origin] = Heard(members, self.cache.noted_count, int(np.count_nonzero(members)))
+        self.received[message.origin] = ReceivedFilter(members, self.cache.noted_count, int(np.count_nonzero(members)))
         tree = view.trees.get(message.epoch)
         if tree is None:  # Its tree no longer exists here.
             return []
@@ -163,27 +163,27 @@ class DistributedBroker:
         return effects
 
     def _sweep(self) -> None:
-        """Forget brokers not heard since the last sweep, and mark the others as not fresh."""
-        for broker in [broker for broker, heard in self.heard.items() if not heard.is_fresh]:
-            del self.heard[broker]
+        """Forget brokers not heard from since the last sweep, and mark the others as not fresh."""
+        for broker in [broker for broker, found in self.received.items() if not found.is_fresh]:
+            del self.received[broker]
             self._link_costs.pop(broker, None)
-        for heard in self.heard.values():
-            heard.is_fresh = False
+        for found in self.received.values():
+            found.is_fresh = False
 
     # --- evaluation (4.1) ------------------------------------------------------------------------------------------
 
     def common_with(self, broker: str) -> int:
-        """Return I_ij; raise KeyError if the broker has not been heard."""
-        return self.heard[broker].common
+        """Return I_ij; raise KeyError if the broker has not been heard from."""
+        return self.received[broker].common
 
     @property
     def mean_common(self) -> float:
-        """The mean of I_ij over all brokers heard: phi of Eq. 6."""
-        return sum(heard.common for heard in self.heard.values()) / max(len(self.heard), 1)
+        """The mean of I_ij over all brokers heard from: phi of Eq. 6."""
+        return sum(found.common for found in self.received.values()) / max(len(self.received), 1)
 
     def shared_with(self, broker: str, other: str) -> float:
-        """Return I_ikj for two other brokers; raise KeyError if one has not been heard."""
-        one, two = self.heard[broker], self.heard[other]
+        """Return I_ikj for two other brokers; raise KeyError if one has not been heard from."""
+        one, two = self.received[broker], self.received[other]
         if self._settings.common_interest is CommonInterest.MEAN:
             return min(self.mean_common, one.common, two.common)
         # Ids cached after the older of the two broadcasts cannot be in its filter; ids dropped before the newer one
@@ -195,9 +195,9 @@ class DistributedBroker:
     def indirect_cost(self, path: tuple[Step, ...]) -> float | None:
         """Return C_ij to the origin of a path that ends here; 0 without common interest, so that no link is cheaper.
 
-        None if a broker of the path has not been heard, so that the cost is unknown.
+        None if a broker of the path has not been heard from, so that the cost is unknown.
         """
-        if any(step.broker not in self.heard for step in path[:-1]):
+        if any(step.broker not in self.received for step in path[:-1]):
             return None
         if not self.common_with(path[0].broker):
             return 0.0
@@ -238,8 +238,8 @@ class DistributedBroker:
     # --- consensus (4.2, 4.3.2) ------------------------------------------------------------------------------------
 
     def share_of(self, cycle: Cycle) -> list[float] | None:
-        """Return this broker's part of the cost vector; None if it has not heard every other broker of the cycle."""
-        if any(broker not in self.heard for broker in cycle.brokers if broker != self.name):
+        """Return this broker's part of the cost vector; None if it has not heard from all others of the cycle."""
+        if any(broker not in self.received for broker in cycle.brokers if broker != self.name):
             return None
         return cycle_share(cycle, cycle.brokers.index(self.name), self.common_with, self.shared_with)
 

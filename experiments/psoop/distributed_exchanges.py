@@ -48,7 +48,7 @@ class TransitionDriver:
         on_done: Callable[[Configuration, bool], None],
     ) -> None:
         self.executor = executor
-        self.carried_out = 0
+        self.executed = 0
         self.aborted = 0
         self._virtual = virtual
         self._inventory = inventory
@@ -131,7 +131,7 @@ class TransitionDriver:
     def _finish(self) -> None:
         target, self._target = self._target, None
         if target is None:
-            raise RuntimeError("a transition ended that was never begun")
+            raise RuntimeError("a transition ended that was never started")
         succeeded = self.present.epoch == target.epoch
         plan = next(plan for plan in self._log.plans if plan.epoch_to == target.epoch)
         markers = 2 * (len(target.brokers) - 1) if succeeded else 0
@@ -139,7 +139,7 @@ class TransitionDriver:
         mean_cost = _mean_message_cost(target, self._inventory)
         self._tally.note(MessageKind.MARKER, HEADER_BYTES, mean_cost, markers)
         self._tally.note(MessageKind.SUBSCRIPTION, HEADER_BYTES, mean_cost, plan.control_messages - markers)
-        self.carried_out += succeeded
+        self.executed += succeeded
         self.aborted += not succeeded
         self._on_done(target, succeeded)
 
@@ -165,7 +165,7 @@ class ExchangeQueue:
         on_rejected: Callable[[Exchange], None],
     ) -> None:
         self.driver = TransitionDriver(virtual, executor, inventory, tally, self._on_done)
-        self.carried_out: list[Exchange] = []
+        self.executed: list[Exchange] = []
         self.rejected = 0
         self._virtual = virtual
         self._settings = settings
@@ -205,7 +205,7 @@ class ExchangeQueue:
     def _on_done(self, target: Configuration, succeeded: bool) -> None:
         under_way, self._under_way = self._under_way, []
         if succeeded:
-            self.carried_out += under_way
+            self.executed += under_way
         else:
             for exchange in under_way:
                 self._reject(exchange)

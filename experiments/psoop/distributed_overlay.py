@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from regraft.experiments.message_tally import MessageTally
-from regraft.experiments.psoop.distributed_broker import NOT_CARRIED_OUT, DistributedBroker, LocalView
+from regraft.experiments.psoop.distributed_broker import NOT_EXECUTED, DistributedBroker, LocalView
 from regraft.experiments.psoop.distributed_cache import CachingCells, NotificationCache, NotificationIds, TrafficRecord
 from regraft.experiments.psoop.distributed_exchanges import (
     ExchangeQueue,
@@ -159,7 +159,7 @@ class DistributedOverlay(CachedOverlay):
 
     def broadcast(self, name: str) -> None:
         """Let one broker broadcast now."""
-        self._carry_out(name, self.brokers[name].broadcast(self.view(name)))
+        self._execute(name, self.brokers[name].broadcast(self.view(name)))
 
     def finish(self) -> LedgerSnapshot:
         """Stop broadcasting, execute agreed exchanges while traffic still flows, and return the account.
@@ -185,7 +185,7 @@ class DistributedOverlay(CachedOverlay):
             self.broadcast(name)
         return self._is_running
 
-    def _carry_out(self, name: str, effects: list[Effect]) -> None:
+    def _execute(self, name: str, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Send(peer, message):
@@ -203,7 +203,7 @@ class DistributedOverlay(CachedOverlay):
             if isinstance(message, Release) and target == message.cycle.brokers[0]:
                 self.outcomes[message.reason] += 1
             effects = self.brokers[target].handle(source, message, self.view(target), self.virtual.now_ms)
-            self._carry_out(target, effects)
+            self._execute(target, effects)
 
         self._after(self._message_delay_ms(source, target), arrive)
 
@@ -225,7 +225,7 @@ class DistributedOverlay(CachedOverlay):
         self._count_direct(MessageKind.RELEASE, self.executor, decider)
 
         def arrive() -> None:
-            self._carry_out(decider, self.brokers[decider].give_up(exchange.cycle, NOT_CARRIED_OUT))
+            self._execute(decider, self.brokers[decider].give_up(exchange.cycle, NOT_EXECUTED))
 
         self._after(self._message_delay_ms(self.executor, decider), arrive)
 

@@ -186,14 +186,14 @@ def run_variant(scene: Scene, variant: str, simulated_s: float) -> DistributedRu
     if isinstance(overlay, DistributedOverlay):
         return replace(
             run,
-            exchanged=len(overlay.queue.carried_out),
-            transitions=overlay.queue.driver.carried_out,
+            exchanged=len(overlay.queue.executed),
+            transitions=overlay.queue.driver.executed,
             agreed=overlay.agreed_count,
             outcomes=overlay.outcomes,
             agreement=meter.found if meter else None,
         )
     if isinstance(overlay, CentralOverlay):
-        return replace(run, exchanged=overlay.exchanged_count, transitions=overlay.driver.carried_out)
+        return replace(run, exchanged=overlay.exchanged_count, transitions=overlay.driver.executed)
     return run
 
 

@@ -24,7 +24,7 @@ TASK = ProtocolTask(1, 0, 8, 10)
 def test_commands_are_seven_for_each_broker() -> None:
     """Prepare, activate and retire, and four answers; no lookups; END is sent when due or requested."""
     ring = CountedRing(TASK, np.random.default_rng(1))
-    sent = ring.carry_out(ring.exchange_ids(4), [])
+    sent = ring.execute(ring.exchange_ids(4), [])
     found = by_step(sent)
     assert found["commands"] == 7 * 8
     assert found["overlay"] == 0
@@ -51,7 +51,7 @@ def test_each_broker_whose_route_changes_joins_once(moved: int) -> None:
     target = ring.exchange_ids(moved)
     new = routes_of(ring, target) - routes_of(ring, ring.ring)
     assert bool(new) == bool(moved)
-    assert ring.carry_out(target, [])["Join"] == len(new)
+    assert ring.execute(target, [])["Join"] == len(new)
 
 
 def test_the_papers_protocol_only_sends_commands_if_no_broker_moves() -> None:
@@ -76,7 +76,7 @@ def test_the_bound_is_the_papers_without_constants() -> None:
     for step in STEPS:
         assert figures.value("step_messages", protocol_step=step, moved=4) is not None
     requests = figures.value("moved_user_requests", brokers=16)
-    # It is told to move and that it need not wait, attaches, and its three subscriptions are drained.
+    # It is ordered to move and need not wait, attaches, and its three subscriptions are drained.
     assert requests == pytest.approx(6.0)
 
 

@@ -37,7 +37,7 @@ def test_a_publisher_whose_transition_is_refused_is_traced_again() -> None:
     traced.publish([0.0] * 2)
     assert traced.end().is_clean
     assert overlay.homes == {PUBLISHER: "B6"}
-    assert len(overlay.moves.carried_out) == 1
+    assert len(overlay.moves.executed) == 1
 
 
 def test_simultaneous_decisions_share_transitions() -> None:
@@ -52,13 +52,13 @@ def test_simultaneous_decisions_share_transitions() -> None:
     overlay.settle()
     traffic.stop()
     assert overlay.virtual.finish().is_clean
-    moved = overlay.moves.carried_out
+    moved = overlay.moves.executed
     assert {move.publisher: move.target for move, _ in moved} == {
         publisher: home for publisher, home in overlay.homes.items() if home != workload.homes[publisher]
     }
-    assert 0 < overlay.moves.driver.carried_out < len(moved)
+    assert 0 < overlay.moves.driver.executed < len(moved)
     counted = overlay.moves.transition_tally.messages
     # Four commands to and five answers from every broker but the executor itself: prepare, activate, drained, retire.
-    assert counted[MessageKind.COMMAND] >= 3 * 14 * overlay.moves.driver.carried_out
-    assert counted[MessageKind.MARKER] == 2 * 14 * overlay.moves.driver.carried_out
+    assert counted[MessageKind.COMMAND] >= 3 * 14 * overlay.moves.driver.executed
+    assert counted[MessageKind.MARKER] == 2 * 14 * overlay.moves.driver.executed
     assert all(over_ms > move.decided_ms for move, over_ms in moved)

@@ -102,7 +102,7 @@ def test_a_publisher_at_the_closest_broker_stays_and_is_traced_again() -> None:
     decided = [(decision.home, decision.target) for decision in traced.overlay.decisions]
     assert decided == [("B1", "B6"), *[("B6", "B6")] * 3]
     assert len(traced.messages(RelocationRequest)) == 2
-    assert len(traced.overlay.moves.carried_out) == 1
+    assert len(traced.overlay.moves.executed) == 1
     assert traced.end().is_clean
 
 

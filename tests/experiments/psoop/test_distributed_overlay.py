@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regraft.controller.planners.swap_links_ci import InterestSettings
 from regraft.experiments.psoop.distributed_agreement import AgreementMeter, brokers_decision, cycle_of, exact_decision
-from regraft.experiments.psoop.distributed_broker import BUSY, NOT_CARRIED_OUT
+from regraft.experiments.psoop.distributed_broker import BUSY, NOT_EXECUTED
 from regraft.experiments.psoop.distributed_central import cached_state
 from regraft.experiments.psoop.distributed_exchanges import exchanged_links, independent_exchanges
 from regraft.experiments.psoop.distributed_messages import Exchange, MessageKind
@@ -79,7 +79,7 @@ def test_a_round_of_broadcasts_takes_a_message_for_each_broker_in_range(seed: in
     assert overlay.tally.messages[MessageKind.BROADCAST] == pairs
     assert overlay.tally.bytes[MessageKind.BROADCAST] >= 12_500 * pairs
     for broker in inventory.brokers:
-        assert len(overlay.brokers[broker].heard) == sum(
+        assert len(overlay.brokers[broker].received) == sum(
             1 < len(inventory.bootstrap.path(broker, peer)) <= hops + 1 for peer in inventory.brokers
         )
 
@@ -210,11 +210,11 @@ def test_requests_that_cross_never_break_the_tree(seed: int) -> None:
     assert {broker.core.epoch for broker in overlay.virtual.overlay.brokers.values()} == {driver.present.epoch}
     assert overlay.present == driver.present  # A Configuration is always a tree.
     assert driver.aborted == 0
-    assert len(overlay.queue.carried_out) + overlay.queue.rejected == len(agreed)
+    assert len(overlay.queue.executed) + overlay.queue.rejected == len(agreed)
     if is_patient:  # Cycles agreed at the same time then share no broker, so that each exchange still fits.
         assert overlay.queue.rejected == 0
     links = set(inventory.bootstrap.links)
-    for exchange in overlay.queue.carried_out:
+    for exchange in overlay.queue.executed:
         links.remove(exchange.link_removed)
         links.add(exchange.cycle.link_added)
     assert links == set(overlay.present.links)
@@ -263,7 +263,7 @@ def test_a_full_queue_refuses_and_frees_the_cycle() -> None:
     remember(overlay, [{"b00", "b02"}] * 10)
     broadcast_each(overlay)
     assert overlay.agreed_count == 1
-    assert (overlay.queue.rejected, overlay.outcomes[NOT_CARRIED_OUT]) == (1, 1)
+    assert (overlay.queue.rejected, overlay.outcomes[NOT_EXECUTED]) == (1, 1)
     assert all(broker.cycle is None for broker in overlay.brokers.values())
 
 
@@ -299,9 +299,9 @@ def test_a_run_ends_with_lower_cost_and_a_clean_ledger(rules: DistributedSetting
     sets, inventory = overlay.traffic.sets(overlay.ids), overlay.inventory
     cost_per_s = overlay_cost(overlay.present, inventory, sets).total_per_s
     assert cost_per_s < 0.9 * overlay_cost(inventory.bootstrap, inventory, sets).total_per_s
-    assert overlay.agreed_count == meter.found.agreed == len(overlay.queue.carried_out) + overlay.queue.rejected
+    assert overlay.agreed_count == meter.found.agreed == len(overlay.queue.executed) + overlay.queue.rejected
     assert meter.found.agreed_taken > 0.5 * meter.found.agreed
-    assert overlay.tally.messages[MessageKind.MARKER] == 2 * 9 * overlay.queue.driver.carried_out
+    assert overlay.tally.messages[MessageKind.MARKER] == 2 * 9 * overlay.queue.driver.executed
 
 
 def test_fitted_filters_weigh_less_and_equal_seeds_repeat_a_run() -> None:
