@@ -62,7 +62,7 @@ def watch_systems(
     steps: Iterable[InterestStep],
     systems: Mapping[str, System],
     schedule: Schedule,
-    tell_step: Callable[[], None] = lambda: None,
+    report_step: Callable[[], None] = lambda: None,
 ) -> dict[str, SystemTotals]:
     """Return the totals of each system; at the end of a period, systems are measured before they adapt.
 
@@ -78,7 +78,7 @@ def watch_systems(
                 found[name].append(system.measures(step))
             if schedule.ends_period(hours):
                 system.adapt(step)
-        tell_step()
+        report_step()
     if not all(found.values()):
         raise ValueError(f"{hours} h have no time to measure at: {schedule}")
     return {name: SystemTotals(_mean(found[name]), system.counts, hours) for name, system in systems.items()}

@@ -16,7 +16,7 @@ from regraft.experiments.pop_grape.distributed_traces import (
     Gathered,
     RelocationAnswer,
     RelocationRequest,
-    Tell,
+    SendTrace,
     TraceAnswer,
     TraceEffect,
     TraceMessage,
@@ -35,7 +35,7 @@ from regraft.schemas.command import Command
 class TracingCore(TwoEpochBroker[RoutingTables, TreePlanUnderWay]):
     """The core of one broker and its tracing part.
 
-    ``on_told(broker, peer, message)`` is called for every trace message sent, ``on_decided`` for each result found at a
+    ``on_sent(broker, peer, message)`` is called for every trace message sent, ``on_decided`` for each result found at a
     publisher's home.
     """
 
@@ -45,12 +45,12 @@ class TracingCore(TwoEpochBroker[RoutingTables, TreePlanUnderWay]):
         configuration: Configuration,
         boot_ms: int,
         tracer: TracingBroker,
-        on_told: Callable[[str, str, TraceMessage], None],
+        on_sent: Callable[[str, str, TraceMessage], None],
         on_decided: Callable[[Chosen | Gathered], None],
     ) -> None:
         super().__init__(broker, RoutingTables(broker, configuration), boot_ms, TreeRouting)
         self.tracer = tracer
-        self._on_told = on_told
+        self._on_sent = on_sent
         self._on_decided = on_decided
 
     def handle(
@@ -60,7 +60,7 @@ class TracingCore(TwoEpochBroker[RoutingTables, TreePlanUnderWay]):
         if isinstance(message, Notification):
             return self._trace(source, message, now_ms)
         if isinstance(message, TraceResult | RelocationRequest | RelocationAnswer | TraceRequest | TraceAnswer):
-            return self._carried_out(self.tracer.on_message(cast(str, source), message))
+            return self._executed(self.tracer.on_message(cast(str, source), message))
         return super().handle(source, message, now_ms)
 
     def _trace(self, source: str | None, notification: Notification, now_ms: float) -> list[Effect]:
@@ -75,13 +75,13 @@ class TracingCore(TwoEpochBroker[RoutingTables, TreePlanUnderWay]):
         if len(self.held) > held_count:  # In a transition it is delivered later, but counts now.
             deliveries.append(self.held[-1])
         local_count = sum(len(delivery.subscriptions) for delivery in deliveries)
-        return effects + self._carried_out(self.tracer.on_notification(source, notification, peers, local_count))
+        return effects + self._executed(self.tracer.on_notification(source, notification, peers, local_count))
 
-    def _carried_out(self, found: list[TraceEffect]) -> list[Effect]:
+    def _executed(self, found: list[TraceEffect]) -> list[Effect]:
         effects: list[Effect] = []
         for effect in found:
-            if isinstance(effect, Tell):
-                self._on_told(self.broker, effect.peer, effect.message)
+            if isinstance(effect, SendTrace):
+                self._on_sent(self.broker, effect.peer, effect.message)
                 # The driver of cores forwards messages without inspecting them.
                 effects.append(Send(effect.peer, cast(Message, effect.message)))
             else:

@@ -20,7 +20,7 @@ from regraft.experiments.pop_grape.distributed_traces import (
     TRACE_HEADER,
     BrokerReport,
     Gathered,
-    Tell,
+    SendTrace,
     TraceAnswer,
     TraceEffect,
     TraceMessage,
@@ -146,7 +146,7 @@ class GrapeBroker(TracingBroker):
         if not session.waiting:
             return self._answer(publisher, session)
         message = TraceRequest(publisher, session.first_sequence)
-        return [Tell(peer, message) for peer in sorted(session.peers)]
+        return [SendTrace(peer, message) for peer in sorted(session.peers)]
 
     def _answer(self, publisher: str, session: TraceSession) -> list[TraceEffect]:
         """Send all reports upstream, or hand them over for a decision at home, and forget the session."""
@@ -166,7 +166,7 @@ class GrapeBroker(TracingBroker):
         reports = (own, *sorted(session.reports, key=lambda report: report.broker))
         if session.source is None:
             return [Gathered(publisher, self._threshold, reports)]
-        return [Tell(session.source, TraceAnswer(publisher, session.first_sequence, self._threshold, reports))]
+        return [SendTrace(session.source, TraceAnswer(publisher, session.first_sequence, self._threshold, reports))]
 
     # --- after the decision ------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from regraft.experiments.pop_grape.distributed_traces import (
     Chosen,
     RelocationAnswer,
     RelocationRequest,
-    Tell,
+    SendTrace,
     TraceEffect,
     TraceMessage,
     TraceResult,
@@ -231,7 +231,7 @@ class PopBroker(TracingBroker):
             case RelocationAnswer(publisher, brokers):
                 place = brokers.index(self.broker) + 1
                 if place < len(brokers):
-                    return [Tell(brokers[place], message)]
+                    return [SendTrace(brokers[place], message)]
                 return [Chosen(publisher, brokers[::-1])]
         raise ValueError(f"{self.broker} got {type(message).__name__} from {source}: POP has no such message")
 
@@ -252,7 +252,7 @@ class PopBroker(TracingBroker):
         known.table.note(trace.counts, trace.trace)
         self.memory.add(known.table.size_bytes - before_bytes - trace.size_bytes)
         if trace.source is not None:
-            return [Tell(trace.source, TraceResult(publisher, sequence, sum(trace.counts.values())))]
+            return [SendTrace(trace.source, TraceResult(publisher, sequence, sum(trace.counts.values())))]
         source = self._sources[publisher]
         if source.tagged_in_round < self._settings.threshold or known.open_traces:
             return []
@@ -266,10 +266,10 @@ class PopBroker(TracingBroker):
         found = self._known[publisher].table.closest(source, request.subscriber_total, request.trace)
         if found is not None:
             peer, subscriber_total = found
-            return [Tell(peer, RelocationRequest(publisher, subscriber_total, brokers, request.trace))]
+            return [SendTrace(peer, RelocationRequest(publisher, subscriber_total, brokers, request.trace))]
         if len(brokers) == 1:
             return [Chosen(publisher, brokers)]
-        return [Tell(brokers[1], RelocationAnswer(publisher, brokers))]
+        return [SendTrace(brokers[1], RelocationAnswer(publisher, brokers))]
 
     # --- after the decision ------------------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ class RelocatingOverlay:
     """An emulated overlay whose brokers run POP, GRAPE or, without settings, neither.
 
     The caller connects clients through ``virtual.overlay``. A publisher runs on the machine of its first home.
-    ``telemetry_sink`` gets batches every ``flush_ms``, none if that is None. ``on_told(broker, peer, message)`` is
+    ``telemetry_sink`` gets batches every ``flush_ms``, none if that is None. ``on_sent(broker, peer, message)`` is
     called for each trace message sent, ``on_gathered(found)`` for each session once its home has all reports.
     """
 
@@ -100,7 +100,7 @@ class RelocatingOverlay:
         self.moves = MoveQueue(
             self.virtual, self.executor, inventory, self.tally, self.hosts.__getitem__, self._on_failed
         )
-        self.on_told: Callable[[str, str, TraceMessage], None] = lambda *_: None
+        self.on_sent: Callable[[str, str, TraceMessage], None] = lambda *_: None
         self.on_gathered: Callable[[Gathered], None] = lambda _: None
         self._moving: dict[str, Move] = {}
         self._asked_ms: dict[str, float] = {}
@@ -162,7 +162,7 @@ class RelocatingOverlay:
                 tracer = GrapeBroker(name, settings.threshold, self._monitor(name, settings.link_delays))
             self.tracers[name] = tracer
             broker.core = TracingCore(
-                name, self.inventory.bootstrap_tree, overlay.boot_ms, tracer, self._on_told, self._on_decided
+                name, self.inventory.bootstrap_tree, overlay.boot_ms, tracer, self._on_sent, self._on_decided
             )
 
     def _monitor(self, name: str, link_delays: bool) -> Callable[[], BrokerMonitor]:
@@ -184,12 +184,12 @@ class RelocatingOverlay:
 
         return measure
 
-    def _on_told(self, broker: str, peer: str, message: TraceMessage) -> None:
+    def _on_sent(self, broker: str, peer: str, message: TraceMessage) -> None:
         if isinstance(message, TraceRequest | RelocationRequest) and self.homes[message.publisher] == broker:
             self._asked_ms.setdefault(message.publisher, self.virtual.now_ms)
         kind = KIND_OF_MESSAGE[type(message)]
         self.tally.note(kind, message.size_bytes, message_cost(self.inventory, broker, peer))
-        self.on_told(broker, peer, message)
+        self.on_sent(broker, peer, message)
 
     def _on_decided(self, found: Chosen | Gathered) -> None:
         if isinstance(found, Chosen):

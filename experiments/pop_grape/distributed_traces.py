@@ -148,8 +148,8 @@ KIND_OF_MESSAGE: dict[type[TraceMessage], MessageKind] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    """Effect: send the message over the link to ``peer``."""
+class SendTrace:
+    """Effect: send the trace message over the link to ``peer``."""
 
     peer: str
     message: TraceMessage
@@ -172,7 +172,7 @@ class Gathered:
     reports: tuple[BrokerReport, ...]
 
 
-TraceEffect = Tell | Chosen | Gathered
+TraceEffect = SendTrace | Chosen | Gathered
 
 
 def vector_bytes(bit_count: int) -> int:

@@ -93,7 +93,7 @@ def run_rounds(
     overlays: Sequence[OverlayRun],
     ticks: tuple[int, int],
     caches_at: CachesAt = paper_caches,
-    tell_rounds: Callable[[int], None] = lambda count: None,
+    report_rounds: Callable[[int], None] = lambda count: None,
 ) -> None:
     """Run every overlay from one time to another in rounds of 250 ticks.
 
@@ -117,4 +117,4 @@ def run_rounds(
         members = workload.members_at(end)
         for overlay in overlays:
             overlay.adapt(knowledge, decided_at, members, settings.lifetime_ticks)
-        tell_rounds(len(overlays))
+        report_rounds(len(overlays))

@@ -31,7 +31,7 @@ SAMPLE_TICKS = 1_000  # The paper measures every 1,000 ticks.
 PROCESSING_COST_MAX = 10.0
 VARIANTS = {variant.name: variant for variant in (RANDOM_TREE, MST, MIT, LMST, LMIT, CI, OURS)}
 
-TellRounds = Callable[[int], None]
+ReportRounds = Callable[[int], None]
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -61,10 +61,10 @@ class TaskResult(msgspec.Struct, frozen=True):
     figures: list[Figure] = []
 
 
-def run_task(task: Task, tell_rounds: TellRounds = lambda count: None) -> TaskResult:
-    """Return the curves of all overlays of a task; ``tell_rounds`` is called with the number of rounds finished."""
+def run_task(task: Task, report_rounds: ReportRounds = lambda count: None) -> TaskResult:
+    """Return the curves of all overlays of a task; ``report_rounds`` is called with the number of rounds finished."""
     if task.experiment == "optimum":
-        return _compare_optimum(task, tell_rounds)
+        return _compare_optimum(task, report_rounds)
     workload = draw_workload(_workload_settings(task), _generator(task, "workload"))
     # The first tree depends only on the topology, so all experiments start from the same one.
     names = [f"b{number:03d}" for number in range(task.broker_count)]
@@ -85,14 +85,14 @@ def run_task(task: Task, tell_rounds: TellRounds = lambda count: None) -> TaskRe
     for caches_at, members in groups:
         overlays = [_overlay_run(task, name, step, tree, regimes) for name, step in members]
         ticks = (task.warmup_ticks, task.warmup_ticks + task.ticks)
-        run_rounds(workload, overlays, ticks, caches_at, tell_rounds)
+        run_rounds(workload, overlays, ticks, caches_at, report_rounds)
         curves += [_curve(overlay, step) for overlay, (_, step) in zip(overlays, members, strict=True)]
     return TaskResult(curves, workload.notification_count / workload.subscriptions_issued)
 
 
-def _compare_optimum(task: Task, tell_rounds: TellRounds) -> TaskResult:
+def _compare_optimum(task: Task, report_rounds: ReportRounds) -> TaskResult:
     counts = [round(count) for count in task.steps]
-    return TaskResult([], figures=optimum_figures(task.instances, counts, lambda *_: tell_rounds(INSTANCE_ROUNDS)))
+    return TaskResult([], figures=optimum_figures(task.instances, counts, lambda *_: report_rounds(INSTANCE_ROUNDS)))
 
 
 def _workload_settings(task: Task) -> WorkloadSettings:

@@ -16,7 +16,7 @@ from regraft.experiments.pop_grape.distributed_traces import (
     BrokerReport,
     Gathered,
     MessageKind,
-    Tell,
+    SendTrace,
     TraceAnswer,
     TraceRequest,
     marked,
@@ -66,11 +66,11 @@ def test_a_request_goes_to_neighbours_that_got_any_and_answers_are_merged() -> N
     for sequence, peers in ((7, ("b2",)), (9, ("b3", "b2"))):
         broker.on_notification("b1", marked(notification(sequence), "7"), peers, 2)
     asked = TraceRequest(PUBLISHER, 7)
-    assert broker.on_message("b1", asked) == [Tell("b2", asked), Tell("b3", asked)]
+    assert broker.on_message("b1", asked) == [SendTrace("b2", asked), SendTrace("b3", asked)]
     beyond = [BrokerReport(name, (), 1, 1, 0.0, 1.0, (0.0,)) for name in ("b2", "b3")]
     assert broker.on_message("b3", TraceAnswer(PUBLISHER, 7, 100, (beyond[1],))) == []
     (answer,) = broker.on_message("b2", TraceAnswer(PUBLISHER, 7, 100, (beyond[0],)))
-    assert isinstance(answer, Tell)
+    assert isinstance(answer, SendTrace)
     assert isinstance(answer.message, TraceAnswer)
     assert answer.peer == "b1"
     assert [report.broker for report in answer.message.reports] == ["b", "b2", "b3"]

@@ -83,7 +83,7 @@ def traced(inventory: Inventory, home: str, wishes: Sequence[Wish], settings: Se
     """Connect publisher and subscribers; control messages take no service time."""
     overlay = RelocatingOverlay(inventory, seed, settings, inventory_timing(inventory, 0.0))
     found = Traced(overlay, wishes)
-    overlay.on_told = lambda *message: found.sent.append(message)
+    overlay.on_sent = lambda *message: found.sent.append(message)
     overlay.on_gathered = found.gathered.append
     overlay.virtual.overlay.advertise(PUBLISHER, home, ALL)
     for place, wish in enumerate(wishes):

@@ -58,7 +58,7 @@ def test_all_overlays_carry_all_notifications(workload: Workload, tree: Configur
     free = Inventory(tree.brokers, np.ones(12), np.zeros((12, 12)), 12, tree)
     runs = [OverlayRun(variant, lambda tick: free, tree, random.Random(1)) for variant in (RANDOM_TREE, CI)]
     reported: list[int] = []
-    run_rounds(workload, runs, (0, 1_000), tell_rounds=reported.append)
+    run_rounds(workload, runs, (0, 1_000), report_rounds=reported.append)
     for run in runs:
         assert 10 * workload.notification_count <= sum(run.forwarding) <= 12 * workload.notification_count
     assert reported == [2] * 4
