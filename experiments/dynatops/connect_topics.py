@@ -39,9 +39,9 @@ def greedy_links(
     for one, other in present:
         merging.add(one, other)
     allowed = np.ones(len(wanted), dtype=np.bool_) if members is None else members
-    apart = ~(allowed[:, None] & allowed[None, :]) | np.tri(len(wanted), dtype=np.bool_)
+    excluded = ~(allowed[:, None] & allowed[None, :]) | np.tri(len(wanted), dtype=np.bool_)
     added = []
-    while (found := merging.next_link(apart, weight_ratio_max)) is not None:
+    while (found := merging.next_link(excluded, weight_ratio_max)) is not None:
         merging.add(*found)
         added.append(found)
     return added
@@ -72,9 +72,9 @@ class _Merging:
         self.weights -= lost + lost.T
         self.parts[joined] = np.where(of_other, here[joined, None], self.parts[joined])
 
-    def next_link(self, apart: Flags, weight_ratio_max: float) -> Link | None:
-        """Return the link to add, None if no link joins anything; ``apart`` marks pairs that must not be linked."""
-        weights = np.where(apart, 0, self.weights)
+    def next_link(self, excluded: Flags, weight_ratio_max: float) -> Link | None:
+        """Return the link to add, None if no link joins anything; ``excluded`` marks pairs that must not be linked."""
+        weights = np.where(excluded, 0, self.weights)
         most = float(weights.max(initial=0))
         if most <= 0:
             return None

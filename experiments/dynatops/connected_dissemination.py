@@ -36,16 +36,16 @@ def connected_measures(
     """
     if entries < 1:
         raise ValueError(f"entries is {entries}: an event enters at one broker at least")
-    apart = unconnected_topics(adjacency, wanted)
-    if len(apart):
+    split = unconnected_topics(adjacency, wanted)
+    if len(split):
         raise ValueError(
-            f"{len(apart)} topics are not connected on this overlay, the first is {apart[0]}: rebuild it first"
+            f"{len(split)} topics are not connected on this overlay, the first is {split[0]}: rebuild it first"
         )
     members = np.ascontiguousarray(wanted.T)
     weights = (members if audience is None else audience.T).astype(np.float64)
     delay = np.zeros(len(members))
     for _ in range(entries):
-        delay += (weights * _ways(adjacency, members, _drawn_members(members, rng), hop_delays)).sum(axis=1)
+        delay += (weights * _path_delays(adjacency, members, _drawn_members(members, rng), hop_delays)).sum(axis=1)
     subscribers = members.sum(axis=1)
     return TopicMeasures(
         subscriber=np.maximum(subscribers - 1, 0).astype(np.float64),
@@ -61,7 +61,7 @@ def _drawn_members(members: Flags, rng: np.random.Generator) -> NDArray[np.int64
     return drawn
 
 
-def _ways(adjacency: Flags, members: Flags, entries: NDArray[np.int64], hop_delays: Floats | None) -> Floats:
+def _path_delays(adjacency: Flags, members: Flags, entries: NDArray[np.int64], hop_delays: Floats | None) -> Floats:
     """Return the delay from its topic's entry to each member, shape (topics, brokers); 0 for other brokers."""
     links = adjacency.astype(np.float32)
     found = np.zeros(members.shape)

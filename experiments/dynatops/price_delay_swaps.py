@@ -56,16 +56,16 @@ class DelaySwaps:
     @property
     def broker_costs(self) -> Floats:
         """c_b of the broker at each position (Eq. 12)."""
-        return np.asarray(self._relays.broker_costs + (self._weights * self._ways).sum(axis=0))
+        return np.asarray(self._relays.broker_costs + (self._weights * self._path_delays).sum(axis=0))
 
     @property
     def cost(self) -> float:
         """C of the mapping (Eq. 5)."""
-        return float(self._relays.cost + (self._weights * self._ways).sum())
+        return float(self._relays.cost + (self._weights * self._path_delays).sum())
 
     def changes(self, position: int) -> Floats:
         """Return the change of C if the broker at a position swaps with each other one; inf at its own position."""
-        to_here, to_others = self._ways_after(position)
+        to_here, to_others = self._path_delays_after(position)
         gained = self._weights - self._weights[:, [position]]  # Events here instead of there, by partner.
         found = self._link_changes(position) + (gained * (to_here - to_others)).sum(axis=0)
         found += self._relays.changes(position)
@@ -82,10 +82,10 @@ class DelaySwaps:
         mapping = self.mapping
         self._delays = self._broker_delays[np.ix_(mapping, mapping)]
         self._weights = self._broker_weights[:, mapping]
-        self._ways = np.zeros(self._weights.shape)
+        self._path_delays = np.zeros(self._weights.shape)
         for rows, nodes in self._levels:
             above = self._parents[rows, nodes]
-            self._ways[rows, nodes] = self._ways[rows, above] + self._delays[above, nodes]
+            self._path_delays[rows, nodes] = self._path_delays[rows, above] + self._delays[above, nodes]
         behind = self._weights.copy()
         for rows, nodes in reversed(self._levels):
             np.add.at(behind, (rows, self._parents[rows, nodes]), behind[rows, nodes])
@@ -104,12 +104,12 @@ class DelaySwaps:
         # A link between the two positions keeps its delay.
         return np.asarray(found + 2 * flows[here] * delays[here])
 
-    def _ways_after(self, here: int) -> tuple[Floats, Floats]:
+    def _path_delays_after(self, here: int) -> tuple[Floats, Floats]:
         """Return the delays from each root to this position and to the partner's after each swap (roots, positions)."""
         delays, rows = self._delays, self._rows
         above_here = self._parents[:, here]
         is_root = above_here < 0
-        to_here = self._ways[:, [here]] + np.where(
+        to_here = self._path_delays[:, [here]] + np.where(
             is_root[:, None], 0.0, delays[above_here] - delays[above_here, here][:, None]
         )
         # Partners on the path to this position: this broker takes over the links on both their sides.
@@ -121,27 +121,29 @@ class DelaySwaps:
             r, at, child = rows[inside], node[inside], below[inside]
             up = self._parents[r, at]
             above, is_child = above_here[r], child == here
-            way = self._ways[r, here] + np.where(is_child, 0.0, delays[above, at] - delays[above, here])
-            way += np.where(is_child, 0.0, delays[here, child] - delays[at, child])
-            way += np.where(up >= 0, delays[up, here] - delays[up, at], 0.0)
-            to_here[r, at] = way
+            delay = self._path_delays[r, here] + np.where(is_child, 0.0, delays[above, at] - delays[above, here])
+            delay += np.where(is_child, 0.0, delays[here, child] - delays[at, child])
+            delay += np.where(up >= 0, delays[up, here] - delays[up, at], 0.0)
+            to_here[r, at] = delay
             below[inside], node[inside] = at, up
-        return to_here, self._ways_to_others(here, above_here)
+        return to_here, self._path_delays_to_others(here, above_here)
 
-    def _ways_to_others(self, here: int, above_here: NDArray[np.integer]) -> Floats:
+    def _path_delays_to_others(self, here: int, above_here: NDArray[np.integer]) -> Floats:
         """Return the delays from each root to each other position once this broker is there."""
         delays, count = self._delays, self.problem.broker_count
         parents = self._parents
-        found = self._ways + np.where(parents < 0, 0.0, delays[parents, here] - delays[parents, np.arange(count)])
+        found = self._path_delays + np.where(
+            parents < 0, 0.0, delays[parents, here] - delays[parents, np.arange(count)]
+        )
         # Partners behind this position: they take over the links on both its sides.
         offsets = (np.arange(count) - here) % count
         rows, nodes = np.nonzero((offsets > 0) & (offsets < self._sizes[:, [here]]))
         child = self.problem.ring.next_hops[here, nodes]
         above, up = parents[rows, nodes], above_here[rows]
-        way = self._ways[rows, nodes]
+        delay = self._path_delays[rows, nodes]
         is_child = child == nodes
-        way = way + np.where(is_child, 0.0, delays[above, here] - delays[above, nodes])
-        way += np.where(is_child, 0.0, delays[nodes, child] - delays[here, child])
-        way += np.where(up >= 0, delays[up, nodes] - delays[up, here], 0.0)
-        found[rows, nodes] = way
+        delay = delay + np.where(is_child, 0.0, delays[above, here] - delays[above, nodes])
+        delay += np.where(is_child, 0.0, delays[nodes, child] - delays[here, child])
+        delay += np.where(up >= 0, delays[up, nodes] - delays[up, here], 0.0)
+        found[rows, nodes] = delay
         return np.asarray(found)

@@ -87,15 +87,15 @@ def _stocks(users: int, rng: np.random.Generator) -> Flags:
 
 def _euclidean(users: int, brokers: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     at_users, at_brokers = rng.random((users, 2)), rng.random((brokers, 2))
-    return _apart(at_users, at_brokers), _apart(at_brokers, at_brokers)
+    return _distances(at_users, at_brokers), _distances(at_brokers, at_brokers)
 
 
-def _apart(one: Floats, other: Floats) -> Floats:
+def _distances(one: Floats, other: Floats) -> Floats:
     return np.asarray(np.linalg.norm(one[:, None] - other, axis=2))
 
 
 def _independent(users: int, brokers: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    return rng.random((users, brokers)), _cheapest_ways(_symmetric(rng.random((brokers, brokers))))
+    return rng.random((users, brokers)), _cheapest_path_prices(_symmetric(rng.random((brokers, brokers))))
 
 
 def _planetlab(users: int, brokers: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -106,7 +106,7 @@ def _among_hosts(price: Floats, users: int, brokers: int, rng: np.random.Generat
     """Return prices with each broker at its own host and users at any host; between brokers the cheapest path."""
     at_brokers = rng.choice(len(price), brokers, replace=False)
     at_users = rng.integers(0, len(price), users)
-    return price[np.ix_(at_users, at_brokers)], _cheapest_ways(price[np.ix_(at_brokers, at_brokers)])
+    return price[np.ix_(at_users, at_brokers)], _cheapest_path_prices(price[np.ix_(at_brokers, at_brokers)])
 
 
 def _aws(users: int, brokers: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -118,7 +118,7 @@ def _aws(users: int, brokers: int, rng: np.random.Generator) -> tuple[Floats, Fl
     at_users = rng.integers(0, len(price), users)
     core = price[np.ix_(at_brokers, at_brokers)]
     np.fill_diagonal(core, 0.0)
-    return price[np.ix_(at_users, at_brokers)], _cheapest_ways(core)
+    return price[np.ix_(at_users, at_brokers)], _cheapest_path_prices(core)
 
 
 @cache
@@ -139,7 +139,7 @@ def _symmetric(drawn: Floats) -> Floats:
     return np.asarray(upper + upper.T)
 
 
-def _cheapest_ways(core: Floats) -> Floats:
+def _cheapest_path_prices(core: Floats) -> Floats:
     """Return the prices of the cheapest paths: the paper requires the triangle inequality between brokers."""
     for via in range(len(core)):
         core = np.minimum(core, core[:, via, None] + core[None, via])

@@ -83,7 +83,7 @@ def _delays(
         ],
         ("subscription_delay_ms", "octopia"): [farthest[at] for at, _ in subscribers],
         ("subscription_delay_ms", "padres"): [
-            max((_way_ms(trees[host], at, link_ms) for host in wanted), default=0.0) for at, wanted in subscribers
+            max((_path_ms(trees[host], at, link_ms) for host in wanted), default=0.0) for at, wanted in subscribers
         ],
     }
     return [
@@ -113,7 +113,7 @@ def _last_ms(links: Links, start: ScotBroker, link_ms: LinkMs) -> float:
     return max(arrived_ms.values())
 
 
-def _way_ms(tree: LastHops, at: ScotBroker, link_ms: LinkMs) -> float:
+def _path_ms(tree: LastHops, at: ScotBroker, link_ms: LinkMs) -> float:
     """Return the delay of the path up a tree to its publisher."""
     total_ms = 0.0
     while at in tree:

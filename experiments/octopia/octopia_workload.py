@@ -210,16 +210,16 @@ def _draw_subscriptions(stocks: Numbers, at: Sequence[ScotBroker], numbers: np.r
     quotes = stocks.reshape(-1, len(NUMBERS))
     centres = np.log(quotes[numbers.integers(len(quotes), size=len(at)), : len(KEPT)])
     sample = np.log(stocks[:, ::SAMPLED_EVERY, : len(KEPT)].reshape(-1, len(KEPT)))
-    apart = sample.std(axis=0)
+    spread = sample.std(axis=0)
     distance = np.zeros((len(at), len(sample)))
     for place in range(len(KEPT)):
-        np.maximum(distance, np.abs(centres[:, place, None] - sample[:, place]) / apart[place], out=distance)
+        np.maximum(distance, np.abs(centres[:, place, None] - sample[:, place]) / spread[place], out=distance)
     width = np.partition(distance, round(SELECTIVITY * len(sample)) - 1, axis=1)[
         :, round(SELECTIVITY * len(sample)) - 1
     ]
     low, high = (
         np.broadcast_to(edge, (len(at), len(NUMBERS))).copy() for edge in (quotes.min(axis=0), quotes.max(axis=0))
     )
-    low[:, : len(KEPT)] = np.exp(centres - width[:, None] * apart)
-    high[:, : len(KEPT)] = np.exp(centres + width[:, None] * apart)
+    low[:, : len(KEPT)] = np.exp(centres - width[:, None] * spread)
+    high[:, : len(KEPT)] = np.exp(centres + width[:, None] * spread)
     return Subscriptions(at, low, high)

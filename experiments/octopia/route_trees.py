@@ -39,27 +39,27 @@ class BoundTrees:
         self.targets = sorted(target for target in trees_to if target != host)
         self.all_targets = (1 << len(self.targets)) - 1
         self.bits = {target: 1 << bit for bit, target in enumerate(self.targets)}
-        self._ways: dict[tuple[ScotBroker, int], list[ScotBroker]] = {}  # The publisher's tree first.
+        self._next_hops: dict[tuple[ScotBroker, int], list[ScotBroker]] = {}  # The publisher's tree first.
         self._usual: dict[tuple[ScotBroker, int], Groups] = {}
         for bit, target in enumerate(self.targets):
             for root in (host, *sorted(set(trees_to[target]) - {host})):
-                self._note_way(bit, target, last_hops(root))
+                self._note_path(bit, target, last_hops(root))
 
-    def _note_way(self, bit: int, target: ScotBroker, tree: LastHops) -> None:
+    def _note_path(self, bit: int, target: ScotBroker, tree: LastHops) -> None:
         to = target
         while to in tree:
-            ways = self._ways.setdefault((tree[to], bit), [])
-            if to not in ways:
-                ways.append(to)
+            next_hops = self._next_hops.setdefault((tree[to], bit), [])
+            if to not in next_hops:
+                next_hops.append(to)
             to = tree[to]
 
     def copies(self, at: ScotBroker, targets: int, load: Load, threshold: float) -> list[Copy]:
         """Return a copy for each next broker, with the targets that it must serve."""
         usual = self._usual.get((at, targets))
         if usual is None:
-            usual = self._usual[at, targets] = self._grouped(at, targets, lambda ways: ways[0])
+            usual = self._usual[at, targets] = self._grouped(at, targets, lambda next_hops: next_hops[0])
         if any(load(at, to) > threshold for to in usual):
-            usual = self._grouped(at, targets, lambda ways: _least_loaded(at, ways, load, threshold))
+            usual = self._grouped(at, targets, lambda next_hops: _least_loaded(at, next_hops, load, threshold))
         return [Copy(to, left) for to, left in usual.items()]
 
     def _grouped(
@@ -71,11 +71,11 @@ class BoundTrees:
             targets ^= lowest
             bit = lowest.bit_length() - 1
             if self.targets[bit] != at:
-                to = choose(self._ways[at, bit])
+                to = choose(self._next_hops[at, bit])
                 groups[to] = groups.get(to, 0) | lowest
         return groups
 
 
-def _least_loaded(at: ScotBroker, ways: list[ScotBroker], load: Load, threshold: float) -> ScotBroker:
+def _least_loaded(at: ScotBroker, hops: list[ScotBroker], load: Load, threshold: float) -> ScotBroker:
     """Return the first next broker over a free link, else the one over the least loaded link."""
-    return next((to for to in ways if load(at, to) <= threshold), None) or min(ways, key=lambda to: load(at, to))
+    return next((to for to in hops if load(at, to) <= threshold), None) or min(hops, key=lambda to: load(at, to))

@@ -132,22 +132,22 @@ def _hops(windows: Sequence[ClosedWindow], tree: Configuration) -> float:
 
 def _over_deliveries(windows: Sequence[ClosedWindow], tree: Configuration, at_broker: Floats, on_link: Floats) -> float:
     """Return the sum along the path from home to subscriber's broker, both included, mean over deliveries."""
-    ways: dict[str, Mapping[str, float]] = {}
+    sums: dict[str, Mapping[str, float]] = {}
     total, count = 0.0, 0
     for window in windows:
         for (publisher, broker), deliveries in window.local_deliveries.items():
             home = window.homes[publisher]
-            if home not in ways:
-                ways[home] = way_from(home, tree, at_broker, on_link)
-            total += deliveries * ways[home][broker]
+            if home not in sums:
+                sums[home] = path_sums_from(home, tree, at_broker, on_link)
+            total += deliveries * sums[home][broker]
             count += deliveries
     return total / max(count, 1)
 
 
-def way_from(home: str, tree: Configuration, at_broker: Floats, on_link: Floats) -> Mapping[str, float]:
+def path_sums_from(home: str, tree: Configuration, at_broker: Floats, on_link: Floats) -> Mapping[str, float]:
     """Return for each broker the sum over the links and brokers of its path from ``home``, both ends included."""
     place = {broker: position for position, broker in enumerate(tree.brokers)}
-    ways = {home: float(at_broker[place[home]])}
+    sums = {home: float(at_broker[place[home]])}
     for broker, parent in tree.parents_from(home).items():
-        ways[broker] = ways[parent] + float(on_link[place[parent], place[broker]] + at_broker[place[broker]])
-    return ways
+        sums[broker] = sums[parent] + float(on_link[place[parent], place[broker]] + at_broker[place[broker]])
+    return sums
