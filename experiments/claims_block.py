@@ -71,7 +71,7 @@ def put_claims(
     try:
         document = document_of(*read_figures(given.json))
     except (OSError, ValueError) as error:
-        sys.stderr.write(f"{given.json} holds no figures ({error}): name a file that `{command}` wrote\n")
+        sys.stderr.write(f"{given.json} is not a file of figures ({error}): name a file that `{command}` wrote\n")
         return EXIT_CALL
     if given.readme is None:
         sys.stdout.write(document)
@@ -80,6 +80,6 @@ def put_claims(
         text = given.readme.read_text(encoding="utf-8")
         replace_file(given.readme, with_block(text, document, begin_marker(program)))
     except (OSError, ValueError) as error:
-        sys.stderr.write(f"{given.readme} cannot take the tables ({error})\n")
+        sys.stderr.write(f"could not write the tables to {given.readme}: {error}\n")
         return EXIT_CALL
     return 0

@@ -85,8 +85,8 @@ def judge_cut_ratio(measured: Measured) -> Judgement:
     if not large:
         return undecided()
     worst = min(large, key=lambda key: large[key])
-    told = ", ".join(f"{name}: {ours[name]:.2f} against {ssbr[name]:.2f}" for name in large)
-    evidence = f"least {large[worst]:.2f} times ({worst}); {told}"
+    cuts = ", ".join(f"{name}: {ours[name]:.2f} against {ssbr[name]:.2f}" for name in large)
+    evidence = f"least {large[worst]:.2f} times ({worst}); {cuts}"
     return verdict(large[worst] >= CUT_RATIO_MIN, large[worst] < CUT_RATIO_MIN, evidence)
 
 
@@ -106,9 +106,9 @@ def judge_net_benefit(measured: Measured) -> Judgement:
     if not found:
         return undecided()
     worst = min(found, key=lambda key: found[key][1] - found[key][0])
-    told = ", ".join(f"{name}: {ours:.3f} against {ssbr:.3f}" for name, (ssbr, ours) in found.items() if ours > 0)
+    paying = ", ".join(f"{name}: {ours:.3f} against {ssbr:.3f}" for name, (ssbr, ours) in found.items() if ours > 0)
     holds = all(ours >= ssbr for ssbr, ours in found.values())
-    return verdict(holds, not holds, f"closest {worst}; (Bft - Cst) / C where it pays: {told}")
+    return verdict(holds, not holds, f"closest {worst}; (Bft - Cst) / C where it pays: {paying}")
 
 
 def judge_limits(name: str, limits: dict[tuple[int, int], float]) -> Callable[[Measured], Judgement]:
@@ -119,9 +119,9 @@ def judge_limits(name: str, limits: dict[tuple[int, int], float]) -> Callable[[M
         known = {size: value for size, value in found.items() if value is not None}
         if not known:
             return undecided()
-        told = ", ".join(f"{brokers}/{topics}: {value:.1f} ms" for (brokers, topics), value in known.items())
+        times = ", ".join(f"{brokers}/{topics}: {value:.1f} ms" for (brokers, topics), value in known.items())
         in_time = all(value <= limits[size] for size, value in known.items())
-        return verdict(in_time, not in_time, f"brokers/topics {told}")
+        return verdict(in_time, not in_time, f"brokers/topics {times}")
 
     return judge
 
@@ -133,13 +133,13 @@ def judge_same_path(measured: Measured) -> Judgement:
         for brokers in measured.steps("identical_steps", "brokers")
         for topics in measured.steps("identical_steps", "topics", brokers=round(brokers))
     ]
-    told = []
+    steps_by_size = []
     for brokers, topics in sizes:
         where: dict[str, Value] = {"brokers": brokers, "topics": topics}
         steps = measured.value("identical_steps", **where) or 0.0
         fast, slow = (measured.value(f"{way}_step_ms", **where) or 0.0 for way in ("ssbr", "scratch"))
-        told.append(f"{brokers}/{topics}: {steps:.0f} steps, {fast:.2f} ms a step against {slow:.1f} ms")
-    return verdict(True, False, f"brokers/topics {', '.join(told)}") if told else undecided()
+        steps_by_size.append(f"{brokers}/{topics}: {steps:.0f} steps, {fast:.2f} ms a step against {slow:.1f} ms")
+    return verdict(True, False, f"brokers/topics {', '.join(steps_by_size)}") if steps_by_size else undecided()
 
 
 def judge_pass(measured: Measured) -> Judgement:
@@ -193,8 +193,8 @@ def judge_moved_users(measured: Measured) -> Judgement:
             where: dict[str, Value] = {"brokers": round(brokers), "topics": round(topics)}
             value, idle = (measured.value(name, **where) for name in ("moved_user_messages", "idle_plan_messages"))
             if value is not None and idle is not None:
-                told = f"{value:.1f} messages, {brokers:g} brokers, {topics:g} topics; {idle:.0f} when nothing moves"
-                found[told] = value / (2 * TOPICS_PER_USER * math.log2(brokers))
+                setting = f"{value:.1f} messages, {brokers:g} brokers, {topics:g} topics; {idle:.0f} when nothing moves"
+                found[setting] = value / (2 * TOPICS_PER_USER * math.log2(brokers))
     return at_most(found, 1.0, " of it")
 
 

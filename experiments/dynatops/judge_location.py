@@ -77,10 +77,10 @@ def judge_u_shape(measured: Measured) -> Judgement:
         return undecided()
     best = {name: min(values, key=lambda each: each[1])[0] for name, values in found.items()}
     shaped = [name for name, values in found.items() if values[0][0] < best[name] < values[-1][0]]
-    told = ", ".join(f"{c:g}: {value:.0f}" for c, value in found[next(iter(found))])
+    by_size = ", ".join(f"{c:g}: {value:.0f}" for c, value in found[next(iter(found))])
     evidence = (
         f"least at c = {min(best.values()):g} to {max(best.values()):g}; holds in {len(shaped)} of {len(found)} "
-        f"readings; messages an hour by c ({next(iter(found))}): {told}"
+        f"readings; messages an hour by c ({next(iter(found))}): {by_size}"
     )
     return verdict(len(shaped) == len(found), not shaped, evidence)
 
@@ -190,7 +190,7 @@ def judge_larger_clusters(metric: str) -> Callable[[Measured], Judgement]:
 
     def judge(measured: Measured) -> Judgement:
         found: Readings = {}
-        told = ""
+        savings = ""
         for name, where in placements():
             setting: dict[str, Value] = {**LOCATION, **where, "system": "ssbr"}
             against: dict[str, Value] = {"against": f"bayeux{BASES[0]}", "against_homes": "located"}
@@ -200,11 +200,11 @@ def judge_larger_clusters(metric: str) -> Callable[[Measured], Judgement]:
             if len(cuts) > 2:
                 falls = [after - before for before, after in pairwise(cuts) if after - before < -SMALL_STEP]
                 found[name] = min([cuts[-1] - cuts[0], *falls])
-                told = told or f"; saved of Bayeux(loc), {name}, by c " + ", ".join(
+                savings = savings or f"; saved of Bayeux(loc), {name}, by c " + ", ".join(
                     f"{c:g}: {cut:.0%}" for c, cut in zip(steps, cuts, strict=True)
                 )
         judged = over_readings(found, SMALL_STEP)
-        return Judgement(judged.verdict, judged.evidence + told)
+        return Judgement(judged.verdict, judged.evidence + savings)
 
     return judge
 

@@ -107,9 +107,9 @@ def judge_connected_grows(measured: Measured) -> Judgement:
     growth, steps = _growth(measured, TCO), rates(measured)
     if growth is None:
         return undecided()
-    ratio, told = growth
+    ratio, by_rate = growth
     least = DRAMATIC * steps[-1] / steps[0]
-    return verdict(ratio >= least, ratio < least, f"links changed an hour {told}: {ratio:.1f} times")
+    return verdict(ratio >= least, ratio < least, f"links changed an hour {by_rate}: {ratio:.1f} times")
 
 
 def judge_less_sensitive(measured: Measured) -> Judgement:
@@ -134,10 +134,13 @@ def judge_cheaper_reconfiguration(measured: Measured) -> Judgement:
         return undecided()
     ours, theirs = costs["DYNATOPS"][known[-1]] or 0.0, costs["TCO"][known[-1]] or 0.0
     cut = 1 - ours / theirs
-    told = ", ".join(f"rate {rate:g}: {costs['DYNATOPS'][rate]:.0f} against {costs['TCO'][rate]:.0f}" for rate in known)
+    by_rate = ", ".join(
+        f"rate {rate:g}: {costs['DYNATOPS'][rate]:.0f} against {costs['TCO'][rate]:.0f}" for rate in known
+    )
     moved = measured.value("moved_per_h", **_at_rate(known[-1]), **DYNATOPS)
     evidence = (
-        f"messages an hour by Eq. 7 against a message for each link: {told}; DYNATOPS moves {moved:.2f} brokers an hour"
+        f"messages an hour by Eq. 7 against a message for each link: {by_rate}; "
+        f"DYNATOPS moves {moved:.2f} brokers an hour"
     )
     return verdict(cut >= 0.8 - BELOW_MAX, cut < 0.8 - BELOW_MAX, evidence)
 

@@ -44,13 +44,13 @@ def over_readings(found: Mapping[str, float], least: float, *, as_share: bool = 
         return undecided()
     worst, best = min(found, key=lambda key: found[key]), max(found, key=lambda key: found[key])
 
-    def told(key: str) -> str:
+    def described(key: str) -> str:
         return f"{found[key]:.0%} ({key})" if as_share else f"{found[key]:.2f} ({key})"
 
     held = sum(value >= least for value in found.values())
     if worst == best:
-        return verdict(held > 0, held == 0, told(worst))
-    evidence = f"{told(worst)} to {told(best)}; holds in {held} of {len(found)} readings"
+        return verdict(held > 0, held == 0, described(worst))
+    evidence = f"{described(worst)} to {described(best)}; holds in {held} of {len(found)} readings"
     return verdict(held == len(found), held == 0, evidence)
 
 

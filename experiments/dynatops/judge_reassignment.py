@@ -44,7 +44,7 @@ def judge_longer_periods(name: str) -> Callable[[Measured], Judgement]:
         for model, values in _by_period(measured, name).items():
             shortest, longest = values[min(values)], values[max(values)]
             if shortest > 0:
-                found[f"{model}: {_told(values)}"] = 1 - longest / shortest
+                found[f"{model}: {_listed(values)}"] = 1 - longest / shortest
         judged = over_readings(found, STRICTLY)
         return Judgement(judged.verdict, f"saved {judged.evidence}") if found else judged
 
@@ -59,8 +59,8 @@ def judge_degradation(measured: Measured) -> Judgement:
             grown = values[max(values)] / values[min(values)] - 1
             found[f"{name.partition('_')[0]}, {model}"] = -grown
     judged = over_readings(found, -SLIGHTLY)
-    told = ", ".join(f"{name} {-value:+.1%}" for name, value in found.items())
-    return Judgement(judged.verdict, f"from the shortest to the longest T_free: {told}") if found else judged
+    changes = ", ".join(f"{name} {-value:+.1%}" for name, value in found.items())
+    return Judgement(judged.verdict, f"from the shortest to the longest T_free: {changes}") if found else judged
 
 
 def _by_period(measured: Measured, name: str) -> dict[str, dict[float, float]]:
@@ -75,7 +75,7 @@ def _by_period(measured: Measured, name: str) -> dict[str, dict[float, float]]:
     return found
 
 
-def _told(values: dict[float, float]) -> str:
+def _listed(values: dict[float, float]) -> str:
     return ", ".join(f"{step:g} h {value:.3g}" for step, value in values.items())
 
 
@@ -123,13 +123,13 @@ def judge_times(measured: Measured) -> Judgement:
     known = {size: value for size, value in slowest.items() if value is not None}
     if not known:
         return undecided()
-    told = ", ".join(
+    times = ", ".join(
         f"{brokers}/{topics}: {value:.1f} ms against {PAPER_MS[brokers, topics]:g} ms "
         f"({PAPER_MS[brokers, topics] / value:.0f} times)"
         for (brokers, topics), value in known.items()
     )
     in_time = [value <= PAPER_MS[size] for size, value in known.items()]
-    return verdict(all(in_time), not all(in_time), f"brokers/topics {told}")
+    return verdict(all(in_time), not all(in_time), f"brokers/topics {times}")
 
 
 def slowest_ms(measured: Measured, name: str, size: tuple[int, int]) -> float | None:
@@ -187,5 +187,5 @@ def at_most(found: Readings, limit: float, unit: str) -> Judgement:
     if not found:
         return undecided()
     worst = max(found, key=lambda key: found[key])
-    told = f"at most {found[worst]:.3g}{unit} ({worst}), least {min(found.values()):.3g}"
-    return verdict(found[worst] <= limit, found[worst] > limit, told)
+    evidence = f"at most {found[worst]:.3g}{unit} ({worst}), least {min(found.values()):.3g}"
+    return verdict(found[worst] <= limit, found[worst] > limit, evidence)

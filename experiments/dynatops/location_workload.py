@@ -46,7 +46,7 @@ def read_checkins(data_dir: Path | None, source: str = RECORDED[0]) -> Checkins:
     path = data_dir / "checkins" / f"{source}.npz"
     if not path.is_file():
         raise CheckinFileError(
-            f"{path} is not there: --data must name the folder with checkins/{source}.npz, it is {data_dir}"
+            f"{path} does not exist: --data must name the folder with checkins/{source}.npz, it is {data_dir}"
         )
     with np.load(path) as recorded:
         if source == "gowalla_nyc":

@@ -117,14 +117,14 @@ def place_by_utility(
     homes = place_in_turn(states, AskingUsers.joining(changes.starts, changes.wanted, asked), rules)[0]
     first, after = homes.copy(), np.empty(changes.change_count, dtype=np.int32)
     for rows in _windows(changes, update_h):
-        told, told_homes, told_sets = states.copy(), homes.copy(), held.set_of.copy()
+        reported, reported_homes, reported_sets = states.copy(), homes.copy(), held.set_of.copy()
         for turn in _turns(changes.users[rows]):
             places = turn + rows.start
             users, sets = changes.users[places], held.sets_after(places)
-            own = held.part_of(told_homes[users], told_sets[users], sets) if leaves_out_itself else None
+            own = held.part_of(reported_homes[users], reported_sets[users], sets) if leaves_out_itself else None
             asks = homes[users] if asked_after is None else asked_after[places]
             asking = AskingUsers(*held.topics(sets), asks, homes[users], own)
-            found = choose_homes(told, asking, rules)[0]
+            found = choose_homes(reported, asking, rules)[0]
             starts, left = held.topics(held.set_of[users])
             states.count_users(homes[users], np.diff(starts), left, -1)
             states.count_users(found, asking.sizes, asking.wanted, 1)
@@ -195,15 +195,15 @@ class _HeldTopics:
         starts = np.concatenate([[0], np.cumsum(sizes)])
         return starts, self._every[np.arange(starts[-1]) + np.repeat(self._starts[sets] - starts[:-1], sizes)]
 
-    def part_of(self, homes: Positions, told_sets: Positions, sets: Positions) -> OwnPart:
+    def part_of(self, homes: Positions, reported_sets: Positions, sets: Positions) -> OwnPart:
         """Return the share of the asking users in the reported states.
 
-        They are reported at ``homes`` with ``told_sets``, and now want ``sets``.
+        They are reported at ``homes`` with ``reported_sets``, and now want ``sets``.
         """
-        told_keys, keys = self._keys(told_sets), self._keys(sets)
-        found = np.minimum(np.searchsorted(told_keys, keys), len(told_keys) - 1)
-        counted = told_keys[found] == keys if len(told_keys) else np.zeros(len(keys), dtype=np.bool_)
-        return OwnPart(homes, self._sizes[told_sets], counted)
+        reported_keys, keys = self._keys(reported_sets), self._keys(sets)
+        found = np.minimum(np.searchsorted(reported_keys, keys), len(reported_keys) - 1)
+        counted = reported_keys[found] == keys if len(reported_keys) else np.zeros(len(keys), dtype=np.bool_)
+        return OwnPart(homes, self._sizes[reported_sets], counted)
 
     def _keys(self, sets: Positions) -> NDArray[np.int64]:
         """Return a number for each pair of a row and a topic of its set, ascending."""

@@ -43,20 +43,20 @@ def migrate_users(
     costs = PackingCosts(instance, homes)
     left = instance.room_per_s * (1 + ROUNDING) - instance.loads_per_s(costs.homes)
     stays = np.zeros(instance.user_count, dtype=np.bool_)
-    looked_at = np.zeros(instance.user_count, dtype=np.bool_)
+    considered = np.zeros(instance.user_count, dtype=np.bool_)
     rounds = moves = declined = messages = 0
     has_moved = False
     while rounds < ROUNDS_MAX:
-        users = _heaviest(instance, costs.homes, ~looked_at & ~stays)
+        users = _heaviest(instance, costs.homes, ~considered & ~stays)
         if not len(users):
             if not has_moved:
                 break
             has_moved = False
-            looked_at[:] = False
+            considered[:] = False
             continue
         rounds += 1
-        looked_at[users] = True
-        told = costs.subscribers > 0
+        considered[users] = True
+        before = costs.subscribers > 0
         for user, broker in _redirected(costs, users):
             if rng.random() < decline_share:
                 stays[user] = True
@@ -66,7 +66,7 @@ def migrate_users(
                 left[broker] -= instance.demand_per_s[user]
                 costs.move(user, broker)
                 has_moved, moves, messages = True, moves + 1, messages + MOVE_MESSAGES
-        messages += _tellers(told, costs.subscribers > 0) * (instance.broker_count - 1)
+        messages += _reporting_count(before, costs.subscribers > 0) * (instance.broker_count - 1)
     return Migration(costs, rounds, moves, declined, messages)
 
 
@@ -89,6 +89,6 @@ def _redirected(costs: PackingCosts, users: Homes) -> list[tuple[int, int]]:
     ]
 
 
-def _tellers(before: Flags, after: Flags) -> int:
+def _reporting_count(before: Flags, after: Flags) -> int:
     """Return how many brokers must report: the union of their users' subscriptions has changed."""
     return int((before != after).any(axis=0).sum())

@@ -82,9 +82,9 @@ def judge_convergence(measured: Measured) -> Judgement:
     if not found["greedy"]:
         return undecided()
     ends = {name: one[CORE_SCALES[0]].mean for name, one in found.items()}
-    apart = max(ends.values()) / min(ends.values()) - 1
+    spread = max(ends.values()) / min(ends.values()) - 1
     text = ", ".join(f"{name} {mean:.2f}" for name, mean in ends.items())
-    return verdict(apart <= FLAT_SHARE, apart > FLAT_SHARE, f"at {CORE_SCALES[0]:g} times the price {text}")
+    return verdict(spread <= FLAT_SHARE, spread > FLAT_SHARE, f"at {CORE_SCALES[0]:g} times the price {text}")
 
 
 def judge_linear(measured: Measured) -> Judgement:
@@ -114,7 +114,7 @@ def judge_times(measured: Measured) -> Judgement:
     return verdict(holds, not holds, f"{users:g} users: {text}")
 
 
-def judge_never_dearer(measured: Measured) -> Judgement:
+def judge_never_more_expensive(measured: Measured) -> Judgement:
     """Judge: ours is not more expensive than the best of the others in any network."""
     worst = measured.value("ours_against_best_max")
     if worst is None:
@@ -173,7 +173,7 @@ PAPER_CLAIMS = (
 )  # fmt: skip
 OUR_CLAIMS = (
     Claim("ours", "Never more expensive than the best of the three, nor than greedy packing with brokers closed",
-          "the worst of all networks", judge_never_dearer),
+          "the worst of all networks", judge_never_more_expensive),
     Claim("ours", "Within 10 % of what no packing can cost less than, at 100 users a broker",
           "interval of the gap at each number of users", judge_gap),
     Claim("IV.C, and ours", "Brokers that redirect users by themselves come near the central packing",
@@ -206,9 +206,9 @@ def _setting_rows(figures: Sequence[Figure]) -> list[str]:
         "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for (users, brokers, prices, scale, interests), found in rows.items():
-        told = [", ".join(f"{found[name, one]:.2f}" for one in names) for name in ("crr", "crr_unicast")]
+        cuts = [", ".join(f"{found[name, one]:.2f}" for one in names) for name in ("crr", "crr_unicast")]
         gap = f"{found['bound_gap', OURS]:.1%}"
-        lines.append(f"| {users} | {brokers} | {prices} | {scale:g} | {interests} | {told[0]} | {told[1]} | {gap} |")
+        lines.append(f"| {users} | {brokers} | {prices} | {scale:g} | {interests} | {cuts[0]} | {cuts[1]} | {gap} |")
     return lines
 
 
@@ -224,10 +224,10 @@ def _migration_rows(figures: Sequence[Figure]) -> list[str]:
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for (users, brokers, prices, scale, interests, start, decline), found in rows.items():
-        told = [found[f"distributed_{name}"] for name in ("of_central", "rounds", "messages")]
+        values = [found[f"distributed_{name}"] for name in ("of_central", "rounds", "messages")]
         lines.append(
-            f"| {users} | {brokers} | {prices} | {scale:g} | {interests} | {start} | {decline:.0%} | {told[0]:.1%} "
-            f"| {told[1]:.0f} | {told[2]:.1f} |"
+            f"| {users} | {brokers} | {prices} | {scale:g} | {interests} | {start} | {decline:.0%} | {values[0]:.1%} "
+            f"| {values[1]:.0f} | {values[2]:.1f} |"
         )
     return lines
 

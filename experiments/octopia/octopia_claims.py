@@ -74,8 +74,8 @@ def judge_share_saved(
         if not found:
             return undecided()
         is_so = [abs(saved - share) <= within for _, saved, share in found]
-        told = ", ".join(f"{setting}: {-saved:+.1%}" for setting, saved, _ in found)
-        return verdict(all(is_so), not all(is_so), told)
+        evidence = ", ".join(f"{setting}: {-saved:+.1%}" for setting, saved, _ in found)
+        return verdict(all(is_so), not all(is_so), evidence)
 
     return judge
 
@@ -96,8 +96,8 @@ def judge_under_1s(measured: Measured) -> Judgement:
     if not found:
         return undecided()
     holds = all(idr >= snr >= tid and idr > tid for _, (idr, snr, tid) in found)
-    told = "; ".join(f"{setting}: {' / '.join(f'{share:.1%}' for share in shares)}" for setting, shares in found)
-    return verdict(holds, not holds, told)
+    evidence = "; ".join(f"{setting}: {' / '.join(f'{share:.1%}' for share in shares)}" for setting, shares in found)
+    return verdict(holds, not holds, evidence)
 
 
 def judge_more_bursting(measured: Measured) -> Judgement:
@@ -115,8 +115,8 @@ def judge_more_bursting(measured: Measured) -> Judgement:
     if not found:
         return undecided()
     falls = [one > two > three for _, (one, two, three) in found]
-    told = "; ".join(f"by {sender}: {', '.join(f'{share:.1%}' for share in saved)}" for sender, saved in found)
-    return verdict(all(falls), not all(falls), told)
+    evidence = "; ".join(f"by {sender}: {', '.join(f'{share:.1%}' for share in saved)}" for sender, saved in found)
+    return verdict(all(falls), not all(falls), evidence)
 
 
 def judge_messages(other: str, low: float, high: float) -> Callable[[Measured], Judgement]:

@@ -69,7 +69,7 @@ class _Queue:
     entered: int = 0
     left: int = 0
     queued: int = 0
-    told: float = 0.0
+    reported: float = 0.0
     over_ms: float = WINDOW_MS
 
 
@@ -124,7 +124,7 @@ class QueueRun:
 
     def load(self, one: ScotBroker, other: ScotBroker) -> float:
         """Return the measure of a link's queue at the end of the last window."""
-        return self._rolled((one, other)).told
+        return self._rolled((one, other)).reported
 
     def _push(self, time_ms: float, matched: bool, carried: _Carried) -> None:
         self._event_count += 1
@@ -175,9 +175,9 @@ class QueueRun:
             window = int(self._now_ms // WINDOW_MS)
             idle = window > queue.window + 1
             last = QueueWindow(0, 0, queue.queued) if idle else QueueWindow(queue.entered, queue.left, queue.queued)
-            queue.told = self._rule.measure(last)
+            queue.reported = self._rule.measure(last)
             if link[0] == self._watched:
-                self.outcome.queue_measures.append(queue.told)
+                self.outcome.queue_measures.append(queue.reported)
             queue.window, queue.entered, queue.left = window, 0, 0
             queue.over_ms = (window + 1) * WINDOW_MS
         return queue

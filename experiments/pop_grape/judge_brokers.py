@@ -128,7 +128,7 @@ def judge_first_trigger(measured: Measured) -> Judgement:
     first = {variant: found[GRAPE_THRESHOLDS[0]] for variant, found in shares.items() if GRAPE_THRESHOLDS[0] in found}
     if not first:
         return undecided()
-    evidence = "; ".join(f"{variant} {_told(found)}" for variant, found in shares.items() if found)
+    evidence = "; ".join(f"{variant} {_listed(found)}" for variant, found in shares.items() if found)
     more = any(share > 1 for share in first.values())
     return verdict(more, not more, f"all messages, of the baseline's: {evidence}")
 
@@ -138,7 +138,7 @@ def judge_last_hops(measured: Measured) -> Judgement:
     hops = _by_threshold(measured, "hops_share", "delay100 G", GRAPE_THRESHOLDS, {})
     if GRAPE_THRESHOLDS[0] not in hops or len(hops) < 2:
         return undecided()
-    evidence = f"delay100, of the baseline's: {_told(hops)}"
+    evidence = f"delay100, of the baseline's: {_listed(hops)}"
     worst = max(hops, key=lambda count: hops[count]) == GRAPE_THRESHOLDS[0]
     return verdict(worst, not worst, evidence)
 
@@ -182,7 +182,7 @@ def _judge_triggers(measured: Measured, name: str, thresholds: tuple[int, ...], 
     sign = 1 if overhead_grows else -1
     holds = all(sign * (later - earlier) > 0 for earlier, later in pairwise(overhead.values()))
     holds = holds and waits_s[min(waits_s)] < waits_s[max(waits_s)]
-    evidence = f"overhead {_told(overhead)}; first decision after {_told(waits_s)} s"
+    evidence = f"overhead {_listed(overhead)}; first decision after {_listed(waits_s)} s"
     return verdict(holds, not holds, evidence)
 
 
@@ -242,5 +242,5 @@ def _by_threshold(
     return {count: value for count, value in found.items() if value is not None}
 
 
-def _told(by_threshold: Mapping[int, float]) -> str:
+def _listed(by_threshold: Mapping[int, float]) -> str:
     return ", ".join(f"{count}: {value:.2f}" for count, value in by_threshold.items())

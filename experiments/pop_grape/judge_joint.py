@@ -14,7 +14,7 @@ COST_EXCESS_MAX = 1e-9  # Of the baseline's cost, for rounding.
 SPLIT_MIN = 0.1  # A split: load100 and delay100 differ by more than this share of the baseline's message rate.
 
 
-def judge_never_dearer(measured: Measured) -> Judgement:
+def judge_never_more_expensive(measured: Measured) -> Judgement:
     """Judge: no way of the paper ever finds a cheaper placement, on the traffic decided on."""
     where = [
         (testbed, workload, predicates)
@@ -85,7 +85,7 @@ OUR_CLAIMS = (
         "4.2",
         "in the one cost Regraft's placement is never more expensive than POP's or GRAPE's",
         "every draw, every X, workload and testbed, on the traffic that was decided on",
-        judge_never_dearer,
+        judge_never_more_expensive,
     ),
     Claim(
         "5.1",

@@ -52,9 +52,9 @@ def judge_best(metric: str, claimed: float, ways: Sequence[str]) -> Callable[[Me
             return undecided()
         best = max(cuts, key=lambda key: cuts[key])
         spread = {key: cut for key, cut in cuts.items() if key[2] > 1}
-        told = [best, *([max(spread, key=lambda key: spread[key])] if spread else [])]
+        cited = [best, *([max(spread, key=lambda key: spread[key])] if spread else [])]
         evidence = "; ".join(
-            f"{cuts[key]:.2f} ({NAMES[key[0]]}, {key[1]}, X = {key[2]:g})" for key in dict.fromkeys(told)
+            f"{cuts[key]:.2f} ({NAMES[key[0]]}, {key[1]}, X = {key[2]:g})" for key in dict.fromkeys(cited)
         )
         holds = cuts[best] >= claimed - BEST_BELOW_MAX
         return verdict(holds, not holds, evidence)
@@ -137,18 +137,18 @@ def judge_worse_than_baseline(measured: Measured) -> Judgement:
 
 def judge_pop_between(measured: Measured) -> Judgement:
     """Judge: POP's input utilisation, delay and hops are between load100's and delay100's."""
-    outside, told = [], []
+    outside, differences = [], []
     for metric in ("load", "client_delay", "hops"):
         pop, other = (
             measured.interval(f"{metric}_above_load100", **CLUSTERED, **SPREAD, way=way) for way in ("pop", "delay100")
         )
         if pop is None or other is None:
             return undecided()
-        told.append(f"{metric} {pop.mean:+.3f}, delay100 {other.mean:+.3f}")
+        differences.append(f"{metric} {pop.mean:+.3f}, delay100 {other.mean:+.3f}")
         low, high = sorted((0.0, other.mean))
         outside.append(max(low - pop.mean, pop.mean - high))
     fits = all(each <= VIRTUALLY for each in outside)
-    return verdict(fits, not fits, f"above load100: {'; '.join(told)}")
+    return verdict(fits, not fits, f"above load100: {'; '.join(differences)}")
 
 
 def judge_random_alike(measured: Measured) -> Judgement:
@@ -196,11 +196,11 @@ def judge_weight_ends(measured: Measured) -> Judgement:
     parts, most = [], 0.0
     for one, other in (("load1", "delay100"), ("delay1", "load100")):
         share = measured.value("same_home_share", **where, way=one, other=other)
-        apart = [
+        differences = [
             measured.value(f"{metric}_above_{other}", **where, way=one) for metric in ("message_rate", "delay", "hops")
         ]
-        known = [each for each in apart if each is not None]
-        if share is None or len(known) < len(apart):
+        known = [each for each in differences if each is not None]
+        if share is None or len(known) < len(differences):
             return undecided()
         most = max(most, *(abs(each) for each in known))
         parts.append(
@@ -288,15 +288,15 @@ def judge_overloads(measured: Measured) -> Judgement:
     """Judge: brokers are overloaded with publishers at first homes, with POP and with delay100, never with load100."""
     parts, means = [], []
     for way in ("baseline", "pop", "delay100"):
-        told = []
+        means_of_way = []
         for where in (CLUSTERED, RANDOM):
             by_x = _by_x(measured, "brokers_above_load100", **where, way=way)
             counts = [each.mean for x, each in by_x.items() if x > 1]
             if not counts:
                 return undecided()
-            told.append(sum(counts) / len(counts))
-        means.append(sum(told) / len(told))
-        parts.append(f"{NAMES.get(way, way)} {told[0]:.1f} and {told[1]:.1f}")
+            means_of_way.append(sum(counts) / len(counts))
+        means.append(sum(means_of_way) / len(means_of_way))
+        parts.append(f"{NAMES.get(way, way)} {means_of_way[0]:.1f} and {means_of_way[1]:.1f}")
     holds = all(mean >= OVERLOADED_MIN for mean in means)
     return verdict(holds, not holds, f"busier than load100's busiest, clustered and random: {', '.join(parts)}")
 

@@ -76,7 +76,7 @@ def observe_placement(
     traffic.stop()
     account = virtual.finish(DRAIN_MS_MAX)
     if not account.is_clean:
-        raise LostError(f"not all that was owed came once, so there is nothing to measure: {account}")
+        raise LostError(f"a delivery was lost or repeated: nothing to measure: {account}")
     delivered = account.delivered - before.delivered
     delay_ms_sum = account.delivery_ms_mean * account.delivered - before.delivery_ms_mean * before.delivered
     windows = _closed_windows(virtual, inventory)

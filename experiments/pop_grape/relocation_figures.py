@@ -161,11 +161,11 @@ def _alike(where: Where, draws: Sequence[Draw]) -> list[Figure]:
             share = same / sum(len(homes) for homes, _ in pairs)
             figures.append(Figure("same_home_share", {**where, "way": one, "other": other}, share, "1"))
     placed = [way for way in ways if way not in OUR_WAYS and way != "baseline"]
-    apart = [
+    differing = [
         any(_outcome(draw, one).homes != _outcome(draw, other).homes for one, other in combinations(placed, 2))
         for draw in draws
     ]
-    figures.append(Figure("all_ways_alike_share", where, 1 - sum(apart) / len(draws), "1"))
+    figures.append(Figure("all_ways_alike_share", where, 1 - sum(differing) / len(draws), "1"))
     return figures
 
 

@@ -63,12 +63,12 @@ def _place(
 ) -> Draw:
     """Place the publishers of one workload in each way; placements common to several ways are observed once."""
     workload = _workload(task, inventory, draw)
-    look, seen = watch(task, inventory, workload), dict[tuple[tuple[str, str], ...], Seen]()
+    observe, seen = watch(task, inventory, workload), dict[tuple[tuple[str, str], ...], Seen]()
 
     def see(homes: Homes) -> Seen:
         key = tuple(sorted(homes.items()))
         if key not in seen:
-            seen[key] = look(homes)
+            seen[key] = observe(homes)
         return seen[key]
 
     windows = see(workload.homes)[0]
@@ -98,23 +98,23 @@ def _place(
 def _observe(task: Task, inventory: Inventory, workload: QuoteWorkload) -> Callable[[Homes], Seen]:
     bytes_per_ms_max = PLANETLAB_BYTES_PER_MS if task.testbed == "planetlab" else None
 
-    def look(homes: Homes) -> Seen:
+    def observe(homes: Homes) -> Seen:
         observation = observe_placement(inventory, workload, homes, bytes_per_ms_max)
         return observation.windows, observation.measures
 
-    return look
+    return observe
 
 
 def _count(task: Task, inventory: Inventory, workload: QuoteWorkload) -> Callable[[Homes], Seen]:
     length = round(task.notifications_per_s * WINDOW_MS / SECOND_MS)
     counter = WorkloadCounter(inventory, workload, 2 * COUNTED_WINDOWS * length)
 
-    def look(homes: Homes) -> Seen:
+    def observe(homes: Homes) -> Seen:
         windows = [counter.window(homes, place * length, length) for place in range(2 * COUNTED_WINDOWS)]
         decided, later = windows[:COUNTED_WINDOWS], windows[COUNTED_WINDOWS:]
         return decided, counted(later, inventory.bootstrap_tree, inventory, workload.homes)
 
-    return look
+    return observe
 
 
 def _brokers(task: Task, report_work: ReportWork) -> list[Figure]:
@@ -131,12 +131,12 @@ def _brokers(task: Task, report_work: ReportWork) -> list[Figure]:
         {name: variants[name] for name in task.ways},
         task.simulated_s,
     )
-    told = 0
+    reported = 0
 
     def advance(_: str, done: int) -> None:
-        nonlocal told
-        report_work(BROKERS_WORK * (done - told))
-        told = done
+        nonlocal reported
+        report_work(BROKERS_WORK * (done - reported))
+        reported = done
 
     return distributed_figures(wanted, task.seed, advance)
 

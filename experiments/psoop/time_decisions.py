@@ -135,7 +135,9 @@ class _Overlay:
         after = before.replaced(1, decision.plan.links_removed, decision.plan.links_added)
         costs = [overlay_cost(one, self.inventory, state.sets).total_per_s for one in (before, after)]
         assert costs == sorted(costs, reverse=True), "a plan must lower the cost"
-        assert abs(costs[1] - decision.plan.cost_predicted_per_s) < 1e-6 * costs[0], "the cost must be the promised one"
+        assert abs(costs[1] - decision.plan.cost_predicted_per_s) < 1e-6 * costs[0], (
+            "the cost must be the predicted one"
+        )
         return spent_ms, after
 
 

@@ -186,7 +186,7 @@ def _with_shared_sites(costs: Costs) -> Costs:
 def _data_file(data_dir: Path, name: str) -> Path:
     path = data_dir / name
     if not path.is_file():
-        raise DataFileError(f"{path} is not there: --data must name the folder with {name}, it is {data_dir}")
+        raise DataFileError(f"{path} does not exist: --data must name the folder with {name}, it is {data_dir}")
     return path
 
 

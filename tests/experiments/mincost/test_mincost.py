@@ -18,7 +18,7 @@ from regraft.experiments.mincost.mincost_claims import (
     PAPER_CLAIMS,
     by_users,
     claims_document,
-    judge_never_dearer,
+    judge_never_more_expensive,
     judge_order,
 )
 from regraft.experiments.mincost.mincost_tasks import FULL, QUICK, MincostTask, all_tasks, mean_figures, run_task
@@ -105,7 +105,10 @@ def test_the_order_is_reproduced_only_if_intervals_do_not_overlap() -> None:
 
 def test_one_more_expensive_network_refutes_ours() -> None:
     """However good the mean."""
-    found = [judge_never_dearer(Measured([Figure("ours_against_best_max", {}, worst, "1")])) for worst in (1.0, 1.001)]
+    found = [
+        judge_never_more_expensive(Measured([Figure("ours_against_best_max", {}, worst, "1")]))
+        for worst in (1.0, 1.001)
+    ]
     assert [one.verdict for one in found] == [Verdict.REPRODUCED, Verdict.REFUTED]
 
 

@@ -13,7 +13,12 @@ from regraft.experiments.pop_grape.judge_brokers import (
     judge_overhead,
     judge_range,
 )
-from regraft.experiments.pop_grape.judge_joint import OUR_CLAIMS, judge_never_dearer, judge_same_choice, judge_split
+from regraft.experiments.pop_grape.judge_joint import (
+    OUR_CLAIMS,
+    judge_never_more_expensive,
+    judge_same_choice,
+    judge_split,
+)
 from regraft.experiments.pop_grape.judge_relocation import (
     judge_all_at_one,
     judge_best,
@@ -168,7 +173,7 @@ def test_one_more_expensive_placement_refutes_ours(worst: float, expected: Verdi
         figure("cost_above_best_of_paper_max", -0.1, **CLUSTERED, x=2),
         figure("cost_above_best_of_paper_max", worst, **{**RANDOM, "testbed": "cluster"}, x=64),
     ]
-    assert judge_never_dearer(Measured(figures)).verdict is expected
+    assert judge_never_more_expensive(Measured(figures)).verdict is expected
 
 
 def test_the_split_needs_both_halves() -> None:
@@ -176,10 +181,10 @@ def test_the_split_needs_both_halves() -> None:
     figures = interval("message_rate_above_load100", 0.3, 0.1, **COUNTED, **SPREAD, way="delay100")
     independent: Where = {**COUNTED, "predicates": "independent"}
     same = interval("message_rate_above_load100", 0.01, 0.0, **independent, **SPREAD, way="delay100")
-    apart = interval("message_rate_above_load100", 0.2, 0.0, **independent, **SPREAD, way="delay100")
+    differing = interval("message_rate_above_load100", 0.2, 0.0, **independent, **SPREAD, way="delay100")
     assert judge_split(Measured(figures)).verdict is Verdict.UNDECIDED
     assert judge_split(Measured(figures + same)).verdict is Verdict.REPRODUCED
-    assert judge_split(Measured(figures + apart)).verdict is Verdict.REFUTED
+    assert judge_split(Measured(figures + differing)).verdict is Verdict.REFUTED
 
 
 def test_choices_must_all_be_the_same() -> None:

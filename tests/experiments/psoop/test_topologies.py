@@ -114,9 +114,9 @@ def test_a_network_without_paths_is_refused_with_the_usable_ones(tmp_path: Path)
 
 def test_missing_data_names_the_file_and_the_option(tmp_path: Path) -> None:
     """Recorded networks are not shipped, so the message says what is missing and which option names it."""
-    with pytest.raises(DataFileError, match=r"topologies/zoo_index\.csv\.gz is not there: --data must name"):
+    with pytest.raises(DataFileError, match=r"topologies/zoo_index\.csv\.gz does not exist: --data must name"):
         zoo_costs(tmp_path, 10, np.random.default_rng(1))
-    with pytest.raises(DataFileError, match=r"latency/planetlab_rtt\.npz is not there: --data must name"):
+    with pytest.raises(DataFileError, match=r"latency/planetlab_rtt\.npz does not exist: --data must name"):
         planetlab_costs(10, np.random.default_rng(1), tmp_path)
 
 
