@@ -52,7 +52,7 @@ lint: dev ## Check style, types, import contracts and the rules of the house
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/house
+	$(BIN)/python -m pytest -q tests/house -n auto
 
 mutate: dev ## Take each safeguard out of the protocol and see that a test notices
 	$(BIN)/python -m tests.mutations
