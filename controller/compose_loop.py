@@ -19,7 +19,7 @@ from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.execute.verify_plans import PlanVerifier
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.loop_state import LoopState
-from regraft.controller.loop_steps.advance_plan import CarryOn
+from regraft.controller.loop_steps.advance_plan import AdvancePlan
 from regraft.controller.loop_steps.begin_shadows import ShadowStarter
 from regraft.controller.loop_steps.bound_cost import BoundCost
 from regraft.controller.loop_steps.correct_links import CorrectLinks
@@ -73,8 +73,8 @@ def compose_loop(
     situations = SituationFinder(settings, kind, windows, reviewer, runner)
     steps = LoopSteps(
         start=StartLoop(shadows, orders, ports.plans, events),
-        carry_on=(
-            CarryOn(orders, reviewer, runner),
+        advance=(
+            AdvancePlan(orders, reviewer, runner),
             TakeWindows(settings, kind, windows, changes, refused, events, metrics),
             FollowMembers(settings, orders, ports.announcements, runner, events, metrics),
             *_after_windows(settings, ports, events, metrics, term),

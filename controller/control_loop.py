@@ -25,7 +25,7 @@ class LoopSteps:
     """
 
     start: Step
-    carry_on: tuple[Step, ...]
+    advance: tuple[Step, ...]
     decide: tuple[Step, ...]
     show: tuple[Step, ...]
 
@@ -64,7 +64,7 @@ class ControlLoop:
         steps.start(state, now_ms)
         if not state.has_plans:
             return False
-        for step in steps.carry_on:
+        for step in steps.advance:
             step(state, now_ms)
             if self._runner.deposed_by_term:
                 return False

@@ -17,7 +17,7 @@ class AuditOutcome(StrEnum):
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
-    CARRIED_OUT = "carried_out"
+    EXECUTED = "carried_out"
     TOO_LATE = "too_late"
 
 

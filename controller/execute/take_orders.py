@@ -132,7 +132,7 @@ def outcome_of(kind: OrderKind, phase: PlanPhase) -> AuditOutcome | None:
     if kind in LIFE[phase].orders:
         return None
     is_given_up = phase is PlanPhase.REFUSED or LIFE[phase].is_aborted
-    return AuditOutcome.TOO_LATE if is_given_up is (kind is OrderKind.APPROVE) else AuditOutcome.CARRIED_OUT
+    return AuditOutcome.TOO_LATE if is_given_up is (kind is OrderKind.APPROVE) else AuditOutcome.EXECUTED
 
 
 def _named(plan_log: PlanLog, name: str) -> Plan | None:

@@ -11,7 +11,7 @@ from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.loop_state import LoopState
 
 
-class CarryOn:
+class AdvancePlan:
     """Takes orders, and continues the plan under way."""
 
     def __init__(self, orders: OrderTaker, reviewer: PlanReviewer, runner: PlanRunner) -> None:

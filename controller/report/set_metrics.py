@@ -32,10 +32,10 @@ def set_metrics(
     metrics.epoch.set(plan_log.present.epoch)
     for phase in PlanPhase:
         metrics.plans.labels(phase).set(sum(plan.phase is phase for plan in plan_log.plans))
-    carried_out = plan_log.in_force
-    metrics.changes.labels("links").set(sum(len(plan.links_added) for plan in carried_out))
-    metrics.changes.labels(plan_log.present.CLIENTS).set(sum(len(plan.moves) for plan in carried_out))
-    metrics.changes.labels("ring_ids").set(sum(len(plan.id_moves) for plan in carried_out))
+    executed = plan_log.in_force
+    metrics.changes.labels("links").set(sum(len(plan.links_added) for plan in executed))
+    metrics.changes.labels(plan_log.present.CLIENTS).set(sum(len(plan.moves) for plan in executed))
+    metrics.changes.labels("ring_ids").set(sum(len(plan.id_moves) for plan in executed))
     for queue, length in queue_lengths.items():
         metrics.queue_length.labels(queue).set(length)
     for what, count in faults.items():

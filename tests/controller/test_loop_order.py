@@ -14,7 +14,7 @@ from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.members import FleetView
 from tests.controller.test_control_loop import INVENTORY
 
-ALL = ["start", "carry on", "verify", "decide", "shadows", "show"]
+ALL = ["start", "advance", "verify", "decide", "shadows", "show"]
 
 
 class Steps:
@@ -27,7 +27,7 @@ class Steps:
         self.runner = PlanRunner(MemoryPorts().ports, state.plan_log, TransitionLimits())
         steps = LoopSteps(
             self._step("start"),
-            (self._step("carry on"),),
+            (self._step("advance"),),
             (self._step("verify"), self._step("decide"), self._step("shadows")),
             (self._step("show"),),
         )
@@ -70,7 +70,7 @@ def test_a_loop_that_winds_down_decides_nothing() -> None:
     steps = Steps(decide=begin)
     steps.loop.wind_down()
     assert steps.loop.step(1) is False
-    assert steps.taken == ["start", "carry on", "show"]
+    assert steps.taken == ["start", "advance", "show"]
 
 
 def test_without_the_stored_plans_nothing_is_done() -> None:
@@ -83,8 +83,8 @@ def test_without_the_stored_plans_nothing_is_done() -> None:
 def test_a_deposed_loop_does_nothing_more() -> None:
     """From the step in which it learns of a higher term it neither decides nor shows: another controller leads."""
     steps = Steps()
-    steps.deeds["carry on"] = lambda state: setattr(steps.runner, "deposed_by_term", 7)
+    steps.deeds["advance"] = lambda state: setattr(steps.runner, "deposed_by_term", 7)
     assert steps.loop.step(1) is False
     assert steps.loop.deposed_by_term == 7
     assert steps.loop.step(2) is False
-    assert steps.taken == ["start", "carry on"]
+    assert steps.taken == ["start", "advance"]

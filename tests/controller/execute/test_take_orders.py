@@ -114,7 +114,7 @@ def test_the_audit_has_the_final_outcome_of_an_order_about_a_plan() -> None:
     overlay.run_windows(1)
     assert outcomes(overlay) == [
         ("approve", AuditOutcome.ACCEPTED),
-        ("approve", AuditOutcome.CARRIED_OUT),
+        ("approve", AuditOutcome.EXECUTED),
         ("cancel", AuditOutcome.TOO_LATE),
     ]
     assert overlay.ports.audit.entries[1].why == "approved by ada: because"
@@ -127,7 +127,7 @@ def test_an_approval_overtaken_by_a_refusal_is_too_late() -> None:
     give(overlay, OrderKind.REFUSE, "plan-1")
     overlay.run_windows(1)
     assert overlay.phases == [PlanPhase.REFUSED]
-    assert outcomes(overlay)[2:] == [("approve", AuditOutcome.TOO_LATE), ("refuse", AuditOutcome.CARRIED_OUT)]
+    assert outcomes(overlay)[2:] == [("approve", AuditOutcome.TOO_LATE), ("refuse", AuditOutcome.EXECUTED)]
 
 
 def test_the_outcome_of_an_order_is_recorded_once_through_restarts() -> None:
@@ -138,7 +138,7 @@ def test_the_outcome_of_an_order_is_recorded_once_through_restarts() -> None:
     restart_with(overlay)
     overlay.run_windows(8)
     assert overlay.phases == [PlanPhase.COMPLETED]
-    assert outcomes(overlay) == [("approve", AuditOutcome.CARRIED_OUT)]
+    assert outcomes(overlay) == [("approve", AuditOutcome.EXECUTED)]
 
 
 def test_orders_are_read_again_when_the_trusted_keys_change() -> None:
@@ -156,12 +156,12 @@ def test_orders_are_read_again_when_the_trusted_keys_change() -> None:
     ("kind", "phase", "outcome"),
     [
         (OrderKind.APPROVE, PlanPhase.PROPOSED, None),
-        (OrderKind.APPROVE, PlanPhase.PREPARING, AuditOutcome.CARRIED_OUT),
+        (OrderKind.APPROVE, PlanPhase.PREPARING, AuditOutcome.EXECUTED),
         (OrderKind.APPROVE, PlanPhase.REFUSED, AuditOutcome.TOO_LATE),
-        (OrderKind.REFUSE, PlanPhase.REFUSED, AuditOutcome.CARRIED_OUT),
+        (OrderKind.REFUSE, PlanPhase.REFUSED, AuditOutcome.EXECUTED),
         (OrderKind.REFUSE, PlanPhase.PREPARING, AuditOutcome.TOO_LATE),
         (OrderKind.CANCEL, PlanPhase.PREPARING, None),
-        (OrderKind.CANCEL, PlanPhase.ABORTING, AuditOutcome.CARRIED_OUT),
+        (OrderKind.CANCEL, PlanPhase.ABORTING, AuditOutcome.EXECUTED),
         (OrderKind.CANCEL, PlanPhase.ACTIVATING, AuditOutcome.TOO_LATE),
     ],
 )
