@@ -62,7 +62,7 @@ class ShadowPlanner:
         self.overlay = start.at_epoch(0).with_homes({})
         self.plans: deque[Plan] = deque(maxlen=PLANS_KEPT_MAX)
         self.plans_made = 0
-        self.plans_taken_back = 0
+        self.plans_rolled_back = 0
         self.links_exchanged = 0
         self.moved: Counter[str] = Counter()  # By the kind of client: publishers, users.
         self.id_moves = 0
@@ -81,7 +81,7 @@ class ShadowPlanner:
         self._windows_since_plan = 0
         self._lifetime_s: float | None = None
         self._muted_until_ms: dict[str, int] = {}
-        self._taken_back_ms = 0
+        self._rolled_back_ms = 0
 
     @property
     def homes_moved(self) -> dict[str, str]:
@@ -175,7 +175,7 @@ class ShadowPlanner:
             price_per_s=price_of(overlay),
             plan_running="",
             windows_since_plan=None if is_calm else self._windows_since_plan,
-            muted_until_ms={} if self._taken_back_ms < changed_ms else self._muted_until_ms,
+            muted_until_ms={} if self._rolled_back_ms < changed_ms else self._muted_until_ms,
             paused="",  # A person has paused the acting planner; a shadow changes nothing.
             plan_in_review="",
             recent=RecentChanges.of(self.plans),
@@ -213,10 +213,10 @@ class ShadowPlanner:
         found = verify_gain(plan, before, self.overlay, self._verify_on, self._kind, self._lifetime_s)
         self.plans[-1] = msgspec.structs.replace(plan, cost_observed_per_s=found.cost_observed_per_s)
         if found.made_worse(self._settings.decision):
-            self.plans_taken_back += 1
+            self.plans_rolled_back += 1
             self._left.append((now_ms, self.overlay, homes_after([plan])))
             self.overlay = before.at_epoch(self.overlay.epoch + 1)
             self._planned_ms, self._windows_since_plan = now_ms, 0
-            self._taken_back_ms = now_ms
+            self._rolled_back_ms = now_ms
             for proposal in plan.proposals:
                 self._muted_until_ms[proposal.planner] = now_ms + self._settings.decision.mute_ms

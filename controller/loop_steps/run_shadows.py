@@ -33,8 +33,8 @@ class RunShadows:
         self._shadows.follow(state)
         for shadow in state.shadows:
             with self._timer.timed(state, SHADOW, shadow.name):
-                is_well = shadow.decide(situation, lambda one: self._situations.price_per_s(one, state))
-                if not is_well and shadow.faults == 1:
+                has_succeeded = shadow.decide(situation, lambda one: self._situations.price_per_s(one, state))
+                if not has_succeeded and shadow.faults == 1:
                     text = f"shadow planner {shadow.name} failed, which affects nothing else: {shadow.fault_text}"
                     kind, severity = EventKind.PLANNER_FAILED, Severity.WARNING
                     self._events.emit(AdaptationEvent(f"planner-{shadow.name}", kind, severity, now_ms, text))

@@ -153,7 +153,7 @@ def shown_shadow(shadow: ShadowPlanner) -> ShownShadow:
     overlay = shown_configuration(shadow.overlay)
     return ShownShadow(
         plans=shadow.plans_made,
-        plans_taken_back=shadow.plans_taken_back,
+        plans_taken_back=shadow.plans_rolled_back,
         links_exchanged=shadow.links_exchanged,
         publishers_moved=shadow.moved["publishers"],
         users_moved=shadow.moved["users"],

@@ -279,7 +279,7 @@ class _OpenLoop:
             mode=Mode.OPEN_LOOP,
             points=points,
             plans=tuple(mark_of(plan, made_ms) for plan, made_ms in self._plans.values()),
-            plans_taken_back=shadow.plans_taken_back,
+            plans_taken_back=shadow.plans_rolled_back,
             windows_incomplete=incomplete,
             refusals={str(verdict): count for verdict, count in sorted(shadow.refusals.items())},
             decision_time=DecisionTime(times.count, times.total_ms / max(times.count, 1), times.max_ms),

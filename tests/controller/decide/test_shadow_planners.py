@@ -152,12 +152,12 @@ def test_a_shadow_rolls_back_a_plan_that_made_things_worse() -> None:
     overlay = ScriptedOverlay(INVENTORY, turning, settings)
     overlay.run_windows(12)
     shadow = shadow_of(overlay)
-    assert (shadow.plans_made, shadow.plans_taken_back) == (1, 1)
+    assert (shadow.plans_made, shadow.plans_rolled_back) == (1, 1)
     assert shadow.overlay.links == TREE.links
     assert shadow.refusals[Verdict.MUTED] >= 1
     overlay.wanted = far_ends
     overlay.run_windows(25)
-    assert (shadow.plans_made, shadow.plans_taken_back) == (2, 1)
+    assert (shadow.plans_made, shadow.plans_rolled_back) == (2, 1)
 
 
 def test_a_shadow_verifies_its_plan_on_windows_without_long_queues() -> None:
@@ -171,7 +171,7 @@ def test_a_shadow_verifies_its_plan_on_windows_without_long_queues() -> None:
     overlay.run_windows(4)
     shadow = shadow_of(overlay)
     (plan,) = shadow.plans
-    assert shadow.plans_taken_back == 0
+    assert shadow.plans_rolled_back == 0
     assert plan.cost_observed_per_s == pytest.approx(
         overlay_cost(shadow.overlay, INVENTORY, sets_of(INVENTORY.brokers, far_ends(0))).total_per_s
     )

@@ -84,7 +84,7 @@ def test_a_shadow_rolls_back_ids_and_users() -> None:
     for at in range(2):
         window = ring_window(turned, {OTHER: 40}, 4000 + 1000 * at)
         shadow.add_window(window, 5000 + 1000 * at, no_moves)
-    assert shadow.plans_taken_back == 1
+    assert shadow.plans_rolled_back == 1
     assert isinstance(shadow.overlay, ChordConfiguration)
     assert shadow.overlay.id_of == RING.id_of
     assert shadow.overlay.home_of == {"u4": "b04"}
