@@ -20,13 +20,13 @@ from regraft.schemas.member import Member, MemberState
 from regraft.schemas.shown_fleet import ShownAnnounced
 
 ADMITTED = "it has announced itself (members.admit_announced)"
-NEVER_CAME = "it was admitted after announcing itself, but sent nothing for members.come_ms_max"
+NEVER_REPORTED = "it was admitted after announcing itself, but sent nothing for members.come_ms_max"
 # Members that have left this way, each a permanent record; beyond this, none joins without an order.
-NEVER_CAME_MAX = 1_000
+NEVER_REPORTED_MAX = 1_000
 
 
 @dataclass
-class _Waiting:
+class _Candidate:
     """A broker that asks to join, first at ``since_ms``, last at ``announced_ms``; whether an event has reported it."""
 
     announcement: Announcement
@@ -53,7 +53,7 @@ class AnnouncementTaker:
         self._source = source
         self._events = events
         self._metrics = metrics
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _Candidate] = {}
         self._crowded: set[str] = set()  # Agents that announce too many brokers, already reported.
 
     def read(self, state: LoopState, now_ms: int) -> list[Announcement]:
@@ -69,7 +69,7 @@ class AnnouncementTaker:
         for one in self._waiting.values():
             if not one.is_reported:
                 one.is_reported = True
-                self._report(one.announcement.broker, _asks(one, self._to_do(one, state.fleet)), now_ms)
+                self._report(one.announcement.broker, _request_text(one, self._to_do(one, state.fleet)), now_ms)
         shown = tuple(self._shown(one, state.fleet) for _, one in sorted(self._waiting.items()))
         state.is_changed |= shown != state.announced
         state.announced = shown
@@ -94,7 +94,7 @@ class AnnouncementTaker:
             self._report_crowded(announcement, now_ms)
             return "too_many"
         self._crowded.discard(agent)
-        self._waiting[broker] = _Waiting(announcement, now_ms, now_ms)
+        self._waiting[broker] = _Candidate(announcement, now_ms, now_ms)
         return "noted"
 
     def _report_crowded(self, announcement: Announcement, now_ms: int) -> None:
@@ -112,7 +112,7 @@ class AnnouncementTaker:
     def _admit(self, fleet: FleetView) -> list[Announcement]:
         """Remove and return the waiting brokers that the settings admit, oldest first."""
         room = self._settings.announced_max - len(fleet.in_state(MemberState.JOINING))
-        room = min(room, NEVER_CAME_MAX - _never_came_count(fleet))
+        room = min(room, NEVER_REPORTED_MAX - _never_reported_count(fleet))
         if not self._settings.admit_announced or room <= 0:
             return []
         fit = [
@@ -125,18 +125,18 @@ class AnnouncementTaker:
             self._metrics.announcements.labels("admitted").inc()
         return fit
 
-    def _to_do(self, one: _Waiting, fleet: FleetView) -> str:
+    def _to_do(self, one: _Candidate, fleet: FleetView) -> str:
         """Describe what it takes to admit a broker."""
         has_left = one.announcement.broker in fleet.members
         is_fit = not has_left and not why_not_admitted(one.announcement, fleet.members)
         if self._settings.admit_announced and is_fit:
-            if _never_came_count(fleet) >= NEVER_CAME_MAX:
+            if _never_reported_count(fleet) >= NEVER_REPORTED_MAX:
                 by_order = how_to_admit(one.announcement, fleet.members, has_left=False)
-                return f"{NEVER_CAME_MAX} that were admitted this way never reported: {by_order}"
+                return f"{NEVER_REPORTED_MAX} that were admitted this way never reported: {by_order}"
             return f"it waits until fewer than {self._settings.announced_max} others are joining"
         return how_to_admit(one.announcement, fleet.members, has_left=has_left)
 
-    def _shown(self, one: _Waiting, fleet: FleetView) -> ShownAnnounced:
+    def _shown(self, one: _Candidate, fleet: FleetView) -> ShownAnnounced:
         facts = one.announcement.facts
         return ShownAnnounced(
             broker=one.announcement.broker,
@@ -146,7 +146,7 @@ class AnnouncementTaker:
             address=facts.address,
         )
 
-    def _report_over(self, one: _Waiting, fleet: FleetView, now_ms: int) -> None:
+    def _report_over(self, one: _Candidate, fleet: FleetView, now_ms: int) -> None:
         """Report that a broker that was reported as asking is gone; for a member its record suffices."""
         broker = one.announcement.broker
         if one.is_reported and may_announce(fleet.members.get(broker)):
@@ -170,11 +170,11 @@ def is_awaited_unasked(member: Member) -> bool:
     return member.state is MemberState.JOINING and member.reason == ADMITTED
 
 
-def _never_came_count(fleet: FleetView) -> int:
-    return sum(one.state is MemberState.LEFT and one.reason == NEVER_CAME for one in fleet.members.values())
+def _never_reported_count(fleet: FleetView) -> int:
+    return sum(one.state is MemberState.LEFT and one.reason == NEVER_REPORTED for one in fleet.members.values())
 
 
-def _asks(one: _Waiting, to_do: str) -> str:
+def _request_text(one: _Candidate, to_do: str) -> str:
     facts = one.announcement.facts
     who = f"{one.announcement.broker} asks to join"
     by = f", announced by agent {facts.agent}" if facts.agent else ""

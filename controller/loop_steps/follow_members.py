@@ -13,7 +13,12 @@ from regraft.controller.control_ports import AnnouncementSource, EventSink
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.find_lost import lost_brokers, lost_to, taken_in_by
-from regraft.controller.execute.take_announcements import ADMITTED, NEVER_CAME, AnnouncementTaker, is_awaited_unasked
+from regraft.controller.execute.take_announcements import (
+    ADMITTED,
+    NEVER_REPORTED,
+    AnnouncementTaker,
+    is_awaited_unasked,
+)
 from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.execute.transition import EmitEvent, PersistMember
 from regraft.controller.loop_state import LoopState
@@ -21,7 +26,7 @@ from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.state.broker_activity import BrokerActivity
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.compare_epochs import brokers_elsewhere
-from regraft.controller.state.member_changes import NEVER_MS, died, entered_state, is_dead_by_order, started_again
+from regraft.controller.state.member_changes import NEVER_MS, died, entered_state, is_dead_by_order, restarted
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.member_life import state_after
@@ -51,7 +56,7 @@ class FollowMembers:
         self._events = events
         self._metrics = metrics
         self._activity: BrokerActivity | None = None
-        self._again: dict[str, int] = {}  # Restarted brokers, with the boot time of their previous life.
+        self._restarted: dict[str, int] = {}  # Restarted brokers, with the boot time of their previous life.
         self._lost_peers: dict[str, tuple[int, str]] = {}  # When a neighbour reported the loss, and which.
         self._lost_since_ms: dict[str, int] = {}
         self._doubted: frozenset[str] = frozenset()
@@ -60,16 +65,16 @@ class FollowMembers:
         """Process orders, announcements, reports and windows, and change the members they concern."""
         activity = self._activity_in(state)
         for order in self._orders.take_about_members():
-            self._follow(order, state, now_ms)
+            self._execute(order, state, now_ms)
         for one in self._announcements.read(state, now_ms):
             self._change(Member(one.broker, MemberState.JOINING, now_ms, ADMITTED, facts=one.facts), state, now_ms)
         for broker, (reported_ms, by) in self._runner.take_lost_peers().items():
             if broker in state.fleet.members:
                 # Clamped: with a clock ahead of ours, a neighbour's report would still count after a later admission.
                 self._lost_peers[broker] = min(reported_ms, now_ms), by
-        self._believe(self._runner.take_outside(), state, now_ms)
+        self._judge_outsiders(self._runner.take_outside(), state, now_ms)
         for window in state.taken:
-            self._again |= activity.add(window)
+            self._restarted |= activity.add(window)
             # A controller that has just begun to read may find in the next window what an old one lacks.
             if now_ms - window.end_ms <= self._window_age_ms_max:
                 self._judge(window, state, now_ms)
@@ -85,7 +90,7 @@ class FollowMembers:
             self._activity = BrokerActivity({broker: one.boot_ms for broker, one in state.fleet.members.items()})
         return self._activity
 
-    def _follow(self, order: Order, state: LoopState, now_ms: int) -> None:
+    def _execute(self, order: Order, state: LoopState, now_ms: int) -> None:
         """Execute the order, unless the member has changed since so that it no longer applies."""
         member = state.fleet.members.get(order.subject)
         after = state_after(order.kind, member)
@@ -100,13 +105,13 @@ class FollowMembers:
             found = replace(entered_state(known, after, reason, now_ms), returns_ms=0)
         self._change(replace(found, ordered_ms=order.time_ms), state, now_ms)
 
-    def _believe(self, outside: dict[str, int], state: LoopState, now_ms: int) -> None:
+    def _judge_outsiders(self, outside: dict[str, int], state: LoopState, now_ms: int) -> None:
         """Declare brokers dead if they refuse a plan because they restarted: repairs that count on them would fail."""
         present, members, activity = state.plan_log.present, state.fleet.members, self._activity_in(state)
         serving = [broker for broker in present.brokers if members[broker].state.is_serving]
         found = frozenset(broker for broker in serving if outside.get(broker, -1) > present.epoch)
         if len(found) > self._settings.deaths_share_max * len(serving):
-            self._doubt(found, len(serving), now_ms)
+            self._report_doubt(found, len(serving), now_ms)
             return
         for broker in sorted(found):
             why = "it restarted, as it reports"
@@ -118,25 +123,25 @@ class FollowMembers:
         """Declare silent and restarted brokers dead, unless these are too many; let dead ones rejoin."""
         activity, members = self._activity_in(state), state.fleet.members
         serving = [one for one in state.plan_log.present.brokers if members[one].state.is_serving]
-        silent = {broker: why for broker in serving if (why := self._silence(members[broker], window, activity))}
-        again = {broker: why for broker, why in self._lives_begun(serving, window, state) if broker not in silent}
-        gone = frozenset(silent) | frozenset(again)
-        self._again = {}
+        silent = {broker: why for broker in serving if (why := self._silence_reason(members[broker], window, activity))}
+        restarts = {broker: why for broker, why in self._unknown_lives(serving, window, state) if broker not in silent}
+        gone = frozenset(silent) | frozenset(restarts)
+        self._restarted = {}
         if len(gone) > self._settings.deaths_share_max * len(serving):
-            self._doubt(gone, len(serving), now_ms)
+            self._report_doubt(gone, len(serving), now_ms)
             return
         self._doubted = frozenset()
         for broker, why in silent.items():
             self._change(
                 died(members[broker], activity.boots.get(broker, 0), why, now_ms, self._settings), state, now_ms
             )
-        for broker, why in again.items():
+        for broker, why in restarts.items():
             boot_ms = activity.boots.get(broker, 0)
-            self._change(started_again(members[broker], boot_ms, why, now_ms, self._settings), state, now_ms)
+            self._change(restarted(members[broker], boot_ms, why, now_ms, self._settings), state, now_ms)
         for member in list(state.fleet.members.values()):
-            self._judge_outside(member, state, now_ms)
+            self._judge_absent(member, state, now_ms)
 
-    def _silence(self, member: Member, window: ClosedWindow, activity: BrokerActivity) -> str:
+    def _silence_reason(self, member: Member, window: ClosedWindow, activity: BrokerActivity) -> str:
         """Return why a broker counts as silent; empty if it does not."""
         silent_ms = activity.silent_ms(member.broker, member.since_ms)
         if silent_ms >= self._settings.silence_ms:
@@ -146,10 +151,10 @@ class FollowMembers:
             return f"a neighbour has lost it, and it has been silent for {silent_ms / 1000:g} s"
         return ""
 
-    def _lives_begun(self, serving: list[str], window: ClosedWindow, state: LoopState) -> list[tuple[str, str]]:
+    def _unknown_lives(self, serving: list[str], window: ClosedWindow, state: LoopState) -> list[tuple[str, str]]:
         """Return the brokers that report from a life that the overlay in force does not know, with the reasons."""
         plan_log = state.plan_log
-        found = {one: "it restarted" for one in serving if one in self._again}
+        found = {one: "it restarted" for one in serving if one in self._restarted}
         for broker in serving:
             reported_ms, by = self._lost_peers.get(broker, (-1, ""))
             if state.fleet.members[broker].since_ms < reported_ms <= window.start_ms and broker in window.boots:
@@ -162,7 +167,7 @@ class FollowMembers:
                     found[broker] = f"it is at epoch {elsewhere[broker]}, but {epoch} is in force"
         return sorted(found.items())
 
-    def _judge_outside(self, member: Member, state: LoopState, now_ms: int) -> None:
+    def _judge_absent(self, member: Member, state: LoopState, now_ms: int) -> None:
         """Let a dead broker rejoin once it reports again; declare a joining one dead if it has gone silent."""
         activity, broker = self._activity_in(state), member.broker
         silent_ms = activity.silent_ms(broker, member.since_ms)
@@ -178,9 +183,9 @@ class FollowMembers:
                 why = f"silent for {silent_ms / 1000:g} s while it was joining"
                 self._change(died(member, boot_ms, why, now_ms, self._settings), state, now_ms)
         elif is_awaited_unasked(member) and silent_ms >= self._settings.come_ms_max and not _is_taken_in(broker, state):
-            self._change(entered_state(member, MemberState.LEFT, NEVER_CAME, now_ms), state, now_ms)
+            self._change(entered_state(member, MemberState.LEFT, NEVER_REPORTED, now_ms), state, now_ms)
 
-    def _doubt(self, gone: frozenset[str], serving_count: int, now_ms: int) -> None:
+    def _report_doubt(self, gone: frozenset[str], serving_count: int, now_ms: int) -> None:
         if gone == self._doubted:
             return
         self._doubted = gone

@@ -32,7 +32,7 @@ def died(member: Member, boot_ms: int, reason: str, now_ms: int, settings: Membe
     return replace(dead, boot_ms=boot_ms, deaths_ms=deaths, returns_ms=returns_ms)
 
 
-def started_again(member: Member, boot_ms: int, reason: str, now_ms: int, settings: MemberSettings) -> Member:
+def restarted(member: Member, boot_ms: int, reason: str, now_ms: int, settings: MemberSettings) -> Member:
     """Return the record of a restarted member: joining, or dead if it was leaving or had died within the last hour."""
     if member.state is MemberState.LEAVING or _late_deaths(member, now_ms):
         return died(member, 0, reason, now_ms, settings)

@@ -3,7 +3,7 @@
 import pytest
 
 from regraft.controller.execute import take_announcements
-from regraft.controller.execute.take_announcements import NEVER_CAME
+from regraft.controller.execute.take_announcements import NEVER_REPORTED
 from regraft.controller.member_settings import MemberSettings
 from regraft.schemas.announcement import EXPIRY_MS, Announcement
 from regraft.schemas.event import EventKind
@@ -162,7 +162,7 @@ def test_an_admitted_broker_that_never_reports_loses_its_place_to_the_next() -> 
     announce(fleet, "x04")
     assert fleet.loop.state.fleet.in_state(MemberState.JOINING) == ("x01", "x03")
     fleet.run_until(MemberState.LEFT, "x01")
-    assert fleet.member("x01").reason == NEVER_CAME
+    assert fleet.member("x01").reason == NEVER_REPORTED
     announce(fleet, "x04")
     assert fleet.member("x04").state is MemberState.JOINING
     announce(fleet, "x01")
@@ -180,7 +180,7 @@ def test_a_broker_added_by_an_order_is_awaited_without_limit() -> None:
 
 def test_after_too_many_that_never_report_an_order_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is a record that is kept forever."""
-    monkeypatch.setattr(take_announcements, "NEVER_CAME_MAX", 2)
+    monkeypatch.setattr(take_announcements, "NEVER_REPORTED_MAX", 2)
     fleet = fleet_of(admit_announced=True, come_ms_max=5_000)
     for broker in ("x01", "x02"):
         announce(fleet, broker)
