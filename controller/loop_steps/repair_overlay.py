@@ -63,8 +63,8 @@ class RepairOverlay:
         if self._runner.is_busy or plan_log.moving is not None:
             return  # It continues without the lost brokers, or is given up.
         lost = lost_brokers(plan_log, state.fleet)
-        if held := self._held(lost, state, now_ms):
-            self._report(f"repair of {', '.join(sorted(lost))} waits: {held}" if lost else "", now_ms)
+        if reason := self._waiting_reason(lost, state, now_ms):
+            self._report(f"repair of {', '.join(sorted(lost))} waits: {reason}" if lost else "", now_ms)
             return
         to_join = self._to_join(state)
         self._installer.ask(to_join, plan_log, now_ms)
@@ -78,7 +78,7 @@ class RepairOverlay:
         if is_due and not self._runner.is_busy and self._may_try(change, plan_log, now_ms):
             self._begin(change, state, now_ms)
 
-    def _held(self, lost: frozenset[str], state: LoopState, now_ms: int) -> str:
+    def _waiting_reason(self, lost: frozenset[str], state: LoopState, now_ms: int) -> str:
         """Return why the controller may begin no plan now; empty if it may."""
         paused = self._reviewer.paused(now_ms)
         if lost:
@@ -129,13 +129,13 @@ class RepairOverlay:
         Each change is remembered, not just the last one, because a broker that could rejoin with a repair may be ready
         only every other time.
         """
-        in_vain = _tries_in_vain(plan_log)
-        if not in_vain:
+        failed = _failed_attempts(plan_log)
+        if not failed:
             self._tried.clear()
         if change not in self._tried:
             return True
         settings = self._settings.members
-        pause_ms: int = min(settings.retry_ms * 2 ** min(in_vain - 1, 30), settings.retry_ms_max)
+        pause_ms: int = min(settings.retry_ms * 2 ** min(failed - 1, 30), settings.retry_ms_max)
         return now_ms - plan_log.transition_ended_ms >= pause_ms
 
     def _begin(self, change: BrokerChange, state: LoopState, now_ms: int) -> None:
@@ -146,7 +146,7 @@ class RepairOverlay:
         moves_max = usual_max = self._kind.moves_max(self._settings.decision)
         if change.lost:  # Without a move, clients of the lost brokers wait until these are back.
             moves_max = max(usual_max, self._kind.LOST_MOVES_MAX)
-            if _tries_in_vain(state.plan_log) % 2:
+            if _failed_attempts(state.plan_log) % 2:
                 moves_max = 0  # A client may have another home by now, which refuses to release it.
         task = RepairTask(change, state.fleet.inventory, windows, avoided, moves_max, usual_max)
         try:
@@ -189,11 +189,11 @@ class RepairOverlay:
         self._reported = text
 
 
-def _tries_in_vain(plan_log: PlanLog) -> int:
+def _failed_attempts(plan_log: PlanLog) -> int:
     """Return how many of the newest plans, in a row, were to change the overlay's brokers and failed."""
-    in_vain = 0
+    failed = 0
     for plan in reversed(plan_log.plans):
         if plan.phase is not PlanPhase.ABORTED or not is_membership(plan):
             break
-        in_vain += 1
-    return in_vain
+        failed += 1
+    return failed

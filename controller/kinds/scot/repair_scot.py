@@ -33,13 +33,13 @@ def repaired_scot(present: ScotConfiguration, task: RepairTask, degree_max: int)
     ValueError if no broker is left.
     """
     brokers = task.brokers_after(present)
-    mended = _Mending.of(present, task.fleet, degree_max)
+    draft = _RepairDraft.of(present, task.fleet, degree_max)
     joining = [broker for broker in brokers if broker not in present.places]
-    vacated = mended.vacate(frozenset(present.brokers) - set(brokers), joining)
+    vacated = draft.vacate(frozenset(present.brokers) - set(brokers), joining)
     for broker in joining:
-        mended.take_in(broker)
-    target = mended.overlay(present.epoch + 1)
-    heirs = {broker: mended.heir_of(broker, places[0]) for broker, places in vacated.items()}
+        draft.add(broker)
+    target = draft.overlay(present.epoch + 1)
+    heirs = {broker: draft.heir_of(broker, places[0]) for broker, places in vacated.items()}
     # A publisher is announced at its next home by an overlay that has both.
     known = [broker for broker in target.brokers if broker in present.places] or list(target.brokers)
     open_to = [broker for broker in known if broker not in task.avoided] or known
@@ -52,7 +52,7 @@ def repaired_scot(present: ScotConfiguration, task: RepairTask, degree_max: int)
     moves, loaded = homes_within_caps(ScotLoads(placed, task), moves, open_to)
     placed = target.with_homes(homes | {move.client: move.home_to for move in moves})
     subscribers = tuple(HomeMove(broker, goes_to[broker]) for broker in sorted(task.change.left))
-    exceeded = (*mended.exceeded(), *loaded)
+    exceeded = (*draft.exceeded(), *loaded)
     reason = _reason(task, target, heirs, joining, moves)
     if exceeded:
         reason = f"{reason}; above their caps: {named_text(exceeded)}"
@@ -66,7 +66,7 @@ def _open_heir(heir: str, open_to: Collection[str], fleet: Inventory) -> str:
 
 
 @dataclass
-class _Mending:
+class _RepairDraft:
     """The places of the overlay after the change, step by step; ``links_max``: how many links each broker may have."""
 
     holders: dict[Place, str]
@@ -77,7 +77,7 @@ class _Mending:
     links_max: dict[str, int]
 
     @classmethod
-    def of(cls, present: ScotConfiguration, fleet: Inventory, degree_max: int) -> _Mending:
+    def of(cls, present: ScotConfiguration, fleet: Inventory, degree_max: int) -> _RepairDraft:
         tree: nx.Graph[int] = nx.Graph(present.region_links)
         holders = {place: broker for broker, places in present.places.items() for place in places}
         links_max = {broker: max(degree_max, len(peers)) for broker, peers in present.neighbours.items()}
@@ -146,7 +146,7 @@ class _Mending:
     def _places(self, broker: str) -> list[int]:
         return [region for (region, _), holder in self.holders.items() if holder == broker]
 
-    def take_in(self, broker: str) -> None:
+    def add(self, broker: str) -> None:
         """Give a place to a joining broker."""
         if broker in self.holders.values():
             return

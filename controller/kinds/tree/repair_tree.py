@@ -37,15 +37,15 @@ def repaired_tree(present: Configuration, task: RepairTask, degree_max: int) -> 
     exceed it, and the reason says so.
     """
     sets = _traffic(present, task) if task.windows else None
-    mended = _Mending(present, task, degree_max, sets)
-    tree = Configuration.of(present.epoch + 1, mended.brokers, mended.kept | set(mended.joints) | set(mended.leaves))
+    draft = _RepairDraft(present, task, degree_max, sets)
+    tree = Configuration.of(present.epoch + 1, draft.brokers, draft.kept | set(draft.joints) | set(draft.leaves))
     stay = {name: home for name, home in present.homes if home in tree.neighbours}
     tree = tree.with_homes(stay)
     moves, added_per_s = rehomed_publishers(tree, present.home_of, task.emptied(present), task)
     target = tree.with_homes(stay | {move.client: move.home_to for move in moves})
     before, after = (_cost_per_s(overlay, task, sets) for overlay in (present, target))
     subscribers = rehomed_subscribers(target, task)
-    reason, above = mended.reason(moves), tuple(mended.exceeded)
+    reason, above = draft.reason(moves), tuple(draft.exceeded)
     return Repair(target, task.change, moves, before, after + added_per_s, reason, subscribers, above)
 
 
@@ -72,7 +72,7 @@ def _cost_per_s(overlay: Configuration, task: RepairTask, sets: WeightedSets | N
 
 
 @dataclass(frozen=True, eq=False)
-class _Mending:
+class _RepairDraft:
     """The links of the tree after the change, step by step."""
 
     present: Configuration
