@@ -65,7 +65,7 @@ def measure_pass(changes: UserChanges, pattern: Pattern, cluster_brokers: int, s
     figures = []
     for kind in ("join", "again"):
         is_join = kind == "join"
-        asking = (AskingUsers.joining if is_join else AskingUsers.again)(starts, wanted, brokers)
+        asking = (AskingUsers.joining if is_join else AskingUsers.unchanged)(starts, wanted, brokers)
 
         def begin(is_join: bool = is_join) -> BrokerStates:
             if is_join:

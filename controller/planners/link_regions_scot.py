@@ -53,11 +53,11 @@ def link_regions_scot(
     sets = DeliverySets.joined([window.sets for window in state.windows])
     prices = PlaceCosts(state.inventory, sets, overlay.home_of)
     links, now_per_s = overlay.region_links, prices.cost_per_s(overlay.regions, overlay.region_links)
-    looks, proposals = settings.looks_max, list[Proposal]()
-    while looks and len(proposals) < min(settings.exchanges_max, context.proposals_max):
+    evaluations_left, proposals = settings.looks_max, list[Proposal]()
+    while evaluations_left and len(proposals) < min(settings.exchanges_max, context.proposals_max):
         tried = list(_exchanges(overlay, links))
-        tried = rng.sample(tried, min(len(tried), looks))
-        looks -= len(tried)
+        tried = rng.sample(tried, min(len(tried), evaluations_left))
+        evaluations_left -= len(tried)
         priced = [(prices.cost_per_s(overlay.regions, after), after) for after in sorted(tried)]
         after_per_s, after = min(priced, default=(now_per_s, links))
         if now_per_s - after_per_s <= settings.gain_share_min * now_per_s:

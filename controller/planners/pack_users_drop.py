@@ -100,13 +100,13 @@ def _moves(state: TreeState, settings: PackingSettings, context: TreeContext) ->
     if not state.subscribers_at or not room:
         return
     for _ in range(min(settings.looks_max, context.proposals_max)):
-        look = _Look(state, settings, room)
-        move = look.relief() or look.best()
+        priced = _PricedMoves(state, settings, room)
+        move = priced.relief() or priced.best()
         if move is None:
             return
-        proposal, after = look.proposal(*move)
+        proposal, after = priced.proposal(*move)
         yield proposal, after
-        room -= look.counts[move[0]]
+        room -= priced.counts[move[0]]
         state = after
 
 
@@ -114,7 +114,7 @@ def _saving_min(settings: PackingSettings) -> float:
     return max(settings.saving_share_min, TIE_SHARE)
 
 
-class _Look:
+class _PricedMoves:
     """All moves of the subscribers of one broker to another, priced on one state."""
 
     def __init__(self, state: TreeState, settings: PackingSettings, room: int) -> None:

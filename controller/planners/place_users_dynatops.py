@@ -104,10 +104,10 @@ def _placed(interests: UserInterests, settings: PlacementSettings, context: Ring
     rules = PlacementRules(settings.user_load_weight, context.user_load_max, settings.user_utility_min)
     topics, homes = len(interests.topics), interests.homes
     states = BrokerStates.with_users(clusters, topics, homes, interests.starts, interests.wanted)
-    everybody = AskingUsers.again(interests.starts, interests.wanted, homes)
-    wished_gains = choose_homes(states, everybody, rules)[1]
-    order = np.argsort(-wished_gains, kind="stable")
-    order = order[wished_gains[order] > 0]
+    all_users = AskingUsers.unchanged(interests.starts, interests.wanted, homes)
+    possible_gains = choose_homes(states, all_users, rules)[1]
+    order = np.argsort(-possible_gains, kind="stable")
+    order = order[possible_gains[order] > 0]
     at_once = max(1, clusters.places // BROKERS_PER_ASKING_USER)
     found_users: list[Ints] = [order[:0]]
     found_homes: list[Ints] = [order[:0]]
@@ -115,7 +115,7 @@ def _placed(interests: UserInterests, settings: PlacementSettings, context: Ring
     left, first = min(settings.users_moved_max, context.moves_max), 0
     while left and first < len(order):
         asking = order[first : first + max(left, ASKING_MIN)]
-        chosen, gains = place_in_turn(states, everybody.ordered(asking), rules, at_once)
+        chosen, gains = place_in_turn(states, all_users.ordered(asking), rules, at_once)
         moves = np.flatnonzero(chosen != homes[asking])[:left]  # No answer depends on users that ask later.
         found_users.append(asking[moves])
         found_homes.append(chosen[moves])

@@ -29,7 +29,7 @@ from regraft.overlay.trace_sessions import SessionMetrics
 from regraft.schemas.plan import ClientMove, Proposal
 
 PLANNER = "relocate_publishers_joint"
-HOMES_LOOKED_AT_MAX = 20_000_000  # Homes evaluated by all descents of one call: half a second if caps are tight.
+HOMES_EVALUATED_MAX = 20_000_000  # Homes evaluated by all descents of one call: half a second if caps are tight.
 STARTS_MAX = 4  # How many of the best starts a descent is made from.
 GRAPE_WEIGHTS = (100, 75, 50, 25, 1)
 
@@ -81,7 +81,7 @@ def relocate_publishers_joint(
     caps_per_s = state.inventory.load_max_per_s
     present = PublisherPlacement(costs, rows, [index[homes[publisher]] for publisher in publishers], caps_per_s)
     values = _values(state, settings, rows, present)
-    search = HomeSearch(values, HOMES_LOOKED_AT_MAX)
+    search = HomeSearch(values, HOMES_EVALUATED_MAX)
     starts = [present.copy()]
     if caps_per_s is not None:
         starts += _starts_of_grape(state, settings, publishers, present)

@@ -180,16 +180,16 @@ def test_three_publishers_move_in_a_cycle() -> None:
     assert proposal.moves == tuple(ClientMove(name, homes[name], targets[name]) for name in homes)
 
 
-@pytest.mark.parametrize("homes_looked_at_max", [0, 10_000_000])
+@pytest.mark.parametrize("homes_evaluated_max", [0, 10_000_000])
 def test_it_saves_at_least_as_much_as_grape_if_the_best_single_move_blocks_others(
-    homes_looked_at_max: int, monkeypatch: pytest.MonkeyPatch
+    homes_evaluated_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """b00 has room for p, which saves most but is unknown to GRAPE, or for q and r, which save more together.
 
     Without a budget for chains it ends at the homes of GRAPE; with one, chains drop p in favour of the other two.
     """
     monkeypatch.setattr(
-        "regraft.controller.planners.relocate_publishers_joint.HOMES_LOOKED_AT_MAX", homes_looked_at_max
+        "regraft.controller.planners.relocate_publishers_joint.HOMES_EVALUATED_MAX", homes_evaluated_max
     )
     homes = {"p": "b01", "q": "b03", "r": "b03"}
     tree = Configuration.of(0, line_of(4).brokers, [("b00", "b01"), ("b01", "b02"), ("b00", "b03")], homes)

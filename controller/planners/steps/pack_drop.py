@@ -14,32 +14,32 @@ from regraft.controller.planners.steps.pack_users import ROUNDING, pack_clusteri
 from regraft.overlay.packed_users import Floats, Homes, PackingCosts, PackingError, PackingInstance
 
 TIE_SHARE = 1e-9  # A saving below this share of the cost is rounding of floats.
-LOOKS_MAX = 20_000  # Full or partial evaluations, some 2 ms each at 100 brokers.
+EVALUATIONS_MAX = 20_000  # Full or partial evaluations, some 2 ms each at 100 brokers.
 
 
 @dataclass
 class Budget:
     """How many evaluations of the cost are left."""
 
-    looks_left: int = LOOKS_MAX
+    evaluations_left: int = EVALUATIONS_MAX
 
     def take(self) -> bool:
         """Use one evaluation; return True if there was one left."""
-        self.looks_left -= 1
-        return self.looks_left >= 0
+        self.evaluations_left -= 1
+        return self.evaluations_left >= 0
 
 
-def pack_drop(instance: PackingInstance, rng: np.random.Generator, looks_max: int = LOOKS_MAX) -> Homes:
+def pack_drop(instance: PackingInstance, rng: np.random.Generator, evaluations_max: int = EVALUATIONS_MAX) -> Homes:
     """Return the cheapest packing that closing brokers and moving single users lead to.
 
     It starts from each of the paper's three packings. Brokers are closed one by one while that lowers the whole cost;
     their users go where their access link is cheapest. Then single users move while that lowers it, and both repeat.
     Source: drop heuristics of facility location; the cost is that of :mod:`overlay.packed_users`. Guarantee: never more
     expensive than the paper's three, nor than greedy packing with brokers closed. Any-time: ends at a local optimum or
-    after ``looks_max`` evaluations from each start. :mod:`overlay.packed_users` states the cost of an evaluation.
+    after ``evaluations_max`` evaluations from each start. :mod:`overlay.packed_users` states the cost of an evaluation.
     """
     starts = [pack_greedy(instance), pack_clustering(instance), pack_mixing(instance, rng)]
-    found = [descend_packing(PackingCosts(instance, homes), Budget(looks_max)) for homes in starts]
+    found = [descend_packing(PackingCosts(instance, homes), Budget(evaluations_max)) for homes in starts]
     return min(found, key=lambda costs: costs.cost_per_s).homes
 
 
@@ -49,7 +49,7 @@ def descend_packing(costs: PackingCosts, budget: Budget) -> PackingCosts:
         before_per_s = costs.cost_per_s
         costs = close_brokers(costs, budget)
         move_users(costs, budget)
-        if costs.cost_per_s >= before_per_s * (1 - 1e-6) or budget.looks_left <= 0:
+        if costs.cost_per_s >= before_per_s * (1 - 1e-6) or budget.evaluations_left <= 0:
             return costs
 
 
@@ -114,7 +114,7 @@ def move_users(costs: PackingCosts, budget: Budget) -> int:
             left[broker] -= instance.demand_per_s[user]
             costs.move(user, broker)
             made += 1
-        if made == before or budget.looks_left <= 0:
+        if made == before or budget.evaluations_left <= 0:
             return made
 
 

@@ -126,7 +126,7 @@ class AskingUsers:
         return cls(starts, wanted, asked, np.full(len(asked), NO_HOME))
 
     @classmethod
-    def again(cls, starts: Ints, wanted: Ints, homes: Ints) -> AskingUsers:
+    def unchanged(cls, starts: Ints, wanted: Ints, homes: Ints) -> AskingUsers:
         """Return users that ask their homes with unchanged topics."""
         return cls(starts, wanted, homes, homes, OwnPart(homes, np.diff(starts)))
 
@@ -153,12 +153,12 @@ def choose_homes(states: BrokerStates, asking: AskingUsers, rules: PlacementRule
     For a user from outside the asked broker's cluster, which cannot stay, the rise is the utility itself. For a user
     that wants nothing, all brokers are equal. Cost O(subscriptions * brokers of a cluster).
     """
-    seen, users = _Seen.of(states.clusters, asking), len(asking.asked)
+    seen, users = _InClusters.of(states.clusters, asking), len(asking.asked)
     places, gains = np.empty(users, np.int64), np.empty(users)
-    looked_at = max(1, GATHERED_MAX // states.clusters.places)
+    entries_max = max(1, GATHERED_MAX // states.clusters.places)
     first = 0
     while first < users:
-        fitting = int(np.searchsorted(asking.starts, asking.starts[first] + looked_at, side="right")) - 1
+        fitting = int(np.searchsorted(asking.starts, asking.starts[first] + entries_max, side="right")) - 1
         end = min(max(fitting, first + 1), users)
         places[first:end], gains[first:end] = _choose(states, seen.between(first, end), rules)
         first = end
@@ -182,7 +182,7 @@ def place_in_turn(
     rounds = ranks // asking_at_once
     order = np.argsort(rounds, kind="stable")
     bounds = np.searchsorted(rounds[order], np.arange(int(rounds.max(initial=-1)) + 2)).tolist()
-    seen = _Seen.of(states.clusters, asking.ordered(order))
+    seen = _InClusters.of(states.clusters, asking.ordered(order))
     places, gains = np.empty(len(order), np.int64), np.empty(len(order))
     for first, end in pairwise(bounds):
         at_once = seen.between(first, end)
@@ -193,7 +193,7 @@ def place_in_turn(
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _InClusters:
     """Asking users in terms of clusters: brokers are places in the cluster of the asked one.
 
     ``home_places`` and ``own_places`` (users,) are NO_PLACE outside that cluster, ``entry_places`` (subscriptions,) is
@@ -212,7 +212,7 @@ class _Seen:
     own_sizes: Ints
 
     @classmethod
-    def of(cls, clusters: UserClusters, asking: AskingUsers) -> _Seen:
+    def of(cls, clusters: UserClusters, asking: AskingUsers) -> _InClusters:
         cluster, sizes = clusters.cluster_of[asking.asked], asking.sizes
         own = asking.own or OwnPart(np.full(len(sizes), NO_HOME), np.zeros(len(sizes), np.int64))
         home_places, own_places = (
@@ -237,10 +237,10 @@ class _Seen:
             own.sizes,
         )
 
-    def between(self, first: int, end: int) -> _Seen:
+    def between(self, first: int, end: int) -> _InClusters:
         starts = self.starts[first : end + 1]
         entries, users = slice(int(starts[0]), int(starts[-1])), slice(first, end)
-        return _Seen(
+        return _InClusters(
             starts - starts[0],
             self.wanted[entries],
             self.entry_clusters[entries],
@@ -254,7 +254,7 @@ class _Seen:
         )
 
 
-def _choose(states: BrokerStates, seen: _Seen, rules: PlacementRules) -> tuple[Ints, Floats]:
+def _choose(states: BrokerStates, seen: _InClusters, rules: PlacementRules) -> tuple[Ints, Floats]:
     """Return the place of the broker assigned to each user, and the rise in utility."""
     members, rows = states.clusters.members, np.arange(len(seen.sizes))
     means = np.maximum(states.loads.sum(axis=1) / states.clusters.sizes, ROUNDING)
@@ -270,7 +270,7 @@ def _choose(states: BrokerStates, seen: _Seen, rules: PlacementRules) -> tuple[I
     return np.where(stays, seen.home_places, places), np.where(stays, 0.0, gains)
 
 
-def _utilities(states: BrokerStates, seen: _Seen, share_weights: Floats) -> Floats:
+def _utilities(states: BrokerStates, seen: _InClusters, share_weights: Floats) -> Floats:
     """Return the utility of each broker of the asked one's cluster, shape (users, places)."""
     places = np.arange(states.clusters.places)
     # A broker wants a topic if more users want it there than this user itself.
@@ -284,7 +284,7 @@ def _utilities(states: BrokerStates, seen: _Seen, share_weights: Floats) -> Floa
     return np.asarray(shared / np.maximum(seen.sizes, 1)[:, None] - weights[:, None] * loads)
 
 
-def _move(states: BrokerStates, seen: _Seen, places: Ints) -> None:
+def _move(states: BrokerStates, seen: _InClusters, places: Ints) -> None:
     """Count users at these places of their clusters, and no longer at home."""
     moves = places != seen.home_places
     if not moves.any():

@@ -15,7 +15,7 @@ from regraft.overlay.publisher_placement import ROUNDING_SHARE, PublisherPlaceme
 
 TIE_SHARE = 1e-9  # Gains below this share of the whole are rounding of floats.
 CHAIN_MOVES_MAX = 5  # Publishers that move in one chain.
-LOOK_HOMES = 5_000  # Homes that the array calls of an evaluation cost as much as, besides those evaluated.
+EVALUATION_HOMES = 5_000  # Homes that the array calls of an evaluation cost as much as, besides those evaluated.
 
 Floats = NDArray[np.float64]
 Move = tuple[int, int]  # Publisher and home, by position.
@@ -61,7 +61,7 @@ class HomeSearch:
     def _move_singly(self, placement: PublisherPlacement) -> NDArray[np.bool_]:
         """Make single moves, best first, until none helps; return which moves then keep the limits."""
         while True:
-            fits = self._look(placement) <= 0
+            fits = self._excess_after(placement) <= 0
             gains = np.where(fits, self.gains(placement), -np.inf)
             homes = gains.argmax(axis=1)
             best = gains[self._places, homes]
@@ -110,7 +110,7 @@ class HomeSearch:
                 return chain if trial.keeps(trial.limits_per_s) else None
             if len(chain) == CHAIN_MOVES_MAX:
                 return None
-            after = self._look(trial)
+            after = self._excess_after(trial)
             total = float(sum(gains[move] for move in chain)) + gains
             usable = total > least
             usable[[place for place, _ in chain]] = False
@@ -122,6 +122,6 @@ class HomeSearch:
             place, home = divmod(int(score.argmax()), gains.shape[1])
             chain.append((place, home))
 
-    def _look(self, placement: PublisherPlacement) -> Floats:
-        self.homes_left -= LOOK_HOMES + self.values.size
+    def _excess_after(self, placement: PublisherPlacement) -> Floats:
+        self.homes_left -= EVALUATION_HOMES + self.values.size
         return placement.excess_after_per_s()

@@ -19,7 +19,7 @@ from regraft.overlay.link_sides import Places
 from regraft.overlay.overlay_costs import OverlayCosts
 from regraft.overlay.publisher_placement import PublisherPlacement
 
-HOMES_LOOKED_AT_MAX = 2_000_000  # By one descent over homes, if caps of load are tight.
+HOMES_EVALUATED_MAX = 2_000_000  # By one descent over homes, if caps of load are tight.
 HOMES_WORDS = 300_000  # Words that the array calls of evaluating all homes cost as much as.
 
 
@@ -101,5 +101,5 @@ class OverlaySearch:
         if caps_per_s is None:
             return np.asarray(at_homes.costs_per_s.argmin(axis=1), dtype=np.intp)
         placement = PublisherPlacement(at_homes, range(len(overlay.homes)), overlay.homes.tolist(), caps_per_s)
-        HomeSearch(at_homes.costs_per_s, HOMES_LOOKED_AT_MAX).descend(placement)
+        HomeSearch(at_homes.costs_per_s, HOMES_EVALUATED_MAX).descend(placement)
         return placement.homes

@@ -25,8 +25,8 @@ KICK_SWAPS = (2, 4)  # Random swaps of a kick: a single one is undone at once, m
 KICKS_PER_BROKER, KICKS_MIN = 2, 40  # Failed kicks that end the search; with 20 it missed an optimum of six brokers.
 KICK_NEAR = 8  # A kick joins a broker to one of this many with the cheapest links to it.
 LINK_WORDS = 10_000  # Words that the array calls for one link cost as much as.
-LOOK_WORDS_MIN = 200_000  # Words that the other array calls of an evaluation cost as much as.
-LOOK_WORDS = 50_000_000  # Of one evaluation: all links of some 300 brokers, in larger trees only the most expensive.
+EVALUATION_WORDS_MIN = 200_000  # Words that the other array calls of an evaluation cost as much as.
+EVALUATION_WORDS = 50_000_000  # Of one: all links of some 300 brokers, in larger trees only the most expensive.
 
 
 @dataclass
@@ -75,7 +75,7 @@ def descend(
     left = everything if near is None else near
     made, is_changed = 0, False
     while len(left) and not search.is_over and (swaps_max is None or made < swaps_max):
-        chosen = _dearest(costs, left)
+        chosen = _most_expensive(costs, left)
         queue = best_swaps(costs, search, chosen)
         stale: set[int] = set(left.tolist()) - set(chosen.tolist())
         for swap, touched in _taken(costs, search, queue, stale, None if swaps_max is None else swaps_max - made):
@@ -117,9 +117,9 @@ def _taken(
     stale.update(number_of[swap.removed] for _, swap in queue if swap.removed in number_of)
 
 
-def _dearest(costs: TreeCosts, numbers: Places) -> Places:
+def _most_expensive(costs: TreeCosts, numbers: Places) -> Places:
     """Return the links of one evaluation: all, or if they are too many those whose notifications cost most."""
-    count = max(LOOK_WORDS // _words_of_link(costs), 1)
+    count = max(EVALUATION_WORDS // _words_of_link(costs), 1)
     if len(numbers) <= count:
         return numbers
     ends = costs.ends[numbers]
@@ -133,7 +133,7 @@ def _words_of_link(costs: TreeCosts) -> int:
 
 def best_swaps(costs: TreeCosts, search: Search, numbers: Places) -> list[tuple[float, LinkSwap]]:
     """Return for each of these links the best swap that removes it, as (negated saving per second, swap)."""
-    search.words_left -= LOOK_WORDS_MIN + _words_of_link(costs) * len(numbers)
+    search.words_left -= EVALUATION_WORDS_MIN + _words_of_link(costs) * len(numbers)
     numbers = search.may_remove(costs, numbers)
     inventory, names = costs.inventory, costs.inventory.brokers
     change = np.full((2 * len(numbers), len(names)), np.inf)

@@ -118,7 +118,7 @@ def test_two_mixed_kinds_of_users_are_separated() -> None:
     homes = np.array([0, 0, 0, 1, 1, 1])
     starts, wanted = flat(sets)
     states = BrokerStates.with_users(UserClusters.in_order(2, 2), 4, homes, starts, wanted)
-    found, gains = place_in_turn(states, AskingUsers.again(starts, wanted, homes), PlacementRules())
+    found, gains = place_in_turn(states, AskingUsers.unchanged(starts, wanted, homes), PlacementRules())
     assert found.tolist() == [0, 0, 1, 1, 1, 0]
     assert (states.user_counts[:, 0] > 0).sum(axis=0).tolist() == [2, 2]
     assert states.loads.tolist() == [[6, 6]]
@@ -172,7 +172,7 @@ def test_placing_all_in_turn_equals_placing_one_by_one(
     else:
         plain.users = {user: (brokers[user], sets[user]) for user in range(len(sets))}
         states = BrokerStates.with_users(clusters, TOPICS, np.array(brokers), starts, wanted)
-        asking = AskingUsers.again(starts, wanted, np.array(brokers))
+        asking = AskingUsers.unchanged(starts, wanted, np.array(brokers))
     found, gains = place_in_turn(states, asking, rules, at_once)
 
     exchanged = {cluster: copy.deepcopy(plain) for cluster in range(clusters.count)}
@@ -201,7 +201,7 @@ def test_without_load_gains_in_utility_equal_subscriptions_ended(
     starts, wanted = flat(sets)
     states = BrokerStates.with_users(clusters, TOPICS, np.array(homes), starts, wanted)
     before = int((states.user_counts > 0).sum())
-    _, gains = place_in_turn(states, AskingUsers.again(starts, wanted, np.array(homes)), PlacementRules(0.0))
+    _, gains = place_in_turn(states, AskingUsers.unchanged(starts, wanted, np.array(homes)), PlacementRules(0.0))
     assert before - int((states.user_counts > 0).sum()) == pytest.approx(float(gains @ np.diff(starts)))
 
 
@@ -232,7 +232,7 @@ def test_a_full_broker_accepts_no_user_but_keeps_its_own() -> None:
     joins = AskingUsers.joining(*flat([frozenset({0})]), np.array([0]))
     assert choose_homes(states, joins, PlacementRules(0.0, load_max=1.5))[0].tolist() == [0]
     assert choose_homes(states, joins, PlacementRules(0.0, load_max=1.4))[0].tolist() == [1]
-    again = AskingUsers.again(starts, wanted, homes)
+    again = AskingUsers.unchanged(starts, wanted, homes)
     assert choose_homes(states, again, PlacementRules(0.0, load_max=1.4))[0].tolist() == homes.tolist()
 
 
@@ -251,7 +251,7 @@ def test_gathering_in_parts_gives_the_same_result(monkeypatch: pytest.MonkeyPatc
     homes = rng.integers(7, size=300)
     starts, wanted = flat(sets)
     states = BrokerStates.with_users(UserClusters.in_order(7, 4), 40, homes, starts, wanted)
-    asking = AskingUsers.again(starts, wanted, homes)
+    asking = AskingUsers.unchanged(starts, wanted, homes)
     whole = choose_homes(states, asking, PlacementRules())
     monkeypatch.setattr(place_users, "GATHERED_MAX", 16)
     parts = choose_homes(states, asking, PlacementRules())
