@@ -34,7 +34,7 @@ from regraft.schemas.topics import COMMANDS, RESULTS
 LEAD_S_MAX = 60.0
 ANSWER_S_MAX = 20.0
 ASK_AGAIN_S = 2.0
-TURN_S = 0.05
+POLL_S = 0.05
 TERMS_MAX = 3  # Attempts with terms above those that brokers have heard of.
 STEADY = "steady"
 
@@ -113,9 +113,9 @@ def recovered_plan(
 
 def held_overlay(report: CommandResult, fleet: FleetView) -> OverlayConfiguration:
     """Return the overlay that a broker reports. Raises ValueError if it is no overlay over known brokers."""
-    strangers = sorted(set(_brokers_held(report)) - fleet.members.keys())
-    if strangers:
-        raise ValueError(f"no broker or inventory lists {_named(strangers)}")
+    unknown = sorted(set(_brokers_held(report)) - fleet.members.keys())
+    if unknown:
+        raise ValueError(f"no broker or inventory lists {_named(unknown)}")
     return fleet.initial_inventory.bootstrap.target_of(_held_plan(report))
 
 
@@ -177,7 +177,7 @@ def _take_term(seat: Leadership, settings: ControllerSettings) -> HeldTerm:
         held = seat.take_over(settings.clock.now_ms()) if seat.is_chosen else None
         if held is not None:
             return held
-        time.sleep(TURN_S)
+        time.sleep(POLL_S)
     raise RecoveryRefusedError(
         f"Leadership was not acquired within {LEAD_S_MAX:g} s: "
         f"{seat.newest.leader or 'no known controller'} had it last. "
@@ -193,9 +193,9 @@ def _ask(term: HeldTerm, fleet: FleetView, settings: ControllerSettings) -> dict
     """
     name, number = f"report-{term.term.term}", term.term.term
     topics = fleet.inventory.broker_topics(settings.namespace)
-    there = {one for topic in (COMMANDS, RESULTS) for one in find_names(settings.kafka, topic, settings.namespace)}
+    existing = {one for topic in (COMMANDS, RESULTS) for one in find_names(settings.kafka, topic, settings.namespace)}
     living = fleet.in_state(MemberState.IN_SERVICE, MemberState.LEAVING, MemberState.JOINING)
-    asked = [one for one in living if {topics.name(COMMANDS, one), topics.name(RESULTS, one)} <= there]
+    asked = [one for one in living if {topics.name(COMMANDS, one), topics.name(RESULTS, one)} <= existing]
     commands = [Command(name, CommandPhase.REPORT, broker, 0, 0, term=number) for broker in asked]
     found: dict[str, CommandResult] = {}
     with ExitStack() as held:
@@ -215,7 +215,7 @@ def _ask(term: HeldTerm, fleet: FleetView, settings: ControllerSettings) -> dict
                 asked_s = time.monotonic()
                 term.plans.commit(None, [one for one in commands if one.broker not in found])
             found |= {result.broker: result for result in answers.poll() if result.plan == name}
-            time.sleep(TURN_S)
+            time.sleep(POLL_S)
     return {broker: found[broker] for broker in asked if broker in found}
 
 

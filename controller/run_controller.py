@@ -60,7 +60,7 @@ log = structlog.get_logger(__name__)
 VIEW_TIMEOUT_S = 0.5  # A slower server is as good as unavailable: the loop must not wait for it.
 SILENCE_S_MAX = 30.0  # A step that takes longer is unhealthy: no call in it waits for more than some seconds.
 
-HURRY = 10  # How many times as often the loop steps while a plan moves: at the default of 100 ms, every 10 ms.
+MOVING_STEPS_PER_TICK = 10  # While a plan moves: at the default tick of 100 ms, a step every 10 ms.
 
 
 class ControllerSettingsError(ValueError):
@@ -153,12 +153,12 @@ def _lead(
             settings, inventory, ports, None, metrics, links.faults, term=term.term, instance=uuid.uuid4().hex
         )
         loop.state.leader = term.leader
-        _turn(loop, seat, settings, metrics, health, stop)
+        _run_steps(loop, seat, settings, metrics, health, stop)
     finally:
         links.close()
 
 
-def _turn(
+def _run_steps(
     loop: ControlLoop,
     seat: Leadership,
     settings: ControllerSettings,
@@ -168,7 +168,7 @@ def _turn(
 ) -> None:
     """Step until ``stop`` is set, then until the transition under way ends or its time is up. Raises DeposedError."""
     now_ms, tick_s = settings.clock.now_ms, settings.clock.wall_s(settings.tick_ms)
-    hurried_s = tick_s / HURRY  # Moving clients wait for each answer and each command of their plan.
+    moving_tick_s = tick_s / MOVING_STEPS_PER_TICK  # Moving clients wait for each answer and command.
 
     def step() -> bool:
         seat.check()
@@ -184,12 +184,12 @@ def _turn(
 
     while not stop.is_set():
         if not step():
-            stop.wait(hurried_s if loop.is_transition_running else tick_s)
+            stop.wait(moving_tick_s if loop.is_transition_running else tick_s)
     loop.wind_down()
     deadline_ms = now_ms() + settings.stop_ms_max
     while loop.is_transition_running and now_ms() < deadline_ms:
         step()
-        time.sleep(hurried_s)
+        time.sleep(moving_tick_s)
     step()
 
 

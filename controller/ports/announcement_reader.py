@@ -19,7 +19,7 @@ from regraft.schemas.announcement import Announcement, announcement_fault
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.topics import ANNOUNCEMENTS
 
-LOOK_S = 10.0  # Between two searches for topics of new agents: each asks Kafka for all its topics.
+SEARCH_S = 10.0  # Between two searches for topics of new agents: each asks Kafka for all its topics.
 
 
 class AnnouncementReader(TopicReader[Announcement]):
@@ -30,19 +30,19 @@ class AnnouncementReader(TopicReader[Announcement]):
     ) -> None:
         super().__init__(kafka, {}, since_ms, bury, self._fault)
         self._plans = plans
-        self._look_at_s = 0.0
+        self._search_at_s = 0.0
 
     def poll(self) -> list[Announcement]:
         """Return new announcements; an agent's topic is read as soon as it exists."""
-        if time.monotonic() >= self._look_at_s:
-            self._look_at_s = time.monotonic() + LOOK_S
+        if time.monotonic() >= self._search_at_s:
+            self._search_at_s = time.monotonic() + SEARCH_S
             self.read_also(dict.fromkeys(self._names(), Announcement))
         return super().poll()
 
     def begin_again(self) -> None:
         """Search for the topics again: that of a removed agent must not block reading the others."""
         super().begin_again()
-        self.record_types, self._look_at_s = {}, 0.0
+        self.record_types, self._search_at_s = {}, 0.0
 
     def _names(self) -> list[str]:
         try:

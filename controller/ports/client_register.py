@@ -63,7 +63,7 @@ class KafkaClientRegister:
         for message in self._reader.messages(MESSAGES_PER_COUNT_MAX):
             self._take(message)
         if self._clients.held_count > SUBSCRIPTIONS_MAX:
-            self._let_go()
+            self._drop_register()
             return None
         self._is_read = self._is_read or self._reader.has_read_all()
         return self._clients.subscription_count if self._is_read else None
@@ -111,7 +111,7 @@ class KafkaClientRegister:
         elif message.value() is None:
             self._clients.remove((message.key() or b"").decode(errors="replace"))
 
-    def _let_go(self) -> None:
+    def _drop_register(self) -> None:
         self._is_too_large = True
         self._clients = RegisteredClients()
         log.warning(

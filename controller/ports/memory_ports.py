@@ -83,18 +83,18 @@ class MemoryEvents:
 
 @dataclass
 class MemoryPlans:
-    """A plan store that outlives the loop; ``is_away`` makes it behave like an unavailable Kafka."""
+    """A plan store that outlives the loop; ``is_unavailable`` makes it behave like an unavailable Kafka."""
 
     stored: dict[str, Plan] = field(default_factory=dict)
     versions: list[Plan] = field(default_factory=list)
     members: dict[str, Member] = field(default_factory=dict)
     commands: MemoryCommands = field(default_factory=MemoryCommands)
     sample: SampleRequest | None = None
-    is_away: bool = False
+    is_unavailable: bool = False
 
     def commit(self, plan: Plan | None, commands: Sequence[Command], members: Sequence[Member] = ()) -> bool:
-        """Store the newest version of plan and members and send the commands; return False while ``is_away``."""
-        if self.is_away:
+        """Store the newest version of plan and members and send the commands; return False while ``is_unavailable``."""
+        if self.is_unavailable:
             return False
         for member in members:
             self.members.pop(member.broker, None)
@@ -108,11 +108,11 @@ class MemoryPlans:
 
     def load(self) -> list[Plan] | None:
         """Return the newest version of each plan."""
-        return None if self.is_away else list(self.stored.values())
+        return None if self.is_unavailable else list(self.stored.values())
 
     def load_members(self) -> list[Member] | None:
         """Return the newest record of each member."""
-        return None if self.is_away else list(self.members.values())
+        return None if self.is_unavailable else list(self.members.values())
 
     def ask_sample(self, request: SampleRequest) -> None:
         """Keep the request."""
@@ -120,7 +120,7 @@ class MemoryPlans:
 
     def load_sample(self) -> list[SampleRequest] | None:
         """Return the request."""
-        return None if self.is_away else [self.sample] if self.sample else []
+        return None if self.is_unavailable else [self.sample] if self.sample else []
 
     def forget(self, plan: str) -> None:
         """Drop a plan."""
@@ -142,7 +142,7 @@ class MemoryClients:
     registered: RegisteredClients = field(default_factory=RegisteredClients)
     is_known: bool = False
     connected: Callable[[], Iterable[Client]] | None = None
-    _homes: dict[str, str] = field(default_factory=dict)  # The homes seen at the last look.
+    _homes: dict[str, str] = field(default_factory=dict)  # The homes seen at the last update.
     _homes_before: dict[str, str] = field(default_factory=dict)
 
     def put(self, client: Client) -> None:
@@ -174,18 +174,18 @@ class MemoryClients:
         """The number of subscribers without topics at each broker."""
         if self.connected is None:
             return self.registered.subscribers_at if self.is_known else None
-        self._look()
+        self._update_homes()
         return Counter(self._homes.values())
 
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
         """Return the subscribers without topics at a broker that were at another one before."""
         if self.connected is None:
             return self.registered.came_from(home_from, home_to)
-        self._look()
+        self._update_homes()
         found = (name for name, home in self._homes.items() if home == home_to)
         return tuple(sorted(name for name in found if self._homes_before.get(name) == home_from))
 
-    def _look(self) -> None:
+    def _update_homes(self) -> None:
         assert self.connected is not None
         before = self._homes
         here = [one for one in self.connected() if one.role is Role.SUBSCRIBER and not one.topics]
@@ -197,7 +197,7 @@ class MemoryClients:
     @property
     def fault(self) -> str:
         """Why nothing is known."""
-        return "" if self.is_known else "nobody has filled the register of clients"
+        return "" if self.is_known else "the register of clients is empty"
 
     @property
     def is_waited_for(self) -> bool:
@@ -208,7 +208,7 @@ class MemoryClients:
         """Return the subscribers without topics that each form one of these parts, given by broker and number."""
         if self.connected is None:
             return self.registered.named(parts)
-        self._look()
+        self._update_homes()
         wanted = frozenset(parts)
         known = {name: (home, number_of_subscriber(name)) for name, home in self._homes.items()}
         return {name: part for name, part in known.items() if part in wanted}

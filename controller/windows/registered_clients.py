@@ -121,12 +121,12 @@ class RegisteredClients:
         ms for 50,000 users with 5 topics each.
         """
         if self._snapshot is None or self._snapshot.brokers != brokers:
-            self._snapshot = self._taken(brokers)
+            self._snapshot = self._build(brokers)
         return self._snapshot
 
-    def _taken(self, brokers: tuple[str, ...]) -> UserInterests:
+    def _build(self, brokers: tuple[str, ...]) -> UserInterests:
         if len(self._topics) > 2 * self._topic_count + TOPICS_SPARE_MIN:
-            self._number_anew()
+            self._renumber()
         place = {broker: position for position, broker in enumerate(brokers)}
         names = self._ordered_names()
         users = list(map(self._users.__getitem__, names))
@@ -189,7 +189,7 @@ class RegisteredClients:
             self._topics.append(topic)
         return number
 
-    def _number_anew(self) -> None:
+    def _renumber(self) -> None:
         """Renumber topics, forgetting those that nobody wants any more."""
         names = self._topics
         self._topics, self._topic_numbers = [], {}

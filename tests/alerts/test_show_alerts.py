@@ -41,12 +41,12 @@ class Server:
     def __init__(self) -> None:
         self.keys: dict[str, str] = {}
         self.calls = 0
-        self.is_away = False
+        self.is_unavailable = False
 
     def mset(self, mapping: dict[str, str]) -> Any:
         """Set all keys at once."""
         self.calls += 1
-        if self.is_away:
+        if self.is_unavailable:
             raise ConnectionError("refused")
         self.keys.update(mapping)
 
@@ -55,13 +55,13 @@ def test_a_view_server_that_is_away_is_retried_after_pauses() -> None:
     """One attempt, then a growing pause; when the server is back the complete document is written."""
     server = Server()
     view = LiveAlerts(server, "lab")
-    server.is_away = True
+    server.is_unavailable = True
     for now_ms in range(0, PAUSE_MS_MIN, 100):
         view.publish({"active": []}, now_ms)
     assert (server.calls, view.failures) == (1, 1)
     view.publish({"active": []}, PAUSE_MS_MIN)
     assert server.calls == 2
-    server.is_away = False
+    server.is_unavailable = False
     view.publish({"active": [1]}, PAUSE_MS_MIN + 500)
     assert server.keys == {}, "the pause has doubled"
     view.publish({"active": [1]}, PAUSE_MS_MIN + 1_000)

@@ -371,11 +371,11 @@ def test_no_command_is_sent_before_its_plan_is_stored() -> None:
     """While the plan store is away nothing is sent; when it is back the plan continues from where it was."""
     overlay = overlay_of()
     overlay.tick()
-    overlay.ports.plans.is_away = True
+    overlay.ports.plans.is_unavailable = True
     overlay.run_windows(6)
     assert overlay.plans == []
     assert overlay.epoch == 0
-    overlay.ports.plans.is_away = False
+    overlay.ports.plans.is_unavailable = False
     overlay.run_windows(10)
     assert overlay.phases == [PlanPhase.COMPLETED]
 
@@ -386,11 +386,11 @@ def test_store_outage_in_any_phase_only_delays(away_after: int) -> None:
     overlay = overlay_of()
     for _ in range(away_after):
         overlay.tick()
-    overlay.ports.plans.is_away = True
+    overlay.ports.plans.is_unavailable = True
     versions = len(overlay.ports.plans.versions)
     overlay.run_windows(3)
     assert len(overlay.ports.plans.versions) == versions
-    overlay.ports.plans.is_away = False
+    overlay.ports.plans.is_unavailable = False
     overlay.run_windows(15)
     assert overlay.phases == [PlanPhase.COMPLETED]
     assert overlay.epoch == 1
@@ -399,11 +399,11 @@ def test_store_outage_in_any_phase_only_delays(away_after: int) -> None:
 def test_loop_waits_for_the_plan_store_at_its_start() -> None:
     """Without the stored plans nothing is read or decided; the first step that can load them begins."""
     overlay = overlay_of()
-    overlay.ports.plans.is_away = True
+    overlay.ports.plans.is_unavailable = True
     overlay.run_windows(3)
     assert overlay.ports.view.published_count == 0
     assert len(overlay.ports.state.records) > 0
-    overlay.ports.plans.is_away = False
+    overlay.ports.plans.is_unavailable = False
     overlay.run_windows(10)
     assert overlay.phases == [PlanPhase.COMPLETED]
 

@@ -256,7 +256,7 @@ def test_nothing_is_decided_while_the_users_are_unknown() -> None:
     assert shown.refusals == {Verdict.INCOMPLETE_STATE: 3}
     assert "the users' subscriptions are unknown" in shown.last_decision.state_reason
     (text,) = overlay.events_of(EventKind.WINDOW_INCOMPLETE)
-    assert "nobody has filled the register of clients" in text
+    assert "the register of clients is empty" in text
     overlay.ports.clients.is_known = True
     overlay.run_windows(8)
     assert overlay.phases == [PlanPhase.COMPLETED]

@@ -194,13 +194,13 @@ def test_an_impossible_term_does_not_depose_the_leader() -> None:
 def test_a_deposed_controller_stores_no_pending_plan() -> None:
     """The store was away; when it is back another controller leads."""
     controller = Controller(2)
-    controller.ports.plans.is_away = True
+    controller.ports.plans.is_unavailable = True
     controller.runner.begin(swap_plan(), 0)
     controller.runner.advance(0)
     (result,) = answers(Command("plan-9", LIFE[PlanPhase.PREPARING].command, "b", 8, 9, term=3))  # type: ignore[arg-type]
     controller.ports.results.records.append(result)
     controller.runner.advance(1)
-    controller.ports.plans.is_away = False
+    controller.ports.plans.is_unavailable = False
     controller.runner.advance(2)
     assert controller.ports.plans.stored == {}
     assert controller.take_commands() == []

@@ -75,12 +75,12 @@ def test_repeated_commands_are_counted_by_phase() -> None:
 def test_a_store_that_is_away_is_counted() -> None:
     """While plans cannot be read the controller is not ready; each attempt counts."""
     run = MeasuredOverlay(overlay_of())
-    run.overlay.ports.plans.is_away = True
+    run.overlay.ports.plans.is_unavailable = True
     run.overlay.tick()
     run.overlay.tick()
     assert not run.health().is_ready
     assert run.value("plan_store_failures_total") == 2
-    run.overlay.ports.plans.is_away = False
+    run.overlay.ports.plans.is_unavailable = False
     run.overlay.tick()
     assert run.health().is_ready
     assert run.health().faults == ()

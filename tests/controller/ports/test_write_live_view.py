@@ -20,16 +20,16 @@ VIEW = view_of(windows_closed=3, refusals={"degree": 2})
 
 
 class MemoryClient:
-    """Keys in memory; ``is_away`` makes every call fail."""
+    """Keys in memory; ``is_unavailable`` makes every call fail."""
 
     def __init__(self) -> None:
         self.keys: dict[str, bytes] = {}
         self.calls = 0
-        self.is_away = False
+        self.is_unavailable = False
 
     def mset(self, mapping: dict[str, bytes]) -> None:
         self.calls += 1
-        if self.is_away:
+        if self.is_unavailable:
             raise redis.ConnectionError("nobody there")
         self.keys.update(mapping)
 
@@ -46,7 +46,7 @@ def test_view_has_a_key_for_each_part_and_one_for_the_numbers() -> None:
 def test_a_view_that_is_away_is_retried_after_growing_pauses() -> None:
     """While the server is away writing is attempted less and less often, and nothing is raised."""
     client = MemoryClient()
-    client.is_away = True
+    client.is_unavailable = True
     view = ValkeyView(client, "regraft")
     for now_ms in range(0, 120_000, 100):
         view.publish(VIEW, now_ms)
@@ -59,9 +59,9 @@ def test_the_view_is_complete_again_after_the_server_lost_everything() -> None:
     client = MemoryClient()
     view = ValkeyView(client, "regraft")
     view.publish(VIEW, 0)
-    client.is_away = True
+    client.is_unavailable = True
     view.publish(VIEW, 100)
-    client.is_away, client.keys = False, {}
+    client.is_unavailable, client.keys = False, {}
     view.publish(VIEW, 200)
     assert client.keys == {}
     view.publish(VIEW, 700)
