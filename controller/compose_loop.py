@@ -51,7 +51,7 @@ def compose_loop(
     ports: ControlPorts,
     planner: Planner | None = None,
     metrics: LoopMetrics | None = None,
-    border_faults: Callable[[], dict[str, int]] = dict,
+    port_faults: Callable[[], dict[str, int]] = dict,
     stopwatch_s: Callable[[], float] = time.perf_counter,
     *,
     term: int = TERM_FIRST,
@@ -59,7 +59,7 @@ def compose_loop(
 ) -> ControlLoop:
     """Return a loop that has not begun.
 
-    ``planner`` is by default the settings' one; ``border_faults`` returns the ports' counts of faults by name. No
+    ``planner`` is by default the settings' one; ``port_faults`` returns the ports' counts of faults by name. No
     decision depends on ``stopwatch_s``. ``term`` must exceed all earlier leaders' terms, ``instance`` must be unique.
     """
     planners = (planner,) if planner else planners_of(settings.planner, settings)
@@ -88,7 +88,7 @@ def compose_loop(
             RunShadows(situations, shadows, timer, events),
             BoundCost(settings, kind, metrics),
         ),
-        show=(SettlePlans(ports), ShowState(settings, ports, windows, orders, runner, metrics, border_faults)),
+        show=(SettlePlans(ports), ShowState(settings, ports, windows, orders, runner, metrics, port_faults)),
     )
     return ControlLoop(state, steps, runner)
 

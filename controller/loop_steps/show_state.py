@@ -32,7 +32,7 @@ class SettlePlans:
 
 
 class ShowState:
-    """Publishes the state; ``border_faults`` returns the ports' counts of faults, by name."""
+    """Publishes the state; ``port_faults`` returns the ports' counts of faults, by name."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ShowState:
         orders: OrderTaker,
         runner: PlanRunner,
         metrics: LoopMetrics,
-        border_faults: Callable[[], dict[str, int]],
+        port_faults: Callable[[], dict[str, int]],
     ) -> None:
         self._settings = settings
         self._views = ports.views
@@ -50,14 +50,14 @@ class ShowState:
         self._orders = orders
         self._runner = runner
         self._metrics = metrics
-        self._border_faults = border_faults
+        self._port_faults = port_faults
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Publish the state, unless it is unchanged and was published recently."""
         if not state.is_changed and now_ms - state.shown_ms < self._settings.status_ms:
             return
         state.shown_ms, state.is_changed = now_ms, False
-        faults = self._border_faults() | self._windows.faults
+        faults = self._port_faults() | self._windows.faults
         faults |= {f"shadow planner: {shadow.name}": shadow.faults for shadow in state.shadows if shadow.faults}
         set_metrics(self._metrics, state, self._runner.queue_lengths, faults, now_ms)
         view = render_view(state, self._settings, self._orders.book.in_force(now_ms), faults, now_ms)

@@ -42,7 +42,7 @@ class LoopMetrics:
             "results_foreign", "Ignored answers of brokers, by what is foreign in them: plan, digest, term.", ["part"]
         )
         self._add_times()
-        self._add_borders()
+        self._add_port_metrics()
         self._add_leadership()
 
     def _add_times(self) -> None:
@@ -109,7 +109,7 @@ class LoopMetrics:
         self._add_links()
         self._add_sampling()
 
-    def _add_borders(self) -> None:
+    def _add_port_metrics(self) -> None:
         """Create the metrics of the ports."""
         counter, gauge, histogram = self.stage.counter, self.stage.gauge, self.stage.histogram
         self.window_to_state_ms = gauge(
