@@ -53,7 +53,7 @@ class TakeWindows:
         state.taken = tuple(self._windows.read(state.plan_log, state.fleet, now_ms))
         for window in state.taken:
             point = self._cost_point(window, state)
-            self._changes.look(window, state, now_ms)
+            self._changes.add(window, state, now_ms)
             shadow_costs_per_s = _shadow_costs_per_s(window, state, now_ms)
             point = point and replace(point, cost_shadows_per_s=shadow_costs_per_s)
             state.add_window(window, point, now_ms)

@@ -33,9 +33,9 @@ class WatchCaps:
         caps_per_s = _caps_per_s(state)
         for window in state.taken if caps_per_s else ():
             if window.is_complete:
-                self._look(window, caps_per_s, is_new=now_ms - window.end_ms <= self._window_age_ms_max)
+                self._count(window, caps_per_s, is_new=now_ms - window.end_ms <= self._window_age_ms_max)
 
-    def _look(self, window: ClosedWindow, caps_per_s: dict[str, float], *, is_new: bool) -> None:
+    def _count(self, window: ClosedWindow, caps_per_s: dict[str, float], *, is_new: bool) -> None:
         for queue in window.queues:
             broker, cap_per_s = queue.broker, caps_per_s.get(queue.broker)
             if queue.peer or cap_per_s is None:

@@ -28,7 +28,7 @@ class ChangeWatch:
         self._events = events
         self._metrics = metrics
 
-    def look(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
+    def add(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
         """Check a window."""
         found = self._finder.add(window, state.fleet, state.plan_log.homes_origin)
         state.changed_since_ms = self._finder.since_ms

@@ -33,18 +33,18 @@ class WatchIdle:
             return  # Clients of real brokers are in no register.
         for window in state.taken:
             if window.is_complete and window.subscribers_at is not None:
-                self._look(window, state)
+                self._count(window, state)
         closable = tuple(sorted(broker for broker, count in self._idle_for.items() if count >= WINDOWS_IDLE))
         if closable == state.closable:
             return
         newest = state.newest
         is_new = newest is not None and now_ms - newest.end_ms <= self._window_age_ms_max
-        come = set(closable) - set(state.closable)
+        added = set(closable) - set(state.closable)
         state.closable, state.is_changed = closable, True
-        if is_new and come:
+        if is_new and added:
             self._events.emit(_event(closable, now_ms))
 
-    def _look(self, window: ClosedWindow, state: LoopState) -> None:
+    def _count(self, window: ClosedWindow, state: LoopState) -> None:
         present = state.plan_log.present
         at_home = self._kind.with_homes(present, [window.over(present.brokers)]).home_of
         homes = {home for client, home in at_home.items() if client in window.homes}

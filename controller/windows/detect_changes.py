@@ -21,7 +21,7 @@ REFERENCE_WINDOWS_MIN = 5  # Fewer do not show the spread.
 REFERENCE_WINDOWS_MAX = 60
 ALLOWANCE = 1.0  # In standard deviations: tuned to steps of two; slower changes leave with the horizon.
 SCORE_MAX = 12.0
-ALIKE_MAX = 0.8
+CORRELATION_MAX = 0.8
 DISTANCE_MIN = 1e-3  # In units of the sampling distance.
 OVERSHOOT = 1.166  # The mean excess of a sum of normal values over a limit that it passes (Siegmund, 1985).
 SERIES_COUNT = 4
@@ -72,22 +72,22 @@ def normal_score(value: float, reference: Sequence[float]) -> float:
     """
     count = len(reference)
     spread = statistics.stdev(reference) * math.sqrt(1 + 1 / count)
-    alike = _correlation(reference)
-    spread *= math.sqrt((1 + alike) / (1 - alike))
+    correlation = _correlation(reference)
+    spread *= math.sqrt((1 + correlation) / (1 - correlation))
     if spread <= 0:
         return 0.0 if value == reference[-1] else math.copysign(SCORE_MAX, value - reference[-1])
-    freedom, off = count - 1, (value - statistics.fmean(reference)) / spread
+    freedom, deviation = count - 1, (value - statistics.fmean(reference)) / spread
     scale = (8 * freedom + 1) / (8 * freedom + 3)
-    return math.copysign(min(scale * math.sqrt(freedom * math.log1p(off**2 / freedom)), SCORE_MAX), off)
+    return math.copysign(min(scale * math.sqrt(freedom * math.log1p(deviation**2 / freedom)), SCORE_MAX), deviation)
 
 
 def _correlation(values: Sequence[float]) -> float:
-    """Return the correlation of each value with the previous one, clipped to 0..ALIKE_MAX."""
+    """Return the correlation of each value with the previous one, clipped to 0..CORRELATION_MAX."""
     mean = statistics.fmean(values)
-    off = [value - mean for value in values]
-    total = sum(one * one for one in off)
-    together = sum(one * other for one, other in pairwise(off))
-    return min(max(together / total, 0.0), ALIKE_MAX) if total else 0.0
+    deviations = [value - mean for value in values]
+    variance = sum(one * one for one in deviations)
+    covariance = sum(one * other for one, other in pairwise(deviations))
+    return min(max(covariance / variance, 0.0), CORRELATION_MAX) if variance else 0.0
 
 
 @dataclass
@@ -164,12 +164,12 @@ class ChangeDetector:
         """
         if window.start_ms == self._mixed_end_ms:
             self.since_ms = window.start_ms
-        found = self._look(window, cost_per_notification)
+        found = self._change_in(window, cost_per_notification)
         if found is not None:
             self.since_ms, self._mixed_end_ms = found.since_ms, found.window_end_ms
         return found
 
-    def _look(self, window: ClosedWindow, cost_per_notification: float | None) -> ChangeFound | None:
+    def _change_in(self, window: ClosedWindow, cost_per_notification: float | None) -> ChangeFound | None:
         before, deliveries = self._before, deliveries_in(window, by_broker=self._by_broker)
         self._before = window, deliveries, cost_per_notification
         if before is not None and before[0].boots != window.boots:
@@ -185,9 +185,9 @@ class ChangeDetector:
         self._quiet_windows += 1
         if not alarms:
             return None
-        goes_on, self._quiet_windows = self._quiet_windows <= REFERENCE_WINDOWS_MIN, 0
+        is_continuing, self._quiet_windows = self._quiet_windows <= REFERENCE_WINDOWS_MIN, 0
         step = max(abs(score) for _, score, _ in found)
-        if goes_on and step <= self._step_max:
+        if is_continuing and step <= self._step_max:
             return None
         self._step_max = step
         value, _, name = max(alarms)
