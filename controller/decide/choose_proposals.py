@@ -13,11 +13,11 @@ from regraft.controller.decide.judge_proposals import (
     frailty_price_per_s,
     frailty_text,
     gain_error_per_s,
-    judge_calm,
+    judge_chance,
     judge_change,
-    judge_luck,
     judge_maintenance,
     judge_state,
+    judge_timing,
     judge_worth,
 )
 from regraft.controller.decision_settings import DecisionSettings
@@ -107,7 +107,7 @@ class PlanDraft:
         against = (
             self._about_state
             or (self._about_worth if needs_gain else None)
-            or judge_calm(proposal, self._situation, self._settings)
+            or judge_timing(proposal, self._situation, self._settings)
             or judge_maintenance(proposal, self._reached.configuration, self._situation)
             or _judge_size(proposal, self._chosen, self._situation, self._settings)
         )
@@ -172,7 +172,7 @@ class PlanDraft:
             return Verdict.GAIN_BELOW_PRICE, f"{saves}, its price is {figure(price_per_s)}/s"
         if saved_per_s <= floor_per_s:
             return Verdict.GAIN_WITHIN_NOISE, f"{saves}, the dead band is {figure(floor_per_s)}/s"
-        against = judge_luck(start, reached, self._chosen, self._situation, self._settings)
+        against = judge_chance(start, reached, self._chosen, self._situation, self._settings)
         return against or self._judge_frailty(saved_per_s - price_per_s, start, reached)
 
 

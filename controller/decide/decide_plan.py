@@ -37,9 +37,9 @@ def decide_plan(
     It considers the recent windows first, and all windows only if the recent ones lead to no plan. A plan found on all
     windows must also save on the recent ones: traffic may be changing too slowly for a change to be detected.
     """
-    unfit = judge_state(situation, settings.decision)
-    if unfit:
-        return Decision(situation.state.newest.end_ms, state_verdict=unfit[0], state_reason=unfit[1])
+    unusable = judge_state(situation, settings.decision)
+    if unusable:
+        return Decision(situation.state.newest.end_ms, state_verdict=unusable[0], state_reason=unusable[1])
     recently = situation.recently
     if recently is None:
         return _decision(situation, planners, epoch_next, settings)

@@ -119,7 +119,7 @@ def judge_worth(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
     return judge_waiting(situation.state.newest, settings)
 
 
-def judge_calm(proposal: Proposal, situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
+def judge_timing(proposal: Proposal, situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
     """Return why the planner must wait or this change comes too early, or None if the proposal may proceed.
 
     Subscribers that a plan has moved stay until its saving is known: after another move it could not be measured.
@@ -144,7 +144,7 @@ def judge_maintenance(
     """Return why maintenance forbids the proposal: the broker that would get a link, place or client; or None."""
     if not situation.maintained:
         return None
-    ends = list(situation.kind.comes_to(present, proposal))
+    ends = list(situation.kind.additions_by(present, proposal))
     ends += [(f"client {move.client}", move.home_to) for move in proposal.moves]
     ends += [(f"subscribers of {move.home_from}", move.home_to) for move in proposal.subscribers_moved]
     for what, broker in ends:
@@ -180,10 +180,11 @@ def judge_change(
     """Return why the change's gain is too small for a place in a plan, or None if it suffices.
 
     One threshold for links, IDs and clients: a share of the whole cost, and the noise of a change that was not
-    selected. That it was selected as the best of many is charged to the plan as a whole (:func:`judge_luck`). A single
-    change of k links, IDs or homes must exceed sqrt(k) times the noise. All users that move in one proposal count as
-    one choice: they were selected by similar interests, not by what windows happened to cost. What a plan changed less
-    than ``tabu_lifetimes`` ago is changed again only if the gain exceeds what chance makes of the best of many.
+    selected. That it was selected as the best of many is charged to the plan as a whole (:func:`judge_chance`). A
+    single change of k links, IDs or homes must exceed sqrt(k) times the noise. All users that move in one proposal
+    count as one choice: they were selected by similar interests, not by what windows happened to cost. What a plan
+    changed less than ``tabu_lifetimes`` ago is changed again only if the gain exceeds what chance makes of the best of
+    many.
     """
     floor_per_s = settings.change_share_min * before.cost_per_s
     if proposal.gain_per_s <= floor_per_s:
@@ -207,7 +208,7 @@ def _is_tabu(proposal: Proposal, situation: Situation, settings: DecisionSetting
     return situation.state.newest.end_ms - changed_ms < settings.tabu_lifetimes * lifetime_s * 1000
 
 
-def judge_luck(
+def judge_chance(
     start: Reached, reached: Reached, chosen: Sequence[Proposal], situation: Situation, settings: DecisionSettings
 ) -> tuple[Verdict, str] | None:
     """Return why chance alone could explain the whole plan's gain, or None if it could not.

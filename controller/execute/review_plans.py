@@ -83,7 +83,7 @@ class PlanReviewer:
         if order is not None and order.kind is OrderKind.CANCEL:
             self._runner.cancel(f"cancelled by {order.by}: {order.reason}", now_ms)
 
-    def look_after(self, state: LoopState, situation_of: Callable[[], Situation | None], now_ms: int) -> bool:
+    def advance_review(self, state: LoopState, situation_of: Callable[[], Situation | None], now_ms: int) -> bool:
         """Refuse the waiting plan if a person refuses it or it is out of date, execute it if it is approved.
 
         Return True if a plan has begun. ``situation_of`` is called only for an approved plan.
@@ -101,7 +101,7 @@ class PlanReviewer:
         situation = situation_of() if order is not None else None
         if situation is None or order is None:
             return False
-        if self._is_unfit(plan, situation):
+        if self._is_worth_unknown(plan, situation):
             return False  # It waits for a state fit to act on, until its review ends.
         stale = self.objection(plan, situation)
         if stale:
@@ -116,7 +116,7 @@ class PlanReviewer:
         if plan is None or self._runner.is_busy:
             return
         situation = replace(situation, plan_in_review="")
-        stale = "" if self._is_unfit(plan, situation) else self.objection(plan, situation)
+        stale = "" if self._is_worth_unknown(plan, situation) else self.objection(plan, situation)
         if stale:
             self._refuse(plan, f"no longer as shown: {stale}", now_ms)
 
@@ -130,7 +130,7 @@ class PlanReviewer:
         refusal = recheck_plan(plan, situation)
         return "" if refusal is None else f"{refusal[0]}, {refusal[1]}"
 
-    def _is_unfit(self, plan: Plan, situation: Situation) -> bool:
+    def _is_worth_unknown(self, plan: Plan, situation: Situation) -> bool:
         """Return True if the plan's worth is unknown at present, so that it can be neither executed nor refused."""
         if judge_state(situation, self._settings.decision) is not None:
             return True

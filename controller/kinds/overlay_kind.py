@@ -178,7 +178,7 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
         A broker above a cap may stay there, but must not get more.
         """
 
-    def comes_to(self, present: ConfigurationT, proposal: Proposal) -> Iterable[tuple[str, str]]:
+    def additions_by(self, present: ConfigurationT, proposal: Proposal) -> Iterable[tuple[str, str]]:
         """Return what a proposal would bring besides clients, in words, each with the broker that would get it."""
         return ((f"link {a}-{b}", broker) for a, b in proposal.links_added for broker in (a, b))
 

@@ -48,7 +48,7 @@ class SituationFinder:
         leaving = state.fleet.in_state(MemberState.LEAVING)
         found, horizon = self._windows.horizon(newest, state.changed_since_ms)
         windows = tuple(window.over(present.brokers) for window in found)
-        lately = tuple(window.over(present.brokers) for window in self._windows.lately(newest))
+        contiguous = tuple(window.over(present.brokers) for window in self._windows.contiguous(newest))
         state.horizon = horizon or state.horizon
         return Situation(
             state=kind.state_of(kind.with_homes(present, windows), windows),
@@ -67,7 +67,7 @@ class SituationFinder:
             leaving=frozenset(leaving),
             changed_since_ms=state.changed_since_ms,
             recent=RecentChanges.of(plan_log.in_force),
-            hot=hot_spots(lately, self._settings.decision),
+            hot=hot_spots(contiguous, self._settings.decision),
             recent_windows=self._windows.recent_count(newest),
             unverified={home: plan.plan for plan in plan_log.verifying for home in homes_filled(plan)},
             are_links_priced=bool(state.fleet.measured) or not self._settings.links.estimate_unmeasured,

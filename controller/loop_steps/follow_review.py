@@ -33,4 +33,4 @@ class FollowReview:
             is_undo = proposed is not None and bool(proposed.undoes)
             return replace(found, plan_in_review="", plan_running="" if is_undo else found.plan_running)
 
-        state.has_begun = self._reviewer.look_after(state, situation, now_ms)
+        state.has_begun = self._reviewer.advance_review(state, situation, now_ms)

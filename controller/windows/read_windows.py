@@ -117,7 +117,7 @@ class WindowReader:
         )[-count:]
         return found, Horizon(len(found), count, lifetime_s, settings.subscription_lifetime_s is None)
 
-    def lately(self, newest: ClosedWindow) -> tuple[ClosedWindow, ...]:
+    def contiguous(self, newest: ClosedWindow) -> tuple[ClosedWindow, ...]:
         """Return the complete windows up to the newest, delayed ones included, without those before a gap."""
         window_ms = newest.end_ms - newest.start_ms
         found: list[ClosedWindow] = [newest]

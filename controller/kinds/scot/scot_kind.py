@@ -87,7 +87,7 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         counting = replace(self.inventory, processing_cost=np.ones(len(self.inventory.brokers)))
         return replace(self, inventory=counting).breakdown(configuration, windows).brokers_per_s
 
-    def comes_to(self, present: ScotConfiguration, proposal: Proposal) -> Iterable[tuple[str, str]]:
+    def additions_by(self, present: ScotConfiguration, proposal: Proposal) -> Iterable[tuple[str, str]]:
         """Return the places that brokers would get, and the links that follow from places and regions' links."""
         exchanged = proposal.links_removed, proposal.links_added
         try:
