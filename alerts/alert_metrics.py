@@ -23,7 +23,7 @@ class AlertMetrics:
         self.records = stage.counter("records", "Records read, by kind.", ["record"])
         self.windows = stage.counter("windows", "Windows judged.")
         self.window_age_ms = stage.gauge("window_age_ms", "Time since the end of the newest window judged, in ms.")
-        self.faults = stage.gauge("faults", "Faults at the edges of the process since it started, by kind.", ["what"])
+        self.faults = stage.gauge("faults", "Faults at the ports of the process since it started, by kind.", ["what"])
         self.step_ms = stage.histogram("step_ms", "How long one step of the loop takes, storing included, in ms.")
 
 

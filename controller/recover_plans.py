@@ -97,8 +97,8 @@ def recovered_plan(
     if target.epoch < log.epoch_next:
         raise RecoveryRefusedError(
             f"All brokers are at epoch {target.epoch}, and the stored plans go to epoch {log.epoch_next - 1}, with "
-            f"{present.epoch} in force: no plan is missing. Restart brokers that started with another "
-            f"overlay than the one in force; emulated ones do so by themselves."
+            f"{present.epoch} in force: no plan is missing. Restart brokers that started with a "
+            f"different overlay than the one in force; emulated ones restart by themselves."
         )
     plan = msgspec.structs.replace(
         _held_plan(answer),
@@ -115,7 +115,7 @@ def held_overlay(report: CommandResult, fleet: FleetView) -> OverlayConfiguratio
     """Return the overlay that a broker reports. Raises ValueError if it is no overlay over known brokers."""
     unknown = sorted(set(_brokers_held(report)) - fleet.members.keys())
     if unknown:
-        raise ValueError(f"no broker or inventory lists {_named(unknown)}")
+        raise ValueError(f"neither the inventory nor members list {_named(unknown)}")
     return fleet.initial_inventory.bootstrap.target_of(_held_plan(report))
 
 

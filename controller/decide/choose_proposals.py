@@ -289,8 +289,8 @@ def _judge_size(
     links, more_links = sum(len(one.links_added) for one in chosen), len(proposal.links_added)
     if more_links and links + more_links > settings.changes_per_plan_max:
         return Verdict.CHANGES_PER_PLAN, (
-            f"{links} links are exchanged already and {more_links} more would be, "
-            f"the limit of a plan is {settings.changes_per_plan_max}"
+            f"the plan already exchanges {links} links, this would add {more_links}, "
+            f"the limit is {settings.changes_per_plan_max}"
         )
     if proposal.moves and situation.kind.inventory.clients_stay:
         return (
@@ -301,7 +301,7 @@ def _judge_size(
     moves, more_moves = sum(len(one.moves) for one in chosen), len(proposal.moves)
     if more_moves and moves + more_moves > limit:
         return Verdict.CHANGES_PER_PLAN, (
-            f"{moves} {clients} move already and {more_moves} more would, the limit of a plan is {limit}"
+            f"the plan already moves {moves} {clients}, this would add {more_moves}, the limit is {limit}"
         )
     return _judge_subscribers(proposal, chosen, situation, settings) if proposal.subscribers_moved else None
 
@@ -323,7 +323,7 @@ def _judge_subscribers(
     count, more_count = (sum(counts.get(broker, 0) for broker in brokers) for brokers in (emptied, more))
     if count + more_count > settings.users_per_plan_max:
         return Verdict.CHANGES_PER_PLAN, (
-            f"{count} subscribers move already and {more_count} more would, the limit of a plan is "
+            f"the plan already moves {count} subscribers, this would add {more_count}, the limit is "
             f"{settings.users_per_plan_max} (controller.decision.users_per_plan_max)"
         )
     return None

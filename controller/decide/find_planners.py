@@ -94,7 +94,7 @@ def kind_faults(settings: ControllerSettings, kind: str) -> list[str]:
     """
     planned = sorted(name for name, spec in PLANNERS.items() if spec.kind == kind)
     return [
-        f"{what} {name!r} cannot plan for a {kind}, which the overlay is: take one of {', '.join(planned)}, "
+        f"{what} {name!r} does not plan for this overlay's kind ({kind}): use one of {', '.join(planned)}, "
         f"or several of them joined by {CHAIN}"
         for what, name in _named_in(settings)
         if planner_spec(name).kind != kind

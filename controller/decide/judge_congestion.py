@@ -46,8 +46,8 @@ def judge_congestion(kind: AnyKind, hot: HotSpots, before: Reached, after: Reach
     for what, measured, load_now, load_then in _loads(hot, now, then):
         if load_then > load_now * (1 + ROUNDING_SHARE) + ROUNDING_SHARE:
             return Verdict.CONGESTED, (
-                f"{what} is congested ({figure(measured)}) and would carry {figure(load_then)}/s, "
-                f"{figure(load_now)}/s now"
+                f"{what} is congested ({figure(measured)}) and would carry {figure(load_then)}/s "
+                f"instead of {figure(load_now)}/s"
             )
     return None
 

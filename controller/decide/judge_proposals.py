@@ -114,7 +114,7 @@ def judge_worth(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
     if not situation.are_links_priced:
         return Verdict.INCOMPLETE_STATE, (
             "no link has been measured yet, and the inventory's costs are placeholders "
-            "(controller.links.estimate_unmeasured): what a change would save is not known"
+            "(controller.links.estimate_unmeasured): what a change would save is unknown"
         )
     return judge_waiting(situation.state.newest, settings)
 
@@ -127,10 +127,10 @@ def judge_timing(proposal: Proposal, situation: Situation, settings: DecisionSet
     until_ms = situation.muted_until_ms.get(proposal.planner, 0)
     if situation.now_ms < until_ms:
         rest_ms = until_ms - situation.now_ms
-        return Verdict.MUTED, f"{proposal.planner} is muted for {rest_ms} ms more: a plan of it had to be undone"
+        return Verdict.MUTED, f"{proposal.planner} is muted for {rest_ms} ms more: one of its plans had to be undone"
     seen = situation.windows_since_plan
     if seen is not None and seen < settings.cool_down_windows:
-        return Verdict.COOL_DOWN, f"{seen} windows since the last plan, {settings.cool_down_windows} are waited for"
+        return Verdict.COOL_DOWN, f"{seen} windows since the last plan, the cool-down is {settings.cool_down_windows}"
     for home in (move.home_from for move in proposal.subscribers_moved if proposal.planner not in NEEDS_NO_GAIN):
         if home in situation.unverified:
             plan = situation.unverified[home]
@@ -149,7 +149,7 @@ def judge_maintenance(
     ends += [(f"subscribers of {move.home_from}", move.home_to) for move in proposal.subscribers_moved]
     for what, broker in ends:
         if broker in situation.maintained:
-            return Verdict.MAINTENANCE, f"{what} would come to {broker}: {situation.maintained[broker]}"
+            return Verdict.MAINTENANCE, f"{what} would be added to {broker}: {situation.maintained[broker]}"
     return None
 
 

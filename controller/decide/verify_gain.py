@@ -67,7 +67,9 @@ class Verification:
     @property
     def text(self) -> str:
         """The result in one sentence, for people."""
-        counted = "" if self.cost_counted_per_s is None else f", counters say {figure(self.cost_counted_per_s)}/s"
+        counted = (
+            "" if self.cost_counted_per_s is None else f", by brokers' counters {figure(self.cost_counted_per_s)}/s"
+        )
         return (
             f"predicted gain {figure(self.gain_predicted_per_s)}/s, observed {figure(self.gain_per_s)}/s "
             f"(cost {figure(self.cost_observed_per_s)}/s instead of {figure(self.cost_without_per_s)}/s{counted})"
@@ -91,7 +93,7 @@ def verify_gain(
     the windows report their deliveries.
     """
     if not windows:
-        raise ValueError(f"{plan.plan} cannot be verified on no window")
+        raise ValueError(f"{plan.plan} cannot be verified without windows")
     observed = [kind.cost_per_s(after, window) for window in windows]
     undone = windows if moved is None else moved.before(windows)
     without = [kind.cost_per_s(before, window) for window in undone]

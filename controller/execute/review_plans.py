@@ -105,7 +105,7 @@ class PlanReviewer:
             return False  # It waits for a state fit to act on, until its review ends.
         stale = self.objection(plan, situation)
         if stale:
-            self._refuse(plan, f"approved by {order.by}, but it has changed since it was shown: {stale}", now_ms)
+            self._refuse(plan, f"approved by {order.by}, but no longer as shown: {stale}", now_ms)
             return False
         self._runner.begin(plan, now_ms, f"approved by {order.by_and_why}")
         return True
@@ -140,7 +140,7 @@ class PlanReviewer:
     def _out_of_date(self, plan: Plan, plan_log: PlanLog, now_ms: int) -> str:
         present = plan_log.present.epoch
         if plan.epoch_from != present:
-            return f"stale: it leads from epoch {plan.epoch_from}, present is {present}"
+            return f"stale: it starts from epoch {plan.epoch_from}, but epoch {present} is in force"
         waited_ms = now_ms - plan.history[-1].time_ms if plan.history else 0
         if waited_ms > self._settings.review_ms_max:
             return f"it was not approved within {self._settings.review_ms_max} ms"

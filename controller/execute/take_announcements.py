@@ -104,7 +104,7 @@ class AnnouncementTaker:
         self._crowded.add(agent)
         text = (
             f"{announcement.broker} is not recorded: {self._settings.announced_max} brokers of agent "
-            f"{agent!r} wait for admission, as many as members.announced_max; add some, or stop the "
+            f"{agent!r} wait for admission, the maximum (members.announced_max); add some, or stop the "
             "process that announces them"
         )
         self._report(announcement.broker, text, now_ms, Severity.WARNING)

@@ -143,10 +143,10 @@ def _why_not_meant(order: Order, plan: Plan) -> str:
     """Return why an order that names this plan cannot mean it; empty if it can."""
     made_ms = plan.history[0].time_ms if plan.history else 0
     if not order.plan_digest:
-        return f"it does not name the version of {plan.plan}: give it by `regraft plans` or the dashboard"
+        return f"it does not name the version of {plan.plan}: give it with `regraft plans` or in the dashboard"
     if order.plan_digest != plan.approval_digest:
         own = plan.approval_digest
-        return f"it is about another {plan.plan} (digest {order.plan_digest[:32]}, that of this one is {own})"
+        return f"it is about a different {plan.plan} (digest {order.plan_digest[:32]}, the digest of this one is {own})"
     if order.time_ms < made_ms - CLOCKS_APART_MS_MAX:
         return f"it is older than {plan.plan} by {(made_ms - order.time_ms) / 1000:,.0f} s"
     return ""

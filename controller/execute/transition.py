@@ -199,7 +199,9 @@ class Transition:
                 return self._enter(PlanPhase.ABORTING, now_ms, reason)
             if self.plan.phase is PlanPhase.DRAINING and self._lost:
                 dead = self._named(sorted(self._lost))
-                return self._enter(PlanPhase.RETIRING, now_ms, f"{dead} dead: what they were to send is lost")
+                return self._enter(
+                    PlanPhase.RETIRING, now_ms, f"{dead} dead: the messages they still had to send are lost"
+                )
             effects: list[TransitionEffect] = [] if self._is_stall_reported else [self._stalled(late_ms, now_ms)]
             if now_ms - self._asked_all_ms >= self.limits.of(self.plan.phase):
                 effects += self._ask(now_ms, self._living)  # Any may have found a neighbour dead since.

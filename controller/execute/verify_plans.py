@@ -76,7 +76,7 @@ class PlanVerifier:
             return
         after = plan_log.configuration_of(plan.epoch_to)
         if after is None or is_membership(plan):
-            self._close(plan, None, "brokers joined or left, which was not done for a gain", now_ms)
+            self._close(plan, None, "not verified: brokers joined or left, which was not meant to save", now_ms)
             return
         if plan.window_end_ms <= (state.changed_since_ms or 0):
             self._close(plan, None, "not verified: traffic has changed since it was decided on", now_ms)

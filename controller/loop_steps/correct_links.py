@@ -97,12 +97,12 @@ class CorrectLinks:
             f"{a}-{b} {figure(before)} -> {figure(after)}" for (a, b), (before, after) in by_factor[:NAMED_MAX]
         )
         more = f" and {len(changed) - NAMED_MAX} more" if len(changed) > NAMED_MAX else ""
-        self._report(LINKS, f"link costs have changed, by measured round trips: {named}{more}", now_ms)
+        self._report(LINKS, f"measured round trips have changed link costs: {named}{more}", now_ms)
 
     def _report_unit(self, now_ms: int) -> None:
         if not self._meter.is_usable and not self._is_unit_reported:
             text = (
-                f"measured links cost {self._meter.unit_factor:.3g} times what the inventory says, by the median: no "
+                f"the median measured link costs {self._meter.unit_factor:.3g} times what the inventory says: no "
                 "link is corrected; set controller.links.cost_per_ms to what a millisecond costs there, or to 0; or "
                 "controller.links.estimate_unmeasured, where the inventory's costs are placeholders"
             )
@@ -121,7 +121,7 @@ def _error_share(point: CostPoint) -> float:
 
 
 def _drift_text(drift: float, limit: float, *, is_refitted: bool) -> str:
-    found = f"what brokers counted, at measured delays, costs {drift:+.0%} against the model, over {limit:.0%}"
+    found = f"counted messages cost {drift:+.0%} versus the model at measured delays (limit {limit:.0%})"
     if is_refitted:
-        return f"{found}: from now on all links of the overlay cost what was measured"
+        return f"{found}: all links of the overlay now cost what was measured"
     return f"{found}: link costs agree with measurements, so brokers send other messages than the model counts"

@@ -88,4 +88,4 @@ def _estimates_text(plan: Plan, fleet: FleetView) -> str:
     if not estimated:
         return ""
     more = f" and {len(estimated) - NAMED_MAX} more" if len(estimated) > NAMED_MAX else ""
-    return f"what {', '.join(estimated[:NAMED_MAX])}{more} would cost is an estimate until they are measured"
+    return f"the cost of {', '.join(estimated[:NAMED_MAX])}{more} is an estimate until measured"

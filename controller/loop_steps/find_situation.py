@@ -79,7 +79,7 @@ class SituationFinder:
             return state.plan_log.moving.plan
         if lost_brokers(state.plan_log, state.fleet):
             return "a repair"
-        return "being stored" if self._runner.is_busy else ""
+        return "the storing of a change" if self._runner.is_busy else ""
 
     def price_per_s(self, overlay: OverlayConfiguration, state: LoopState) -> float:
         """Return what a transition from an overlay costs, spread over the pay-back time."""

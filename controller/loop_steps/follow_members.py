@@ -114,7 +114,7 @@ class FollowMembers:
             self._report_doubt(found, len(serving), now_ms)
             return
         for broker in sorted(found):
-            why = "it restarted, as it reports"
+            why = "it reports that it restarted"
             self._change(
                 died(members[broker], activity.boots.get(broker, 0), why, now_ms, self._settings), state, now_ms
             )
@@ -204,10 +204,10 @@ class FollowMembers:
             if member.state is MemberState.JOINING and broker in plan_log.present.brokers:
                 plan = taken_in_by(member, plan_log)
                 if plan is not None:
-                    why = f"in the overlay by {plan.plan}"
+                    why = f"added to the overlay by {plan.plan}"
                     self._change(entered_state(member, MemberState.IN_SERVICE, why, now_ms), state, now_ms)
             elif plan_log.moving is None and broker not in plan_log.present.brokers and _is_to_leave(member):
-                why = f"out of the overlay; {member.reason}"
+                why = f"removed from the overlay; {member.reason}"
                 self._change(entered_state(member, MemberState.LEFT, why, now_ms), state, now_ms)
 
     def _measure_repairs(self, state: LoopState, now_ms: int) -> None:

@@ -172,6 +172,6 @@ SPEC = PlannerSpec(
     ChordConfiguration.KIND,
     place_users_dynatops,
     PlacementSettings,
-    summary="users' homes on a ring, by likeness of interests and load",
+    summary="users' homes on a ring, by similarity of interests and load",
     source="Zhao13, section 4",
 )

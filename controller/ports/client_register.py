@@ -116,6 +116,5 @@ class KafkaClientRegister:
         self._clients = RegisteredClients()
         log.warning(
             "register_dropped",
-            reason=f"{self.fault}: nothing is decided on a ring; on a tree give their lifetime, "
-            "controller.subscription_lifetime_s",
+            reason=f"{self.fault}: nothing is decided on a ring; on a tree set controller.subscription_lifetime_s",
         )

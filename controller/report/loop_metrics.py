@@ -37,7 +37,7 @@ class LoopMetrics:
             "Links exchanged, ring IDs or places changed, publishers or users moved by plans executed and kept.",
             ["what"],
         )
-        self.faults = gauge("faults", "Faults at the edges of the process since it started, by kind.", ["what"])
+        self.faults = gauge("faults", "Faults at the ports of the process since it started, by kind.", ["what"])
         self.results_foreign = counter(
             "results_foreign", "Ignored answers of brokers, by what is foreign in them: plan, digest, term.", ["part"]
         )
@@ -145,7 +145,7 @@ class LoopMetrics:
             "Records that did not decode since the start, by topic; they are kept as dead letters.",
             ["topic"],
         )
-        self.is_paused = gauge("paused", "1 while a person has paused the controller.")
+        self.is_paused = gauge("paused", "1 while the controller is paused by an order.")
         self.maintenance = gauge("maintenance_brokers", "Brokers in maintenance.")
 
 

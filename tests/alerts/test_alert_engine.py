@@ -204,7 +204,7 @@ def test_faults_of_the_cost_model_are_one_alert_for_each_subject() -> None:
     """Corrected links and a model that counters contradict are two alerts; each clears half an hour after its event."""
     scene = Scene(load_rules(None))
     (links,) = scene.feed(event(EventKind.MODEL_DRIFT, 0, "links", text="b0-b1 4 -> 40"))
-    (counted,) = scene.feed(event(EventKind.MODEL_DRIFT, 900, "messages", text="what brokers counted costs +30%"))
+    (counted,) = scene.feed(event(EventKind.MODEL_DRIFT, 900, "messages", text="counted messages cost +30%"))
     assert [(one.rule, one.subject, one.severity) for one in (links, counted)] == [
         ("model_drift", "links", Severity.WARNING),
         ("model_drift", "messages", Severity.WARNING),

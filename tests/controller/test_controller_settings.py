@@ -110,17 +110,17 @@ def test_a_planner_must_suit_the_overlay(tmp_path: Path) -> None:
     ring = ring_inventory()
     faults = kind_faults(replace(GOOD, shadow_planners=("place_users_dynatops", "swap_links_ci")), "ring")
     assert [fault.split(":")[0] for fault in faults] == [
-        "planner 'swap_links_cost' cannot plan for a ring, which the overlay is",
-        "planner 'relocate_publishers_joint' cannot plan for a ring, which the overlay is",
-        "shadow planner 'swap_links_ci' cannot plan for a ring, which the overlay is",
+        "planner 'swap_links_cost' does not plan for this overlay's kind (ring)",
+        "planner 'relocate_publishers_joint' does not plan for this overlay's kind (ring)",
+        "shadow planner 'swap_links_ci' does not plan for this overlay's kind (ring)",
     ]
-    assert "take one of place_users_dynatops" in faults[0]
+    assert "use one of place_users_dynatops" in faults[0]
     (fault,) = kind_faults(replace(GOOD, planner="swap_links_ci+place_users_dynatops"), "tree")
     assert fault.startswith(
-        "planner 'place_users_dynatops' cannot plan for a tree, which the overlay is: take one of pa"
+        "planner 'place_users_dynatops' does not plan for this overlay's kind (tree): use one of pa"
     )
     ring.save(tmp_path / "ring.json")
-    with pytest.raises(ControllerSettingsError, match="cannot plan for a ring"):
+    with pytest.raises(ControllerSettingsError, match="does not plan for this overlay's kind"):
         run_controller(replace(GOOD, inventory_path=tmp_path / "ring.json"), threading.Event())
 
 

@@ -146,7 +146,7 @@ def test_a_broker_that_reports_its_restart_is_believed_without_a_window() -> Non
     window = fleet.loop.state.newest
     while fleet.member("b02").state is not MemberState.DEAD:
         fleet.tick()
-    assert fleet.member("b02").reason == "it restarted, as it reports"
+    assert fleet.member("b02").reason == "it reports that it restarted"
     assert fleet.loop.state.newest is window
     fleet.refusing, fleet.outside = set(), set()
     fleet.tick()

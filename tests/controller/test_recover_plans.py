@@ -152,7 +152,7 @@ def test_a_smaller_and_a_larger_overlay_are_recovered(inventory: Inventory) -> N
     assert plan is not None
     log.record(decode(encode(plan), Plan))
     assert log.present.brokers == present.brokers
-    with pytest.raises(RecoveryRefusedError, match="lists b99"):
+    with pytest.raises(RecoveryRefusedError, match="list b99"):
         recovered_plan(PlanLog(inventory), FleetView.of(inventory, left), outside, NOW_MS, TERM)
 
 

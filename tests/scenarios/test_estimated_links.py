@@ -131,7 +131,7 @@ def with_placeholders(seed: int, slow: Mapping[Link, float]) -> UnmeasuredLinks:
     return UnmeasuredLinks(seed, placeholders, LinkSettings(estimate_unmeasured=True), slow, 200.0)
 
 
-ESTIMATED = "would cost is an estimate until they are measured"
+ESTIMATED = "is an estimate until measured"
 
 
 @pytest.mark.parametrize("seed", [3, 7])
@@ -140,7 +140,7 @@ def test_a_plan_over_an_estimated_link_is_verified_with_the_measured_cost(seed: 
     run = with_placeholders(seed, {})
     plan = run.plan_over(ESTIMATED)
     ((added,), fleet) = plan.links_added, run.loop.loop.state.fleet
-    assert plan.history[0].reason == f"chosen; what {added[0]}-{added[1]} {ESTIMATED}"
+    assert plan.history[0].reason == f"chosen; the cost of {added[0]}-{added[1]} {ESTIMATED}"
     pairs = [link(a, b) for a, b in itertools.combinations(fleet.inventory.brokers, 2)]
     assert sum(pair not in fleet.measured for pair in pairs) > len(pairs) / 4
     estimate, real = run.cost_of(added), hosts(seed).cost_of_link(*added)

@@ -202,7 +202,7 @@ def _reason(
         reasons.append(named_text([f"{heir} stands in for {broker}" for broker, heir in sorted(heirs.items())]))
     new = [broker for broker in target.brokers if broker in task.change.joined - task.change.lost]
     if new:
-        reasons.append(named_text([f"{one} has the place of region {target.place_of[one][0]}" for one in new]))
+        reasons.append(named_text([f"{one} takes a place in region {target.place_of[one][0]}" for one in new]))
     if moves:
         reasons.append(moved_text(moves, ScotConfiguration.CLIENTS))
     return "; ".join(reasons)

@@ -174,10 +174,10 @@ class _RepairDraft:
         if self.joints:
             reasons.append(f"{len(self.joints) + 1} fragments are joined by {_links_text(self.joints)}")
         if self.leaves:
-            reasons.append(f"leaves by {_links_text(self.leaves)}")
+            reasons.append(f"new brokers are linked by {_links_text(self.leaves)}")
         if self.sets is None and self.joined.cost_min < self.joined.cost * (1 - 1e-9):
             reasons.append(
-                f"links cost {figure(self.joined.cost)}, no choice can cost less than {figure(self.joined.cost_min)}"
+                f"links cost {figure(self.joined.cost)}, no choice costs less than {figure(self.joined.cost_min)}"
             )
         if self.exceeded:
             reasons.append(f"above their caps, as few as possible: {named_text(self.exceeded)}")

@@ -41,7 +41,9 @@ def single_moves(
             return
         move, change_per_s, after = found
         delay = f"{state.inventory.delay_ms[_at(state, move.home_from), _at(state, move.home_to)]:.3g} ms away"
-        reason = f"{move.client} of {move.home_from} receives much and costs least at {move.home_to}, {delay}"
+        reason = (
+            f"{move.client} of {move.home_from} receives many notifications and costs least at {move.home_to}, {delay}"
+        )
         yield moving_proposal(planner, (move,), cost_per_s, cost_per_s + change_per_s, reason), after
         moved.add(move.client)
         state = after

@@ -107,7 +107,7 @@ def test_no_more_publishers_move_than_the_limit_of_a_plan() -> None:
     choice = choose_proposals([swap, moving(TO_THE_END), second], situation_of(), 7, settings)
     assert [one.planner for one in choice.chosen] == ["swap", "move"]
     assert choice.refused[0].verdict is Verdict.CHANGES_PER_PLAN
-    assert "1 publishers move already" in choice.refused[0].verdict_reason
+    assert "the plan already moves 1 publishers" in choice.refused[0].verdict_reason
 
 
 def test_clients_of_real_brokers_are_not_moved() -> None:

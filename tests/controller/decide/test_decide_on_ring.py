@@ -135,7 +135,7 @@ def test_users_have_their_own_limit_and_ids_have_none() -> None:
     assert [len(one.id_moves) + len(one.moves) for one in choice.chosen] == [6, 1]
     (refused,) = choice.refused
     assert refused.verdict is Verdict.CHANGES_PER_PLAN
-    assert refused.verdict_reason == "1 users move already and 1 more would, the limit of a plan is 1"
+    assert refused.verdict_reason == "the plan already moves 1 users, this would add 1, the limit is 1"
 
 
 def test_all_users_of_a_proposal_are_one_choice_and_ids_are_many() -> None:

@@ -91,7 +91,7 @@ def test_a_swap_that_loads_a_congested_link_is_refused() -> None:
     """All 50 notifications/s would cross b00-b04, which carried none; every other link would carry less."""
     verdict, reason = verdict_of(proposal_of(), HotSpots(links={("b00", "b04"): 150.0}))
     assert verdict is Verdict.CONGESTED
-    assert reason == "link b00-b04 is congested (150) and would carry 50/s, 0/s now"
+    assert reason == "link b00-b04 is congested (150) and would carry 50/s instead of 0/s"
     assert verdict_of(proposal_of(), HotSpots(links={("b02", "b03"): 150.0}))[0] is Verdict.ACCEPTED
 
 
@@ -109,14 +109,17 @@ def test_a_swap_that_loads_a_congested_broker_is_refused() -> None:
     over_b04 = proposal_of(("b01", "b02"), ("b00", "b04"))
     verdict, reason = verdict_of(over_b04, HotSpots(brokers={"b04": 12.5}), situation)
     assert verdict is Verdict.CONGESTED
-    assert reason == "broker b04 is congested (12.5) and would carry 50/s, 0/s now"
+    assert reason == "broker b04 is congested (12.5) and would carry 50/s instead of 0/s"
 
 
 @pytest.mark.parametrize(
     ("hot", "what"),
     [
-        (HotSpots(links={("b00", "b02"): 150.0}), "link b00-b02 is congested (150) and would carry 10/s, 0/s now"),
-        (HotSpots(brokers={"b00": 20.0}), "broker b00 is congested (20) and would carry 30/s, 10/s now"),
+        (
+            HotSpots(links={("b00", "b02"): 150.0}),
+            "link b00-b02 is congested (150) and would carry 10/s instead of 0/s",
+        ),
+        (HotSpots(brokers={"b00": 20.0}), "broker b00 is congested (20) and would carry 30/s instead of 10/s"),
     ],
     ids=["link", "broker"],
 )
@@ -130,8 +133,8 @@ def test_a_ring_change_that_loads_congested_parts_is_refused(hot: HotSpots, what
 @pytest.mark.parametrize(
     ("hot", "what"),
     [
-        (HotSpots(links={("b02", "b03"): 150.0}), "link b02-b03 is congested (150) and would carry 8/s, 0/s now"),
-        (HotSpots(brokers={"b03": 20.0}), "broker b03 is congested (20) and would carry 8/s, 0/s now"),
+        (HotSpots(links={("b02", "b03"): 150.0}), "link b02-b03 is congested (150) and would carry 8/s instead of 0/s"),
+        (HotSpots(brokers={"b03": 20.0}), "broker b03 is congested (20) and would carry 8/s instead of 0/s"),
     ],
     ids=["link", "broker"],
 )

@@ -56,13 +56,13 @@ def test_nothing_moves_to_a_broker_in_maintenance() -> None:
     """Neither a place nor a link, by exchanged places or by a link between regions; other changes are accepted."""
     calm = replace(CALM, kind=ScotKind(INVENTORY, 5), state=STATE, maintained={"b03": "new disks"})
     found = [judge_maintenance(one, SCOT, calm) for one in (exchange("b03", "b05"), exchange("b00", "b01"))]
-    assert found[0] == (Verdict.MAINTENANCE, "cluster 1 in region 2 would come to b03: new disks")
-    assert found[1] == (Verdict.MAINTENANCE, "link b00-b03 would come to b03: new disks")
+    assert found[0] == (Verdict.MAINTENANCE, "cluster 1 in region 2 would be added to b03: new disks")
+    assert found[1] == (Verdict.MAINTENANCE, "link b00-b03 would be added to b03: new disks")
     near = replace(calm, maintained={"b05": "new disks"})
     otherwise = Proposal("by hand", (("region 1", "region 2"),), (("region 0", "region 2"),), 2.0, 1.0, 0.0, "test")
     assert judge_maintenance(exchange("b00", "b01"), SCOT, near) is None
     assert judge_maintenance(otherwise, SCOT, near) == (
-        Verdict.MAINTENANCE, "link b01-b05 would come to b05: new disks"
+        Verdict.MAINTENANCE, "link b01-b05 would be added to b05: new disks"
     )  # fmt: skip
     assert judge_maintenance(exchange("b00", "b01"), SCOT, replace(calm, maintained={})) is None
 

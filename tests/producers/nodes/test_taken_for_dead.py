@@ -109,7 +109,7 @@ def test_a_node_that_a_neighbour_considers_dead_joins_again() -> None:
             controller.cancel()
         assert running.reasons() == [
             f"{CALLER} is joining: {CALLED} considers it dead, though it runs, and ignores it",
-            f"{CALLER} is in service: in the overlay by {running.loop.state.plan_log.plans[-1].plan}",
+            f"{CALLER} is in service: added to the overlay by {running.loop.state.plan_log.plans[-1].plan}",
         ]
         (plan,) = running.loop.state.plan_log.plans
         assert (plan.brokers_lost, plan.brokers_target) == ((CALLER,), BROKERS)

@@ -253,7 +253,7 @@ def test_all_faults_of_a_call_are_reported_at_once(recorded: tuple[Path, Virtual
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--planner", "place_users_dynatops"], "cannot plan for a tree"),
+        (["--planner", "place_users_dynatops"], "does not plan for this overlay's kind (tree)"),
         (["--planner", PEER, "--planner", PEER], "name each once"),
         (["--from", "2099-01-01"], "there is no complete window"),
         (["--from", "soon"], "--from soon is not a time"),

@@ -147,6 +147,8 @@ def test_a_planner_of_another_package_must_suit_the_overlay(packages: PlannerPac
     packages.install("stars_six", SOURCE, join_all="SPEC")
     settings = settings_with("join_all").controller
     assert kind_faults(settings, "tree") == []
-    assert kind_faults(settings, "ring")[0].startswith("planner 'join_all' cannot plan for a ring")
+    assert kind_faults(settings, "ring")[0].startswith(
+        "planner 'join_all' does not plan for this overlay's kind (ring)"
+    )
     with pytest.raises(PlannerError, match="'join_none' is unknown"):
         planner_spec("join_none")
