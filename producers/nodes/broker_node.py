@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 CELLS_KEPT_S = 120
 CHANGES_MAX = 10_000  # Client changes between two batches; beyond this, the oldest are dropped.
-TAKEN_FOR_DEAD = "the controller or a neighbour considered this node dead: it starts over, and joins again by a plan"
+CONSIDERED_DEAD = "the controller or a neighbour considered this node dead: it starts over, and joins again by a plan"
 NO_MOVES = "clients of a real broker stay where they connect: choose a planner that exchanges links only"
 LINK_FULL = "link_full"
 PEER_LOST = "peer_lost"  # In place of a plan's name: this result answers no command.
@@ -103,7 +103,7 @@ class BrokerNode:
         """Measure links to these peers instead of the previous candidates."""
         self._candidates = frozenset(peers)
         self.links.want(self._candidates.union(self._neighbours))
-        self.links.let_go()
+        self.links.close_idle()
 
     @property
     def sampling(self) -> Sampling:
@@ -117,7 +117,7 @@ class BrokerNode:
     def begin(self) -> None:
         """Start: connect to candidates and neighbours, and register clients if the core accepts them."""
         self.links.want(self._candidates)
-        self._look_around()
+        self._sync_overlay()
 
     # --- inputs ------------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class BrokerNode:
                 self._install(command)
             case _:
                 self._serve(None, command)
-        self._look_around()
+        self._sync_overlay()
 
     def _prepare(self, command: Command) -> None:
         """Prepare a plan; unless the core refuses, messages to brokers that it admits are for their current lives."""
@@ -174,7 +174,7 @@ class BrokerNode:
         if (self.core.epoch, self.core.takes_clients) != held:
             self._installs += 1
             if held[1]:
-                log.warning("life_over", broker=self.broker, epoch=held[0], reason=TAKEN_FOR_DEAD)
+                log.warning("life_over", broker=self.broker, epoch=held[0], reason=CONSIDERED_DEAD)
             self.receipts.begin_life()
             self.links.begin_life(f"{self.core.boot_ms}.{self._installs}")
 
@@ -214,7 +214,7 @@ class BrokerNode:
                 began_s = time.perf_counter()
                 effects = self._effects_of(source, message)
                 dropped_count = self.counts[LINK_FULL]
-                self._carry_out(effects)
+                self._apply(effects)
                 if isinstance(message, CarriedNotification) and message.receipt:
                     self._note_receipt(message, effects, is_sent=self.counts[LINK_FULL] == dropped_count)
                 self._count(message, (time.perf_counter() - began_s) * 1_000)
@@ -249,7 +249,7 @@ class BrokerNode:
             int(self._now_ms()), (), command.term, command.digest, Refusal.PHASE,
         )  # fmt: skip
 
-    def _look_around(self) -> None:
+    def _sync_overlay(self) -> None:
         """Update links and clients after a possible change of the overlay."""
         neighbours = self.core.live_neighbours
         if neighbours != self._neighbours:
@@ -259,7 +259,7 @@ class BrokerNode:
 
     # --- effects of the core -----------------------------------------------------------------------------------------
 
-    def _carry_out(self, effects: list[Effect]) -> None:
+    def _apply(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Send(peer, message):

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import cast
 
 from regraft.producers.nodes.carried_messages import LinkError
-from regraft.producers.nodes.link_frames import FrameReader, Probe, Taken, frame, link_frame, read_link_frame
+from regraft.producers.nodes.link_frames import Acknowledgement, FrameReader, Probe, frame, link_frame, read_link_frame
 from regraft.producers.nodes.link_session import Hello, LinkSession
 
 WRITE_BYTES_MAX = 256 * 1024  # Handed to the socket at once.
-TAKEN_EVERY = 64  # Frames after which an acknowledgement is sent at once.
-TAKEN_AFTER_S = 0.01
+ACKNOWLEDGE_EVERY = 64  # Frames after which an acknowledgement is sent at once.
+ACKNOWLEDGE_AFTER_S = 0.01
 SMOOTHING_SHARE = 0.2  # Weight of a new round trip in the moving average.
 
 
@@ -46,7 +46,7 @@ class LinkConnection(asyncio.Protocol):
         self._is_paused = self._is_flush_due = False
         self._unacknowledged = 0
         self._ack_timer: asyncio.TimerHandle | None = None
-        self._reason = "closed by the other end"
+        self._reason = "closed by the peer"
 
     # --- called by asyncio -------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class LinkConnection(asyncio.Protocol):
                 if number:
                     self._take(number, body)
                 else:
-                    self._converse(body)
+                    self._handle_link_frame(body)
         except LinkError as error:
             self.end(str(error))
 
@@ -88,17 +88,17 @@ class LinkConnection(asyncio.Protocol):
 
     def _take(self, number: int, body: bytes) -> None:
         if self.session is None:
-            raise LinkError(f"frame {number} came before a hello")
+            raise LinkError(f"frame {number} arrived before a hello")
         self.bodies_s = self.received_s
         if self.session.accept(number):
             self._on_body(self, body)
         self._unacknowledged += 1
-        if self._unacknowledged >= TAKEN_EVERY:
+        if self._unacknowledged >= ACKNOWLEDGE_EVERY:
             self._acknowledge()
         elif self._ack_timer is None:
-            self._ack_timer = asyncio.get_running_loop().call_later(TAKEN_AFTER_S, self._acknowledge)
+            self._ack_timer = asyncio.get_running_loop().call_later(ACKNOWLEDGE_AFTER_S, self._acknowledge)
 
-    def _converse(self, body: bytes) -> None:
+    def _handle_link_frame(self, body: bytes) -> None:
         found = read_link_frame(body)
         if isinstance(found, Hello):
             self.session = self._on_hello(self, found)
@@ -106,8 +106,8 @@ class LinkConnection(asyncio.Protocol):
                 self.write(link_frame(self.session.hello()))
             self.flush()
         elif self.session is None:
-            raise LinkError(f"{type(found).__name__} came before a hello")
-        elif isinstance(found, Taken):
+            raise LinkError(f"{type(found).__name__} arrived before a hello")
+        elif isinstance(found, Acknowledgement):
             self.session.acknowledge(found.number)
         elif found.is_answer:
             self._measure(time.monotonic() * 1_000 - found.sent_ms)
@@ -124,7 +124,7 @@ class LinkConnection(asyncio.Protocol):
             self._ack_timer = None
         if self._unacknowledged and self.session is not None:
             self._unacknowledged = 0
-            self.write(link_frame(Taken(self.session.received)))
+            self.write(link_frame(Acknowledgement(self.session.received)))
 
     # --- called by the links -----------------------------------------------------------------------------------------
 

@@ -18,8 +18,8 @@ HEAD = struct.Struct(">IQ")
 BODY_BYTES_MAX = 16 << 20  # NATS accepts payloads of 1 MiB by default.
 
 
-class Taken(msgspec.Struct, array_like=True, tag=1, frozen=True):
-    """An acknowledgement: all frames up to this number have been received."""
+class Acknowledgement(msgspec.Struct, array_like=True, tag=1, frozen=True):
+    """All frames up to this number have been received."""
 
     number: int
 
@@ -31,7 +31,7 @@ class Probe(msgspec.Struct, array_like=True, tag=2, frozen=True):
     is_answer: bool
 
 
-LinkFrame = Hello | Taken | Probe
+LinkFrame = Hello | Acknowledgement | Probe
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[LinkFrame] = msgspec.msgpack.Decoder(LinkFrame)
 

@@ -140,7 +140,7 @@ class LinkSession:
     def accept(self, number: int) -> bool:
         """Note a received frame; return False if it is a repeat. Raises LinkError if one before it is missing."""
         if number > self.received + 1:
-            raise LinkError(f"frame {number} came after {self.received}: the frames between are missing")
+            raise LinkError(f"frame {number} arrived after {self.received}: the frames between are missing")
         if number <= self.received:
             return False
         self.received = number

@@ -88,7 +88,7 @@ class Links:
         self._limits, self._tls = limits or LinkLimits(), tls
         self._wanted: set[str] = set()
         self._server: asyncio.Server | None = None
-        self._tending: asyncio.Task[None] | None = None
+        self._maintaining: asyncio.Task[None] | None = None
         self._is_calling = False
         self._open: set[LinkConnection] = set()
         self._last: tuple[Message, bytes] | None = None
@@ -99,33 +99,33 @@ class Links:
         context = None if self._tls is None else self._tls.server
         self._server = await loop.create_server(lambda: self._connection(None), host, port, ssl=context)
         self._is_calling = True
-        self._tending = loop.create_task(self._tend())
+        self._maintaining = loop.create_task(self._maintain())
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
         """End all connections, and stop calling peers."""
         self._is_calling = False
         tasks = [peer.calling for peer in self.peers.values() if peer.calling is not None]
-        if self._tending is not None:
-            tasks.append(self._tending)
+        if self._maintaining is not None:
+            tasks.append(self._maintaining)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._server is not None:
             self._server.close()
         for connection in list(self._open):
-            connection.end("this node ends")
+            connection.end("node stops")
         await asyncio.sleep(0)
 
     # --- called by the node ------------------------------------------------------------------------------------------
 
     def want(self, peers: Collection[str]) -> None:
-        """Keep connections to these peers from now on; others stay open until they break or are let go."""
+        """Keep connections to these peers from now on; others stay open until they break or are closed as idle."""
         self._wanted = {peer for peer in peers if peer in self._addresses}
         for peer in sorted(self._wanted):
             self._call(peer)
 
-    def let_go(self) -> None:
+    def close_idle(self) -> None:
         """End idle connections to peers that are no longer wanted, if this node is the one that calls them.
 
         The called end must not do this: it could not make the connection again if it had something to send.
@@ -136,7 +136,7 @@ class Links:
             if connection is None or not is_ours or self._is_due(name, peer):
                 continue
             if connection.bodies_s < idle_since_s:
-                connection.end("not measured any more")
+                connection.end("no longer measured")
 
     def send(self, peer: str, message: Message) -> bool:
         """Send a message to a peer, or keep it until the peer is connected; return False if the buffer is full."""
@@ -202,7 +202,7 @@ class Links:
         """Forget what was owed to peers and begin another life, as if the node had just started."""
         self.life = life
         for connection in list(self._open):  # Including those that have only exchanged hellos in the former life.
-            connection.end("this node has restarted")
+            connection.end("node has restarted")
         for name, peer in self.peers.items():
             peer.session, peer.connection = peer.session.successor(life), None
             if name in self._wanted:
@@ -236,7 +236,7 @@ class Links:
         peer = self._peer(hello.broker)
         former, peer.connection = peer.connection, None
         if former is not None and former is not connection:
-            former.end("the peer has called again")
+            former.end("replaced by a newer connection of the peer")
         if peer.session.greet(hello):
             self.counts["new_lives"] += 1
             log.warning("peer_restarted", broker=self.broker, peer=hello.broker, life=hello.life)
@@ -261,7 +261,7 @@ class Links:
         if self._tls is not None and connection.transport is not None:
             named = _names_of(connection.transport.get_extra_info("peercert"))
             if hello.broker not in named:
-                raise LinkError(f"{hello.broker} has a certificate for {', '.join(sorted(named)) or 'no broker'}")
+                raise LinkError(f"{hello.broker} presented a certificate for {', '.join(sorted(named)) or 'no broker'}")
 
     def _take(self, connection: LinkConnection, body: bytes) -> None:
         if connection is self.peers[connection.peer].connection:
@@ -287,13 +287,13 @@ class Links:
         is_ours = self.broker < name and name in self._addresses and self._is_calling
         is_called = peer.calling is not None and not peer.calling.done()
         if self._is_due(name, peer) and is_ours and peer.connection is None and not is_called:
-            peer.calling = asyncio.get_running_loop().create_task(self._call_until_there(name, peer))
+            peer.calling = asyncio.get_running_loop().create_task(self._call_until_connected(name, peer))
 
     def _is_due(self, name: str, peer: Peer) -> bool:
         """Return True if there should be a connection to a peer."""
         return name in self._wanted or len(peer.session) > 0
 
-    async def _call_until_there(self, name: str, peer: Peer) -> None:
+    async def _call_until_connected(self, name: str, peer: Peer) -> None:
         pause_ms = self._limits.retry_ms
         loop = asyncio.get_running_loop()
         context = None if self._tls is None else self._tls.client
@@ -316,7 +316,7 @@ class Links:
             await asyncio.sleep(pause_ms / SECOND_MS)
             pause_ms = min(2 * pause_ms, self._limits.retry_ms_max)
 
-    async def _tend(self) -> None:
+    async def _maintain(self) -> None:
         """Probe connections, end the silent ones, and call missing peers."""
         while True:
             await asyncio.sleep(self._limits.probe_ms / SECOND_MS)
@@ -324,7 +324,7 @@ class Links:
             for connection in list(self._open):
                 silent_ms = (now_s - connection.received_s) * SECOND_MS
                 if silent_ms > self._limits.silence_ms_max:
-                    connection.end(f"silent for {silent_ms:.0f} ms")
+                    connection.end(f"no data for {silent_ms:.0f} ms")
                 else:
                     connection.probe()
             for name in list(self.peers):

@@ -265,9 +265,9 @@ class ClientLedger:
     def _due_ms(self, known: _Subscription) -> float:
         """Return the time from which on a subscription is owed everything, confirmed or not."""
         due_ms = known.begun_ms + FIRST_S_MAX * SECOND_MS
-        troubles = [(death.at_ms, death.repaired_ms) for death in self.deaths]
-        troubles += [(outage.at_ms, outage.until_ms) for outage in self.link_outages]
-        for at_ms, over_ms in sorted(troubles):
+        outages = [(death.at_ms, death.repaired_ms) for death in self.deaths]
+        outages += [(outage.at_ms, outage.until_ms) for outage in self.link_outages]
+        for at_ms, over_ms in sorted(outages):
             if at_ms < due_ms < over_ms + FIRST_S_MAX * SECOND_MS:
                 due_ms = over_ms + FIRST_S_MAX * SECOND_MS
         return due_ms

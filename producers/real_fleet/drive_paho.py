@@ -14,7 +14,7 @@ from typing import Any
 
 from paho.mqtt import client as paho
 
-TEND_S = 1.0
+MAINTAIN_S = 1.0
 PACKETS_MAX = 100
 
 
@@ -24,8 +24,8 @@ class PahoDriver:
     def __init__(self, client: paho.Client) -> None:
         self._client = client
         self._loop: asyncio.AbstractEventLoop | None = None
-        client.on_socket_open, client.on_socket_close = self._watch, self._watch_no_more
-        client.on_socket_register_write, client.on_socket_unregister_write = self._await_room, self._await_no_room
+        client.on_socket_open, client.on_socket_close = self._watch, self._unwatch
+        client.on_socket_register_write, client.on_socket_unregister_write = self._await_writable, self._stop_awaiting
 
     def begin(self) -> None:
         """Attach the client to the running loop."""
@@ -35,10 +35,10 @@ class PahoDriver:
         """Connect to the address given to ``connect_async``; raise OSError if that fails."""
         await asyncio.get_running_loop().run_in_executor(None, self._client.reconnect)
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Run the client's periodic work, such as pings, until cancelled."""
         while True:
-            await asyncio.sleep(TEND_S)
+            await asyncio.sleep(MAINTAIN_S)
             self._client.loop_misc()
 
     def _call(self, act: Callable[..., Any], *arguments: Any) -> None:
@@ -54,25 +54,25 @@ class PahoDriver:
         """Read the available packets, because the library reads one at a time; at most ``PACKETS_MAX`` per turn."""
         for _ in range(PACKETS_MAX):
             self._client.loop_read()
-            is_there: bool = id(self._client.socket()) == id(sock)
-            if not is_there or not _has_more(sock):
+            is_current: bool = id(self._client.socket()) == id(sock)
+            if not is_current or not _has_more(sock):
                 return
         if isinstance(sock, ssl.SSLSocket):  # Decrypted bytes do not make the socket ready.
             self._call(self._read, sock)
 
-    def _watch_no_more(self, _client: Any, _data: Any, sock: Any) -> None:
+    def _unwatch(self, _client: Any, _data: Any, sock: Any) -> None:
         if self._loop is not None and sock.fileno() >= 0:
             self._loop.remove_reader(sock.fileno())
             self._loop.remove_writer(sock.fileno())
 
-    def _await_room(self, _client: Any, _data: Any, sock: Any) -> None:
+    def _await_writable(self, _client: Any, _data: Any, sock: Any) -> None:
         self._call(self._add_writer, sock)
 
     def _add_writer(self, sock: Any) -> None:
         if self._loop is not None and sock.fileno() >= 0 and self._client.want_write():
             self._loop.add_writer(sock.fileno(), self._client.loop_write)
 
-    def _await_no_room(self, _client: Any, _data: Any, sock: Any) -> None:
+    def _stop_awaiting(self, _client: Any, _data: Any, sock: Any) -> None:
         if self._loop is not None and sock.fileno() >= 0:
             self._loop.remove_writer(sock.fileno())
 

@@ -143,7 +143,7 @@ class FleetClients:
         """Note that the overlay carries a subject to a broker from now on, or no longer does."""
         self.ledger.note_confirmed(subject.removeprefix(SUBJECT), broker, self._now_ms() if is_confirmed else None)
 
-    def let_leave(self) -> None:
+    def end_leaving(self) -> None:
         """Unsubscribe leaving clients that have all they are owed, and close their accounts."""
         now_ms = self._now_ms()
         for name in self.ledger.leaving():

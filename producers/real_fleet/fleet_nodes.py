@@ -129,7 +129,7 @@ class FleetNodes:
         """Multiply the delay between two nodes by ``factor``, or cut the link with None."""
         caller, called = sorted(ends)
         proxy = self._proxies[caller, called]
-        proxy.is_shut = factor is None
+        proxy.is_refusing = factor is None
         proxy.delay_s = self._inventory.cost_of_link(caller, called) / SECOND_MS * (factor or 1.0)
         if factor is None:
             proxy.cut()

@@ -1,4 +1,4 @@
-"""A TCP proxy between two nodes that delays data, cuts connections and goes deaf, as a bad network does."""
+"""A TCP proxy between two nodes that delays data, cuts connections and stalls, as a bad network does."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ TICK_S = 1e-6  # Between chunks: timers for the same moment, or with a shrinking
 class LinkProxy:
     """Listens on a free port and forwards to port ``target()``, asked at each connection, each chunk after ``delay_s``.
 
-    While it ``is_deaf``, connections stay open but nothing passes; while it ``is_shut``, it accepts no connection.
+    While it ``is_stalled``, connections stay open but nothing passes; while it ``is_refusing``, it accepts none.
     """
 
     def __init__(self, target: Callable[[], int], delay_s: float = 0.0) -> None:
         self.delay_s = delay_s
-        self.is_deaf = self.is_shut = False
+        self.is_stalled = self.is_refusing = False
         self.port = 0
         self._target = target
         self._writers: set[asyncio.StreamWriter] = set()
@@ -44,7 +44,7 @@ class LinkProxy:
         await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.is_shut:
+        if self.is_refusing:
             writer.transport.abort()
             return
         try:
@@ -54,16 +54,16 @@ class LinkProxy:
             return
         self._writers |= {writer, far_writer}
         for source, sink in ((reader, far_writer), (far_reader, writer)):
-            task = asyncio.create_task(self._pass_on(source, sink))
+            task = asyncio.create_task(self._forward(source, sink))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _pass_on(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         loop = asyncio.get_running_loop()
         due_s = 0.0
         try:
             while data := await source.read(1 << 16):
-                if not self.is_deaf:
+                if not self.is_stalled:
                     due_s = max(loop.time() + self.delay_s, due_s + TICK_S)
                     loop.call_at(due_s, _write, sink, data)
         except OSError:

@@ -43,9 +43,9 @@ class MqttClient:
         self._driver = PahoDriver(client)
         self._takers: dict[str, list[Take]] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._is_there = asyncio.Event()
+        self._connected = asyncio.Event()
         self._cut = asyncio.Event()
-        client.on_message, client.on_connect, client.on_disconnect = self._handle, self._note_there, self._note_cut
+        client.on_message, client.on_connect, client.on_disconnect = self._handle, self._note_connected, self._note_cut
 
     @classmethod
     async def connect(cls, url: str) -> MqttClient:
@@ -54,8 +54,8 @@ class MqttClient:
         self._driver.begin()
         self._client.connect_async(parts.hostname or "", parts.port or 0, KEEP_ALIVE_S)
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._keep_open()), loop.create_task(self._driver.tend())]
-        await asyncio.wait_for(self._is_there.wait(), CONNECT_S_MAX)
+        self._tasks = [loop.create_task(self._keep_open()), loop.create_task(self._driver.maintain())]
+        await asyncio.wait_for(self._connected.wait(), CONNECT_S_MAX)
         return self
 
     async def publish(self, subject: str, payload: bytes, publisher: str) -> None:
@@ -98,8 +98,8 @@ class MqttClient:
                 log.warning("client_failed", reason=str(error))
             await asyncio.sleep(PAUSE_S)
 
-    def _note_there(self, *_: Any) -> None:
-        self._is_there.set()
+    def _note_connected(self, *_: Any) -> None:
+        self._connected.set()
         for topic in self._takers:
             self._client.subscribe(topic, QOS)
 

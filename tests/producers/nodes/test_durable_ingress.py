@@ -62,14 +62,14 @@ def test_a_receipt_waits_for_the_neighbour() -> None:
         doors["b01"].publish_locally(LocalMessage("other", b"", receipt=1))
         while doors["b01"].released != [1]:
             await asyncio.sleep(0.01)
-        fleet.proxies["b02"].is_shut = True
+        fleet.proxies["b02"].is_refusing = True
         fleet.proxies["b02"].cut()
         while any(peer == "b02" for peer, _ in fleet.nodes["b01"].links.round_trips()):
             await asyncio.sleep(0.01)
         doors["b01"].publish_locally(LocalMessage("data", b"1", receipt=2))
         await asyncio.sleep(0.1)
         assert doors["b01"].released == [1]
-        fleet.proxies["b02"].is_shut = False
+        fleet.proxies["b02"].is_refusing = False
         while doors["b01"].released != [1, 2] or not doors["b03"].handed:
             await asyncio.sleep(0.01)
         assert [message.payload for message in doors["b03"].handed] == [b"1"]

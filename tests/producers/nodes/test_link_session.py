@@ -25,7 +25,7 @@ def test_a_repeated_frame_is_taken_once() -> None:
 
 def test_a_frame_behind_a_gap_is_refused() -> None:
     session = session_with(0)
-    with pytest.raises(LinkError, match="frame 2 came after 0"):
+    with pytest.raises(LinkError, match="frame 2 arrived after 0"):
         session.accept(2)
 
 

@@ -115,10 +115,10 @@ def test_a_half_open_connection_is_made_again() -> None:
         a, _ = await site.begin("b01", "1"), await site.begin("b02", "1")
         a.send("b02", End(1))
         await until(lambda: len(site.received["b02"]) == 1)
-        site.proxy.is_deaf = True
+        site.proxy.is_stalled = True
         a.send("b02", End(2))
         await until(lambda: a.counts["cut"] > 0)
-        site.proxy.is_deaf = False
+        site.proxy.is_stalled = False
         await until(lambda: len(site.received["b02"]) == 2)
         assert site.received["b02"] == [End(1), End(2)]
 
@@ -231,16 +231,16 @@ def test_an_unneeded_connection_ends_unless_something_is_owed() -> None:
         a.want({"b02"})
         b.send("b01", End(1))
         await until(lambda: len(site.received["b01"]) == 1)
-        a.let_go()
+        a.close_idle()
         a.want(())
-        a.let_go()  # Not yet: a message has just arrived.
+        a.close_idle()  # Not yet: a message has just arrived.
         assert a.counts["let_go"] == 0
 
-        def is_let_go() -> bool:
-            a.let_go()
+        def is_closed() -> bool:
+            a.close_idle()
             return a.counts["let_go"] > 0
 
-        await until(is_let_go)
+        await until(is_closed)
         assert (a.counts["connected"], a.counts["cut"]) == (1, 0)
         a.want({"b02"})
         b.send("b01", End(2))
