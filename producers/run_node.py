@@ -110,7 +110,7 @@ class _NodeRun:
         self._settings, self._ports, self._metrics, self._health = settings, ports, metrics, health
         self._status_file = StatusFile(settings.own_status_file)
         self._addresses = read_peers(settings, core.broker)
-        self._addresses_useless: set[str] = set()
+        self._invalid_addresses: set[str] = set()
         self._tls = tls_of(settings)
         self._door = door_of(settings, core.broker)
         self._guard = CallGuard()
@@ -145,14 +145,14 @@ class _NodeRun:
         except OSError as error:
             await self._door.close()
             raise NodeError(
-                f"{host}:{port} cannot be listened on ({error.strerror}): check whether another node does"
+                f"cannot listen on {host}:{port} ({error.strerror}): check whether another node uses it"
             ) from error
         joining = asyncio.create_task(self._join())
         try:
             note_begin(self._settings)
             self._guarded(node.begin)()
             self._health.is_running = True
-            await self._go_on(stop)
+            await self._run_until(stop)
         finally:
             joining.cancel()
             self._health.is_running = False
@@ -168,21 +168,21 @@ class _NodeRun:
             await ask_to_join(self._node.broker, self._addresses, self._ports, lambda: time.time() * SECOND_MS)
             self._is_member = True
 
-    def _meet_members(self) -> None:
+    def _note_addresses(self) -> None:
         """Note the addresses of members that the file of peers does not list."""
         for broker, text in self._ports.member_addresses().items():
-            if broker in self._addresses or not text or text in self._addresses_useless:
+            if broker in self._addresses or not text or text in self._invalid_addresses:
                 continue
             try:
                 self._addresses[broker] = address_of(text)
             except ValueError as error:
-                self._addresses_useless.add(text)
+                self._invalid_addresses.add(text)
                 log.warning("address_unusable", broker=broker, reason=str(error))
                 continue
             log.info("peer_discovered", broker=broker, address=text)
             self._guarded(self._node.add_candidate)(broker)
 
-    async def _go_on(self, stop: threading.Event) -> None:
+    async def _run_until(self, stop: threading.Event) -> None:
         obey, flush = self._guarded(self._obey), self._guarded(self._node.flush)
         settle = self._guarded(self._node.settle_receipts)
         flush_s = self._settings.flush_ms / SECOND_MS
@@ -196,7 +196,7 @@ class _NodeRun:
                 flush()
                 flush_due_s = max(flush_due_s + flush_s, now_s)
             if now_s >= status_due_s:
-                self._meet_members()
+                self._note_addresses()
                 asked = self._ports.share_asked()
                 self._node.sampling = self._settings.sampling.at_most(asked.power if asked else 0)
                 self._show()

@@ -19,7 +19,7 @@ from regraft.schemas.member import BrokerFacts, PeerCost
 log = structlog.get_logger(__name__)
 
 SECOND_MS = 1_000.0
-LOOK_S = 1.0
+CHECK_S = 1.0
 TRIES = 3
 CONNECT_S_MAX = 5.0
 CAPABILITY = "node"
@@ -50,7 +50,7 @@ async def ask_to_join(
             )
             membership.announce(Announcement(broker, facts, int(now_ms())))
             log.info("join_asked", broker=broker, links=len(costs))
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(CHECK_S)
     log.info("broker_admitted", broker=broker)
 
 

@@ -36,9 +36,9 @@ def broker_of(settings: NodeSettings, inventory: Inventory) -> str:
     broker = settings.broker or ""
     if broker not in inventory.index and broker not in _read_addresses(settings):
         raise NodeError(
-            f"--broker is {broker!r}, which is none of the {len(inventory.brokers)} brokers of "
-            f"{settings.inventory_path}: name one of these, such as {inventory.brokers[0]}, or write into "
-            f"{settings.peers_file} where it listens, and it asks to join"
+            f"--broker is {broker!r}, which is not one of the {len(inventory.brokers)} brokers of "
+            f"{settings.inventory_path}: name one of these, such as {inventory.brokers[0]}, or add its "
+            f"address to {settings.peers_file}, so that it asks to join"
         )
     return broker
 
@@ -60,7 +60,7 @@ def read_peers(settings: NodeSettings, broker: str) -> Addresses:
     found = _read_addresses(settings)
     if broker not in found:
         raise NodeError(
-            f"{settings.peers_file} has no address of {broker}: add where other nodes call it, as host:port"
+            f"{settings.peers_file} has no address of {broker}: add the host:port at which other nodes reach it"
         )
     return found
 
@@ -71,7 +71,7 @@ def _read_addresses(settings: NodeSettings) -> Addresses:
         return {name: address_of(text) for name, text in json.loads(file.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError, AttributeError) as error:
         raise NodeError(
-            f'{file} does not say where nodes listen ({error}): it is JSON such as {{"b01": "10.0.0.1:7411"}}, '
+            f'{file} does not list where nodes listen ({error}): it must be JSON such as {{"b01": "10.0.0.1:7411"}}, '
             "the same for all nodes"
         ) from error
 
@@ -177,4 +177,4 @@ def has_begun_before(settings: NodeSettings) -> bool:
 
 def note_begin(settings: NodeSettings) -> None:
     """Record that others have met this life, so that the next start is another life."""
-    replace_file(settings.life_file, "This node has begun: its next life waits until a plan takes it in.\n")
+    replace_file(settings.life_file, "This node has started: its next life waits until a plan admits it.\n")
