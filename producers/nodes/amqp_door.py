@@ -31,7 +31,7 @@ from regraft.producers.nodes.amqp_keys import KeyFormError, key_of, subject_of
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
 from regraft.producers.nodes.ask_rabbit import bindings_of, login_of
 from regraft.producers.nodes.doors import DoorError, LocalMessage
-from regraft.producers.nodes.drive_pika import OverError, PikaChannel, PikaConnection
+from regraft.producers.nodes.drive_pika import ClosedError, PikaChannel, PikaConnection
 from regraft.producers.nodes.retry_pause import RetryPause
 
 log = structlog.get_logger(__name__)
@@ -47,7 +47,7 @@ WAITING_MAX = 20_000  # Messages that the broker has not confirmed; further ones
 EVENTS, EVERYTHING = "amq.rabbitmq.event", "#"
 PAYLOAD_BYTES_MAX = 8 << 20  # The most that links carry.
 ACKNOWLEDGED = 0  # The receipt of a redelivered message that was acknowledged before.
-AWAY, SLOW, BAD_KEY, AGAIN = "broker_away", "broker_slow", "bad_topic", "redelivered"
+AWAY, SLOW, BAD_KEY, REDELIVERED = "broker_away", "broker_slow", "bad_topic", "redelivered"
 TOO_LARGE, REFUSED = "payload_too_large", "broker_refused"
 
 
@@ -109,7 +109,7 @@ class AmqpDoor:
         self._receipts = 0
         self._under_way: dict[int, _Taken] = {}
         self._acknowledged: deque[bytes] = deque(maxlen=UNDER_WAY_MAX)
-        self._due_again: dict[bytes, deque[int]] = {}
+        self._redelivery_due: dict[bytes, deque[int]] = {}
         self._polls = self._is_caught_up = False
         self._early_events: deque[tuple[bool, Binding]] = deque(maxlen=BINDINGS_MAX)
 
@@ -185,8 +185,8 @@ class AmqpDoor:
             try:
                 await self._open(connection)
                 pause.note_open(time.monotonic())
-                await self._stay(connection)
-            except OverError as error:
+                await self._poll_until_closed(connection)
+            except ClosedError as error:
                 self._reason = str(error)
                 await connection.close(CLOSE_S_MAX)
             log.warning("door_closed", broker=self._name, reason=self._reason)
@@ -200,13 +200,13 @@ class AmqpDoor:
         channel, exchange = main.channel, self._place.exchange
         try:
             await main.ask(channel.exchange_declare, exchange=exchange, exchange_type="topic", passive=True)
-        except OverError as error:
+        except ClosedError as error:
             self._refuse(f"exchange {exchange!r} of {self._host}:{self._port} cannot be used: {error}")
             raise
         await main.ask(channel.confirm_delivery, ack_nack_callback=self._note_confirmed)
         self._main, self._published = main, 0
         self._unconfirmed.clear()
-        self._expect_again()
+        self._expect_redelivery()
         queue = await self._declare(main)
         await main.ask(channel.queue_bind, queue=queue, exchange=exchange, routing_key=EVERYTHING)
         self._is_caught_up = False
@@ -250,7 +250,7 @@ class AmqpDoor:
             await events.ask(
                 events.channel.basic_consume, queue=queue, on_message_callback=self._handle_event, auto_ack=True
             )
-        except OverError as error:
+        except ClosedError as error:
             log.info("door_events_unavailable", broker=self._name, reason=str(error))
             return False
         return True
@@ -275,33 +275,33 @@ class AmqpDoor:
                 "node.door_api, the address of its management plugin, or name the filters in node.door_filters"
             )
             self._refuse(fault)
-            raise OverError(fault)
+            raise ClosedError(fault)
 
     def _refuse(self, fault: str) -> None:
         """Make the start of the door fail if it is still under way: waiting longer would not help."""
         if self._first is not None and not self._first.done():
             self._first.set_exception(DoorError(fault))
 
-    async def _stay(self, connection: PikaConnection) -> None:
-        """Poll bindings if necessary until the connection or the main channel closes, then raise OverError."""
+    async def _poll_until_closed(self, connection: PikaConnection) -> None:
+        """Poll bindings if necessary until the connection or the main channel closes, then raise ClosedError."""
         main = self._main
-        while main is not None and not main.over.done():
-            await asyncio.wait({main.over, connection.over}, timeout=POLL_S if self._polls else None)
-            if self._polls and not main.over.done() and (bindings := await self._bindings()) is not None:
+        while main is not None and not main.closed.done():
+            await asyncio.wait({main.closed, connection.closed}, timeout=POLL_S if self._polls else None)
+            if self._polls and not main.closed.done() and (bindings := await self._bindings()) is not None:
                 assert self._interest is not None
                 self._interest.replace(bindings)
-        raise OverError(main.over.result() if main is not None else "no channel")
+        raise ClosedError(main.closed.result() if main is not None else "no channel")
 
-    def _expect_again(self) -> None:
+    def _expect_redelivery(self) -> None:
         """Expect redelivery of all unacknowledged messages, and of those whose acknowledgement may have been lost."""
-        self._due_again.clear()
+        self._redelivery_due.clear()
         while len(self._under_way) > UNDER_WAY_MAX:  # The queue no longer has them.
             del self._under_way[next(iter(self._under_way))]
         for receipt, taken in self._under_way.items():
             taken.tag = 0
-            self._due_again.setdefault(taken.mark, deque()).append(receipt)
+            self._redelivery_due.setdefault(taken.mark, deque()).append(receipt)
         for mark in self._acknowledged:
-            self._due_again.setdefault(mark, deque()).append(ACKNOWLEDGED)
+            self._redelivery_due.setdefault(mark, deque()).append(ACKNOWLEDGED)
 
     # --- from the broker ---------------------------------------------------------------------------------------------
 
@@ -335,7 +335,7 @@ class AmqpDoor:
             (self._interest.begin if is_made else self._interest.end)(binding)
 
     def _take(self, channel: Any, deliver: Any, properties: BasicProperties, body: bytes) -> None:
-        """Pass on a published message, unless the overlay itself handed it over here."""
+        """Forward a published message, unless the overlay itself handed it over here."""
         subject = "" if (properties.headers or {}).get(CARRIED) == self._name else self._subject_of(deliver, body)
         receipt = 0
         if self._place.is_durable:
@@ -363,10 +363,10 @@ class AmqpDoor:
     def _receipt_of(self, deliver: Any, body: bytes) -> int:
         """Return a new receipt, 0 for a redelivered message that was taken before."""
         mark = hashlib.blake2b(deliver.routing_key.encode() + b"\0" + body, digest_size=16).digest()
-        due = self._due_again.get(mark)
+        due = self._redelivery_due.get(mark)
         if deliver.redelivered and due:
             receipt = due.popleft()
-            self.counts[AGAIN] += 1
+            self.counts[REDELIVERED] += 1
             taken = self._under_way.setdefault(receipt, _Taken(mark, 0, is_safe=True))
             taken.tag = deliver.delivery_tag
             if taken.is_safe:

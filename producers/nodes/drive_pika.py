@@ -17,41 +17,41 @@ from pika.channel import Channel
 from pika.exceptions import AMQPError
 
 
-class OverError(RuntimeError):
+class ClosedError(RuntimeError):
     """A connection or channel is closed; the message says why."""
 
 
 class PikaChannel:
-    """A channel; ``over`` completes when it closes, with the reason."""
+    """A channel; ``closed`` completes when it closes, with the reason."""
 
     def __init__(self) -> None:
-        self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.channel: Channel
 
     async def ask(self, method: Callable[..., Any], **arguments: Any) -> Any:
-        """Call a method of the channel and return the broker's answer; raise OverError if the channel closes first."""
+        """Call a method of the channel; return the answer, or raise ClosedError if the channel closes first."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         try:
             method(callback=partial(_settle, answer), **arguments)
         except AMQPError as error:
-            raise OverError(_reason_text(error)) from error
-        await _first_of(answer, self.over)
+            raise ClosedError(_reason_text(error)) from error
+        await _first_of(answer, self.closed)
         if not answer.done():
-            raise OverError(self.over.result())
+            raise ClosedError(self.closed.result())
         return answer.result()
 
     def note_closed(self, _channel: Channel, reason: BaseException) -> None:
         """Note that the channel is closed."""
-        if not self.over.done():
-            self.over.set_result(_reason_text(reason))
+        if not self.closed.done():
+            self.closed.set_result(_reason_text(reason))
 
 
 class PikaConnection:
-    """A connection; ``over`` completes when it closes or cannot be opened, with the reason."""
+    """A connection; ``closed`` completes when it closes or cannot be opened, with the reason."""
 
     def __init__(self, parameters: ConnectionParameters) -> None:
         loop = asyncio.get_running_loop()
-        self.over: asyncio.Future[str] = loop.create_future()
+        self.closed: asyncio.Future[str] = loop.create_future()
         self._opened: asyncio.Future[Any] = loop.create_future()
         self._channels: list[PikaChannel] = []
         self._connection = AsyncioConnection(
@@ -63,18 +63,18 @@ class PikaConnection:
         )
 
     async def channel(self) -> PikaChannel:
-        """Return a new channel; raise OverError if the connection or the channel cannot be opened."""
-        await _first_of(self._opened, self.over)
-        if self.over.done():
-            raise OverError(self.over.result())
+        """Return a new channel; raise ClosedError if the connection or the channel cannot be opened."""
+        await _first_of(self._opened, self.closed)
+        if self.closed.done():
+            raise ClosedError(self.closed.result())
         found = PikaChannel()
         self._channels.append(found)
         opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         channel = self._connection.channel(on_open_callback=partial(_settle, opened))
         channel.add_on_close_callback(found.note_closed)
-        await _first_of(opened, found.over, self.over)
+        await _first_of(opened, found.closed, self.closed)
         if not opened.done():
-            raise OverError((found.over if found.over.done() else self.over).result())
+            raise ClosedError((found.closed if found.closed.done() else self.closed).result())
         found.channel = channel
         return found
 
@@ -82,15 +82,15 @@ class PikaConnection:
         """Close the connection, cleanly if the broker answers within ``wait_s_max``."""
         if self._connection.is_open:
             self._connection.close()
-            await asyncio.wait({self.over}, timeout=wait_s_max)
+            await asyncio.wait({self.closed}, timeout=wait_s_max)
 
     def _note_closed(self, _connection: Any, reason: BaseException | str) -> None:
         text = _reason_text(reason)
         for channel in self._channels:
-            if not channel.over.done():
-                channel.over.set_result(text)
-        if not self.over.done():
-            self.over.set_result(text)
+            if not channel.closed.done():
+                channel.closed.set_result(text)
+        if not self.closed.done():
+            self.closed.set_result(text)
 
 
 def _settle(answer: asyncio.Future[Any], *results: Any) -> None:

@@ -53,7 +53,7 @@ class JetStreamIngress:
         self._consumer = f"regraft-{broker}"
         self._captured = MatchIndex()
         self._acks: dict[int, str] = {}  # Number in the stream -> subject to acknowledge to, while under way.
-        self._request, self._came, self._asked_s = 0, 0, 0.0
+        self._request, self._arrived, self._asked_s = 0, 0, 0.0
 
     def begin(self) -> None:
         """Request the stream and the node's consumer of it; call after each connection to the server."""
@@ -80,7 +80,7 @@ class JetStreamIngress:
         if subject := self._acks.pop(receipt, ""):
             self._send(LocalMessage(subject, b"+ACK"))
 
-    def tend(self) -> None:
+    def repeat_unanswered(self) -> None:
         """Repeat a request that got no answer: it may have been lost with a connection."""
         if time.monotonic() - self._asked_s > ASK_AGAIN_S:
             if self.is_ready:
@@ -144,12 +144,12 @@ class JetStreamIngress:
                 headers = _with_header(headers, MESSAGE_ID, name)
             self._deliver(LocalMessage(subject, message.payload, "", headers, number))
         if request == str(self._request):
-            self._came += 1
-            if self._came == BATCH:
+            self._arrived += 1
+            if self._arrived == BATCH:
                 self._ask_next()
 
     def _ask_next(self) -> None:
-        self._request, self._came = self._request + 1, 0
+        self._request, self._arrived = self._request + 1, 0
         body = json.dumps({"batch": BATCH, "expires": int(EXPIRES_S * NANOSECONDS)}).encode()
         self._ask("CONSUMER.MSG.NEXT", body, str(self._request), self._consumer)
 

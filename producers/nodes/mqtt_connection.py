@@ -15,7 +15,7 @@ from regraft.producers.nodes.mqtt_packets import MalformedError, Oversized, Pack
 
 PINGS_MAX = 3  # Per keep-alive, and unanswered; counted, not timed, because the node may have been suspended.
 CLOSE_S_MAX = 1.0  # How long the last bytes may take to be sent.
-Taken = mqtt5.Packet | Oversized
+ReceivedPacket = mqtt5.Packet | Oversized
 
 
 class MqttConnection(asyncio.Protocol):
@@ -23,7 +23,7 @@ class MqttConnection(asyncio.Protocol):
 
     def __init__(
         self,
-        on_packet: Callable[[MqttConnection, Taken], None],
+        on_packet: Callable[[MqttConnection, ReceivedPacket], None],
         on_room: Callable[[], None],
         on_lost: Callable[[MqttConnection, str], None],
         packet_bytes_max: int,
@@ -69,7 +69,7 @@ class MqttConnection(asyncio.Protocol):
                 if self.is_over:
                     return
         except MalformedError as error:
-            self.refuse(mqtt5.DisconnectReasonCode.MALFORMED_PACKET, f"what came is not a packet of MQTT 5: {error}")
+            self.refuse(mqtt5.DisconnectReasonCode.MALFORMED_PACKET, f"not a packet of MQTT 5: {error}")
 
     # --- called by the session ---------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class MqttConnection(asyncio.Protocol):
 
         def ping() -> None:
             if self._unanswered >= PINGS_MAX:
-                self.lose(f"nothing came for {within_s:g} s")
+                self.lose(f"no data for {within_s:g} s")
                 return
             self._unanswered += 1
             self.write(mqtt5.PingReqPacket().write())
@@ -108,9 +108,9 @@ class MqttConnection(asyncio.Protocol):
             self._transport.abort()
         self._on_lost(self, reason)
 
-    async def close(self, farewell: mqtt5.DisconnectPacket) -> None:
+    async def close(self, disconnect: mqtt5.DisconnectPacket) -> None:
         """Send a last packet, and end the connection once it is sent, or after ``CLOSE_S_MAX``."""
-        self.write(farewell.write())
+        self.write(disconnect.write())
         if self._transport is not None:
             self._transport.close()
         await asyncio.wait((self._closed,), timeout=CLOSE_S_MAX)

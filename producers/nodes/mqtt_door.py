@@ -29,7 +29,7 @@ from regraft.producers.nodes.ask_emqx import learn_interest
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
-from regraft.producers.nodes.mqtt_session import AWAY, FAILED, IDS, TOO_LARGE, Beside, MqttLogin, MqttSession
+from regraft.producers.nodes.mqtt_session import AWAY, FAILED, IDS, TOO_LARGE, MqttLogin, MqttSession, PublishFields
 from regraft.producers.nodes.mqtt_taken import Taken, TakenAtOnce, TakenUntilSafe
 from regraft.producers.nodes.mqtt_topics import TopicError, subject_of, topic_of
 from regraft.producers.nodes.read_mosquitto_log import MosquittoLog
@@ -42,15 +42,15 @@ PORTS = {"mqtt": 1883, "mqtts": 8883}
 CONNECT_S_MAX = 10.0
 LOG_S_MAX = 2.0  # Until the broker's log must show our own subscription.
 LOG_LINES_MAX = 100_000
-TEND_S = 1.0
+MAINTAIN_S = 1.0
 SESSION_S = 60  # The broker keeps QoS 1 messages for this long while the connection is cut.
 DURABLE_S = 7 * 24 * 3_600  # And for this long while a node with a durable session is away.
 UNDER_WAY_MAX = 500  # Messages of a durable session that are not acknowledged.
 EVERYTHING = "#"
 FIELDS_KEPT_MAX = 1_000
 PAYLOAD_BYTES_MAX = 8 << 20  # What links carry; brokers have no such limit by default.
-BESIDE_BYTES_MAX = 1 << 20  # Topic and properties of a message.
-BAD_TOPIC, AGAIN = "bad_topic", "redelivered"
+FIELDS_BYTES_MAX = 1 << 20  # Topic and properties of a message.
+BAD_TOPIC, REDELIVERED = "bad_topic", "redelivered"
 
 
 class MqttDoor:
@@ -107,7 +107,7 @@ class MqttDoor:
             self._port,
             self._client_id,
             session_s=DURABLE_S if self._is_durable else SESSION_S,
-            packet_bytes_max=PAYLOAD_BYTES_MAX + BESIDE_BYTES_MAX,
+            packet_bytes_max=PAYLOAD_BYTES_MAX + FIELDS_BYTES_MAX,
             is_resumed=self._is_durable,
             receive_max=UNDER_WAY_MAX if self._is_durable else IDS,
             user=user,
@@ -126,7 +126,7 @@ class MqttDoor:
         self._restore(self._interest)
         loop = asyncio.get_running_loop()
         self._first = loop.create_future()
-        self._tasks = [loop.create_task(each) for each in (self._keep_open(), self._tend())]
+        self._tasks = [loop.create_task(each) for each in (self._keep_open(), self._maintain())]
         try:
             await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
             if self._api is not None:
@@ -223,8 +223,8 @@ class MqttDoor:
             self.counts[AWAY] += 1
             return False
         try:
-            qos, beside = _publish_options(message.headers, message.reply)
-            return self._session.publish(topic_of(message.subject), message.payload, qos, beside)
+            qos, fields = _publish_fields(message.headers, message.reply)
+            return self._session.publish(topic_of(message.subject), message.payload, qos, fields)
         except ValueError:  # From topic_of, or the codec.
             self.counts[BAD_TOPIC] += 1
             return False
@@ -280,9 +280,9 @@ class MqttDoor:
         if self._first is not None and not self._first.done():
             self._first.set_result(None)
 
-    async def _tend(self) -> None:
+    async def _maintain(self) -> None:
         while True:
-            await asyncio.sleep(TEND_S)
+            await asyncio.sleep(MAINTAIN_S)
             if self._interest is not None:
                 self._interest.expire(time.monotonic())
             self._catch_up()
@@ -303,7 +303,7 @@ class MqttDoor:
         packet_id = packet.packet_id or 0
         receipt = self._taken.take(packet, packet_id) if packet_id else 0
         if receipt is None:
-            self.counts[AGAIN] += 1
+            self.counts[REDELIVERED] += 1
             return self._taken.may_forget(packet_id)
         reply = packet.response_topic
         self._on_message(
@@ -354,10 +354,10 @@ def _block_of(
 
 
 @lru_cache(maxsize=FIELDS_KEPT_MAX)
-def _publish_options(block: bytes, reply: str) -> tuple[int, Beside]:
+def _publish_fields(block: bytes, reply: str) -> tuple[int, PublishFields]:
     """Return the QoS of a block, and the codec's other arguments; raise TopicError if the reply is not a topic."""
     fields = fields_of(block)
-    beside = Beside(
+    found = PublishFields(
         retain=fields.is_retained,
         payload_format_indicator=int(fields.is_text),
         message_expiry_interval=fields.expiry_s,
@@ -366,4 +366,4 @@ def _publish_options(block: bytes, reply: str) -> tuple[int, Beside]:
         correlation_data=fields.correlation,
         user_properties=list(fields.properties),
     )
-    return fields.qos, beside
+    return fields.qos, found

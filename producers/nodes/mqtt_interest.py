@@ -28,9 +28,9 @@ LOG_TOPIC = "$SYS/broker/log/"
 MQTT_5 = 5
 _TIME = re.compile(r"^[\dT:+.-]+: ")
 _QOS = re.compile(r" [012](?= )")
-_CAME = re.compile(r"New client connected from .*? as (.*) \(p(\d+), c([01]), k\d+.*\)\.", re.DOTALL)
+_CONNECTED = re.compile(r"New client connected from .*? as (.*) \(p(\d+), c([01]), k\d+.*\)\.", re.DOTALL)
 # From Mosquitto 2.1 on, the client's address follows its name in brackets.
-_LEFT = re.compile(
+_DISCONNECTED = re.compile(
     r"Client (.*?)( \[[^]]*:\d+\])? (?:disconnected|closed its connection|has exceeded timeout|been disconnected)",
     re.DOTALL,
 )
@@ -77,7 +77,7 @@ class MqttInterest:
         for line in lines:
             entry = _TIME.sub("", line, count=1)
             if not self._handle_notice(entry, now_s):
-                name, wanted = self._who_wants_what(entry)
+                name, wanted = self._name_and_filter(entry)
                 is_known = self._is_known(name)
                 if wanted and (is_known or not self._handle_unsubscribe(entry)):
                     self._take_subscribing(name, wanted)
@@ -142,7 +142,7 @@ class MqttInterest:
     # --- entries of the log ------------------------------------------------------------------------------------------
 
     def _handle_subscribe(self, entry: str) -> None:
-        name, wanted = self._who_wants_what(entry)
+        name, wanted = self._name_and_filter(entry)
         if wanted:
             self._take_subscribing(name, wanted)
 
@@ -170,7 +170,7 @@ class MqttInterest:
             for subject in subjects:
                 self._add(subject)
 
-    def _who_wants_what(self, entry: str) -> tuple[str, str]:
+    def _name_and_filter(self, entry: str) -> tuple[str, str]:
         """Split "NAME QOS FILTER": both may contain spaces, so a split with a known name wins over the first one."""
         found = [(entry[: one.start()], entry[one.end() + 1 :]) for one in _QOS.finditer(entry)]
         known = (one for one in found if self._is_known(one[0]))
@@ -194,8 +194,8 @@ class MqttInterest:
 
     def _handle_notice(self, entry: str, now_s: float) -> bool:
         """Handle a line about a client that connects or disconnects; return False for any other."""
-        if (came := _CAME.fullmatch(entry)) is not None:
-            name, protocol, is_clean = came[1], int(came[2]), came[3] == "1"
+        if (connected := _CONNECTED.fullmatch(entry)) is not None:
+            name, protocol, is_clean = connected[1], int(connected[2]), connected[3] == "1"
             if self._own.fullmatch(name):
                 return True
             if is_clean:
@@ -203,7 +203,7 @@ class MqttInterest:
             client = self._clients.get(name) or self._new_client(name)
             if client is not None:
                 client.has_session, client.left_s = protocol >= MQTT_5 or not is_clean, None
-        elif (left := _LEFT.match(entry)) is not None:
+        elif (left := _DISCONNECTED.match(entry)) is not None:
             # A name may itself end in brackets.
             name = next((one for one in (left[1] + (left[2] or ""), left[1]) if one in self._clients), "")
             if not name:

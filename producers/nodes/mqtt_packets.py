@@ -90,7 +90,7 @@ def _head_end(data: bytes, at: int, begin: int, end: int) -> int:
     if found <= len(data):
         found += int.from_bytes(data[begin:found]) + 2 * _has_id(data[at])
     if found > end:
-        raise MalformedError("its topic is longer than it is")
+        raise MalformedError("its topic is longer than the packet")
     return found
 
 

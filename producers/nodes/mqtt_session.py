@@ -19,7 +19,7 @@ from typing import TypedDict, cast
 import mqtt5
 import structlog
 
-from regraft.producers.nodes.mqtt_connection import MqttConnection, Taken
+from regraft.producers.nodes.mqtt_connection import MqttConnection, ReceivedPacket
 from regraft.producers.nodes.mqtt_packets import PACKET_BYTES_MAX, Oversized
 
 log = structlog.get_logger(__name__)
@@ -30,7 +30,7 @@ WAITING_BYTES_MAX = 64 << 20
 WRITE_BYTES_MAX = 256 << 10  # Handed to the socket at once.
 IDS = 65_535  # Packet IDs in MQTT, so the most messages under way.
 FAILED = 0x80  # Reason codes from here on are failures.
-AGAIN_BIT = 0x08  # The DUP flag in the first byte of a message: it was sent before.
+DUP_FLAG = 0x08  # In the first byte of a message: it was sent before.
 AWAY, SLOW, TOO_LARGE, REFUSED = "broker_away", "broker_slow", "payload_too_large", "broker_refused"
 
 
@@ -38,7 +38,7 @@ class RefusedError(ConnectionError):
     """The broker refused this client, or is not connected."""
 
 
-class Beside(TypedDict, total=False):
+class PublishFields(TypedDict, total=False):
     """A message's fields besides topic and payload, as the codec names them."""
 
     retain: bool
@@ -93,8 +93,8 @@ class MqttSession:
         self._login, self._on_message = login, on_message
         self._is_first = True
         self._connection: MqttConnection | None = None  # Set once the broker has accepted us.
-        self._answer: asyncio.Future[Taken] | None = None
-        self._over: asyncio.Future[str] | None = None
+        self._answer: asyncio.Future[ReceivedPacket] | None = None
+        self._closed: asyncio.Future[str] | None = None
         self._queue: deque[tuple[int, bytes]] = deque()  # Packet IDs and bytes to write; ID 0 is QoS 0.
         self._kept: dict[int, bytes] = {}  # Unacknowledged messages of QoS 1, in the order of publishing.
         self._under_way: set[int] = set()  # Those written to this connection, or the last one.
@@ -114,7 +114,7 @@ class MqttSession:
     async def connect(self) -> bool:
         """Connect; return True if the broker still has the session. Raises OSError if it is away or refuses us."""
         login, loop = self._login, asyncio.get_running_loop()
-        self._over = loop.create_future()
+        self._closed = loop.create_future()
 
         def new_connection() -> MqttConnection:
             return MqttConnection(self._take, self._flush, self._note_lost, login.packet_bytes_max)
@@ -124,7 +124,7 @@ class MqttSession:
             connect = login.connect_packet(is_first=self._is_first)
             answer = cast(mqtt5.ConnAckPacket, await self._ask(connection, connect.write()))
         except BaseException:
-            connection.lose("not let in in time")
+            connection.lose("not accepted in time")
             raise
         if answer.reason_code.value >= FAILED:
             connection.lose("refused")
@@ -140,7 +140,7 @@ class MqttSession:
 
     async def lost(self) -> str:
         """Wait until the connection has ended; return why."""
-        return "never connected" if self._over is None else await self._over
+        return "never connected" if self._closed is None else await self._closed
 
     def cut(self, reason: str) -> None:
         """End the connection at once, but not the session."""
@@ -153,7 +153,7 @@ class MqttSession:
         if self._connection is not None:
             await self._connection.close(mqtt5.DisconnectPacket(session_expiry_interval=session_s))
 
-    async def _ask(self, connection: MqttConnection, question: bytes) -> Taken:
+    async def _ask(self, connection: MqttConnection, question: bytes) -> ReceivedPacket:
         self._answer = asyncio.get_running_loop().create_future()
         connection.write(question)
         return await self._answer
@@ -167,7 +167,7 @@ class MqttSession:
                 self._forget(packet_id)
                 self.counts[TOO_LARGE] += 1
             elif answer.session_present and packet_id in self._under_way:
-                self._kept[packet_id] = bytes((data[0] | AGAIN_BIT,)) + data[1:]
+                self._kept[packet_id] = bytes((data[0] | DUP_FLAG,)) + data[1:]
         self._queue = deque(self._kept.items())
         self._under_way.clear()
         self._reasons.clear()
@@ -176,8 +176,8 @@ class MqttSession:
     def _note_lost(self, connection: MqttConnection, reason: str) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(RefusedError(reason))
-        if self._over is not None and not self._over.done():
-            self._over.set_result(reason)
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(reason)
         if connection is self._connection:
             self._connection = None
             self._answers.clear()
@@ -189,7 +189,7 @@ class MqttSession:
 
     # --- received ----------------------------------------------------------------------------------------------------
 
-    def _take(self, connection: MqttConnection, packet: Taken) -> None:
+    def _take(self, connection: MqttConnection, packet: ReceivedPacket) -> None:
         match packet:
             case mqtt5.PublishPacket() if packet.topic and packet.qos.value < 2:
                 if self._on_message(packet) and packet.packet_id:
@@ -208,7 +208,7 @@ class MqttSession:
                 self._answer.set_result(packet)
             case _:
                 code = mqtt5.DisconnectReasonCode.PROTOCOL_ERROR
-                connection.refuse(code, f"the broker sent what nobody asked for: {packet!r:.200}")
+                connection.refuse(code, f"unexpected packet: {packet!r:.200}")
 
     def _note_acknowledged(self, packet: mqtt5.PubAckPacket) -> None:
         if packet.packet_id not in self._under_way:
@@ -229,7 +229,7 @@ class MqttSession:
 
     # --- sent --------------------------------------------------------------------------------------------------------
 
-    def publish(self, topic: str, payload: bytes, qos: int, beside: Beside) -> bool:
+    def publish(self, topic: str, payload: bytes, qos: int, fields: PublishFields) -> bool:
         """Queue a message; return False if the broker is away or slow, or the message is too large for it.
 
         Raises ValueError if MQTT cannot express the message.
@@ -241,14 +241,14 @@ class MqttSession:
             self.counts[SLOW] += 1
             return False
         if not self._limits.retain_available:
-            beside = {**beside, "retain": False}
+            fields = {**fields, "retain": False}
         if qos and self._limits.max_qos.value:
             packet_id = self._new_id()
             level = mqtt5.QoS.AT_LEAST_ONCE
-            data = mqtt5.PublishPacket(topic, payload, qos=level, packet_id=packet_id, **beside).write()
+            data = mqtt5.PublishPacket(topic, payload, qos=level, packet_id=packet_id, **fields).write()
         else:
             packet_id = 0
-            data = mqtt5.PublishPacket(topic, payload, **beside).write()
+            data = mqtt5.PublishPacket(topic, payload, **fields).write()
         if len(data) > (self._limits.max_packet_size or PACKET_BYTES_MAX):
             self.counts[TOO_LARGE] += 1
             return False

@@ -79,7 +79,7 @@ def _level(token: str) -> str:
     def unmark(found: re.Match[str]) -> str:
         mark = found[1]
         if mark is None:
-            raise TopicError(f"{token!r} has a / that is not of a topic: MQTT has no level with one")
+            raise TopicError(f"{token!r} contains a /, which no level of an MQTT topic may contain")
         return _UNMARKED.get(mark) or chr(int(mark[1:-1], 16))
 
     try:

@@ -165,7 +165,7 @@ class NatsDoor:
                 )
                 opened_s = time.monotonic()
                 self._leaf, self._wanted_since_open, self._queues = leaf, {}, QueueGroups()
-                await leaf.stay()
+                await leaf.ping_until_closed()
                 if leaf.is_caught_up:
                     pause.note_open(opened_s)
                 self._reason = leaf.reason
@@ -192,7 +192,7 @@ class NatsDoor:
                 leaf.write_soon(b"PONG\r\n")
             case ServerInfo():
                 self._check_tls(bool(message.facts.get("tls_required")))
-                leaf.introduce(self._introduction(), self._tls, self._host)
+                leaf.send_handshake(self._handshake(), self._tls, self._host)
             case Pong():
                 if not leaf.is_caught_up:
                     leaf.is_caught_up = True
@@ -200,7 +200,7 @@ class NatsDoor:
                     if self._ingress is not None:
                         self._ingress.begin()
                 elif self._ingress is not None:
-                    self._ingress.tend()
+                    self._ingress.repeat_unanswered()
             case Refused():
                 leaf.reason = message.reason
                 log.warning("door_refused", broker=self._name, reason=message.reason)
@@ -209,11 +209,11 @@ class NatsDoor:
         """Raise DoorError if only one side wants TLS."""
         place = f"the leaf port {self._host}:{self._port}"
         if is_wanted and self._tls is None:
-            raise DoorError(f"{place} wants TLS: name it as tls://{self._host}:{self._port}")
+            raise DoorError(f"{place} requires TLS: use tls://{self._host}:{self._port}")
         if self._tls is not None and not is_wanted:
-            raise DoorError(f"{place} offers no TLS: give its leafnodes a tls section, or name it as nats://")
+            raise DoorError(f"{place} offers no TLS: add a tls section to its leafnodes, or use nats://")
 
-    def _introduction(self) -> bytes:
+    def _handshake(self) -> bytes:
         login = {name: value for name, value in self._login.items() if value}
         options = {
             "version": "2.10.0",
@@ -291,11 +291,11 @@ class _Leaf(asyncio.Protocol):
         self.reason = "closed by the server"
         self._handle = handle
         self._reader = LeafReader()
-        self._is_introduced = False
+        self._is_handshake_sent = False
         self._securing: asyncio.Task[None] | None = None
         self._received_s = time.monotonic()
         self._out: list[bytes] = []
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -303,8 +303,8 @@ class _Leaf(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:
             self.reason = str(exc)
-        if not self._over.done():
-            self._over.set_result(None)
+        if not self._closed.done():
+            self._closed.set_result(None)
 
     def data_received(self, data: bytes) -> None:
         self._received_s = time.monotonic()
@@ -316,17 +316,17 @@ class _Leaf(asyncio.Protocol):
             log.warning("door_call_failed", reason=self.reason)
             self.end()
 
-    def introduce(self, words: bytes, tls: ssl.SSLContext | None, host: str) -> None:
+    def send_handshake(self, handshake: bytes, tls: ssl.SSLContext | None, host: str) -> None:
         """Answer the server's first INFO, over TLS if ``tls`` is given."""
-        if self._is_introduced or self._securing is not None:
+        if self._is_handshake_sent or self._securing is not None:
             return
         if tls is None:
-            self._is_introduced = True
-            self.write_soon(words)
+            self._is_handshake_sent = True
+            self.write_soon(handshake)
         else:
-            self._securing = asyncio.get_running_loop().create_task(self._secure(words, tls, host))
+            self._securing = asyncio.get_running_loop().create_task(self._secure(handshake, tls, host))
 
-    async def _secure(self, words: bytes, tls: ssl.SSLContext, host: str) -> None:
+    async def _secure(self, handshake: bytes, tls: ssl.SSLContext, host: str) -> None:
         assert self.transport is not None
         try:
             secure = await asyncio.get_running_loop().start_tls(self.transport, self, tls, server_hostname=host)
@@ -336,8 +336,8 @@ class _Leaf(asyncio.Protocol):
             return
         if secure is not None:
             self.transport = secure
-            self._is_introduced = True
-            self.write_soon(words)
+            self._is_handshake_sent = True
+            self.write_soon(handshake)
 
     def write_soon(self, data: bytes) -> None:
         """Send bytes in the next turn of the event loop, all at once."""
@@ -350,14 +350,14 @@ class _Leaf(asyncio.Protocol):
             self.transport.write(b"".join(self._out))
         self._out.clear()
 
-    async def stay(self) -> None:
+    async def ping_until_closed(self) -> None:
         """Ping until the connection ends; end it if the server is silent for ``SILENCE_S_MAX``."""
-        while not self._over.done():
-            await asyncio.wait({self._over}, timeout=PING_S)
+        while not self._closed.done():
+            await asyncio.wait({self._closed}, timeout=PING_S)
             if time.monotonic() - self._received_s > SILENCE_S_MAX:
-                self.reason = f"silent for {SILENCE_S_MAX:g} s"
+                self.reason = f"no data for {SILENCE_S_MAX:g} s"
                 self.end()
-            elif self._is_introduced:
+            elif self._is_handshake_sent:
                 self.write_soon(b"PING\r\n")
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""Read what Mosquitto has logged since the node last looked, up to the line of the node's own subscription.
+"""Read what Mosquitto has logged since the last read, up to the line of the node's own subscription.
 
 In: the file of ``log_dest file``, or another with Mosquitto's output. Out: lines. Their meaning belongs to
 :mod:`producers.nodes.mqtt_interest`; everything after the node's own line is received from the broker itself.

@@ -68,7 +68,7 @@ def test_a_large_message_is_not_kept() -> None:
         (b"\x30\x04\x00\x09ab", "remaining length"),
         (b"\x20\x02\x00\x05", "ConnAckReasonCode"),  # A refusal of an MQTT 3 broker.
         (b"\x90\xff\x7f", "only a message may have"),
-        (b"\x30\xff\x7f\xff\xff" + bytes(10), "longer than it is"),
+        (b"\x30\xff\x7f\xff\xff" + bytes(10), "longer than the packet"),
     ],
 )
 def test_invalid_packets_are_named(stream: bytes, reason: str) -> None:
