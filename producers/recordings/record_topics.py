@@ -78,7 +78,7 @@ POLL_S = 0.1
 CALL_S = 2.0
 CONNECT_S_MAX = 5.0
 RETRY_S = 0.2
-LOOK_S = 10.0  # Between searches for topics that did not exist before.
+CHECK_S = 10.0  # Between checks for topics that did not exist before.
 SHOW_S = 1.0
 QUEUE_KBYTES_MAX = 131_072
 
@@ -131,7 +131,7 @@ class TopicRecorder:
         self._ended: set[tuple[str, int]] = set()
         self._is_away = False
         self._next: dict[tuple[str, int], int] = {}
-        self._looked_s = 0.0
+        self._checked_s = 0.0
         self._is_started = False
         self.missed: Counter[str] = Counter()
         self._consumer = open_consumer(
@@ -159,7 +159,9 @@ class TopicRecorder:
                     f"Kafka at {self._kafka.bootstrap} did not answer within {CONNECT_S_MAX:g} s "
                     f"({error.args[0].str()}): start it, or name another with --bootstrap."
                 ) from error
-        missing = [name for name, topic in self._wanted.items() if topic in INPUT_TOPICS and not self._knows(name)]
+        missing = [
+            name for name, topic in self._wanted.items() if topic in INPUT_TOPICS and not self._is_assigned(name)
+        ]
         if missing:
             raise StackError(
                 f"There is no topic {' and no topic '.join(missing)} at {self._kafka.bootstrap}: start the run first, "
@@ -179,8 +181,8 @@ class TopicRecorder:
                 break
             self._take(self._poll(), now_s)
             writer.tick(now_s)
-            if now_s - self._looked_s >= LOOK_S:
-                self._look_again()
+            if now_s - self._checked_s >= CHECK_S:
+                self._assign_new()
             if now_s - shown_s >= SHOW_S:
                 records = writer.counts.records
                 show(self._progress(now_s - begun_s, (records - shown_records) / (now_s - shown_s)))
@@ -245,8 +247,8 @@ class TopicRecorder:
         if begin > wanted:
             self.missed[topic.suffix] += begin - wanted
 
-    def _look_again(self) -> None:
-        """Look for topics and partitions that did not exist before."""
+    def _assign_new(self) -> None:
+        """Assign topics and partitions that did not exist before."""
         if self._is_away:
             return
         try:
@@ -256,7 +258,7 @@ class TopicRecorder:
 
     def _assign_found(self, *, is_first: bool) -> None:
         """Assign existing partitions that are not read yet; those that appear later are read from their beginning."""
-        self._looked_s = time.monotonic()
+        self._checked_s = time.monotonic()
         found = self._consumer.list_topics(timeout=CALL_S).topics
         fresh = []
         for name, topic in self._wanted.items():
@@ -274,7 +276,7 @@ class TopicRecorder:
             self._consumer.incremental_assign(fresh)
         self._next.update({(part.topic, part.partition): part.offset for part in fresh})
 
-    def _knows(self, name: str) -> bool:
+    def _is_assigned(self, name: str) -> bool:
         return any(known == name for known, _ in self._next)
 
     def _on_error(self, error: KafkaError) -> None:

@@ -186,7 +186,7 @@ def decode_header(start: bytes) -> Container:
     Raises FormError if there is none, EOFError if it is truncated.
     """
     if not MAGIC.startswith(start[: len(MAGIC)]):
-        raise FormError("it does not start as an Avro file does")
+        raise FormError("it does not start like an Avro file")
     stream = io.BytesIO(start)
     try:
         found = cast(dict[str, Any], schemaless_reader(stream, HEADER_SCHEMA, None))
@@ -324,7 +324,7 @@ def decompress_block(data: bytes, raw_bytes_max: int = DEFAULT_BOUNDS.block_byte
             if left < 0:
                 remedy = ", or raise recordings.block_mb_max" if most == raw_bytes_max else ""
                 raise FormError(
-                    f"its {len(data)} bytes become more than {most}, which is not a block of a recorder: "
+                    f"its {len(data)} bytes decompress to more than {most}, which no recorder writes: "
                     f"check where the file comes from{remedy}"
                 )
             if not frame.eof:

@@ -22,7 +22,7 @@ from regraft.infra.stack_error import StackError
 from regraft.producers.recordings.read_recording import RecordedMessage, Recording
 from regraft.schemas.topics import CLIENTS, CREATE_TIME, ORDERS, TELEMETRY, TOPICS, Topic, topic_name
 
-KEPT_FOR_EVER_MS = -1  # A replay's records are older than any retention: Kafka would delete them unread.
+KEPT_FOREVER_MS = -1  # A replay's records are older than any retention: Kafka would delete them unread.
 WAITING_RECORDS_MAX = 100_000
 WAITING_KBYTES_MAX = 65_536
 OUTAGE_S_MAX = 60.0
@@ -54,20 +54,20 @@ class ReplayProgress:
 
 def check_replay_namespace(kafka: KafkaAccess, namespace: str, recording: Recording, live_namespace: str) -> None:
     """Raise StackError if a replay may not fill the namespace: it was recorded, is live, or has telemetry."""
-    way_out = "name another with --namespace, or leave that out"
+    advice = "choose another --namespace, or omit it"
     if namespace == recording.info.namespace:
         raise StackError(
-            f"Namespace {namespace} is the one that was recorded: a replay there would be taken for live; {way_out}."
+            f"Namespace {namespace} is the one that was recorded: a replay there would pass for live; {advice}."
         )
     if namespace == live_namespace:
         raise StackError(
-            f"Namespace {namespace} is the one of the settings (kafka.namespace), where the live run is: {way_out}."
+            f"Namespace {namespace} is the one of the settings (kafka.namespace), where the live run is: {advice}."
         )
     held = _record_count(kafka, topic_name(TELEMETRY, namespace))
     if held:
         raise StackError(
-            f"{topic_name(TELEMETRY, namespace)} at {kafka.bootstrap} holds {held} records already, of an earlier "
-            f"replay perhaps: delete its topics, or {way_out}."
+            f"{topic_name(TELEMETRY, namespace)} at {kafka.bootstrap} already holds {held} records, perhaps of an "
+            f"earlier replay: delete its topics, or {advice}."
         )
 
 
@@ -77,7 +77,7 @@ def create_replay_topics(kafka: KafkaAccess, namespace: str) -> None:
     Raises StackError if Kafka does not create them.
     """
     topics = [
-        replace(topic, retention_ms=None if topic.compacted else KEPT_FOR_EVER_MS, timestamps=CREATE_TIME)
+        replace(topic, retention_ms=None if topic.compacted else KEPT_FOREVER_MS, timestamps=CREATE_TIME)
         for topic in TOPICS
     ]
     create_topics(kafka, topics, namespace)

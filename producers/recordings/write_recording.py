@@ -175,7 +175,7 @@ class RecordingWriter:
             if is_ours and (not self.is_checking or _is_whole(value, form.newest)):
                 branch, body = form.branch, value[CONFLUENT_HEADER_BYTES:]
             else:
-                branch, body = self._encoded_anew(form, value)
+                branch, body = self._reencoded(form, value)
         self._builder.add(topic, time_ms, partition, offset, key, branch, body)
         self._pending[topic] += 1
         if self._pending_since_s is None:
@@ -200,7 +200,7 @@ class RecordingWriter:
         """The name of the file that is being written."""
         return self._part_path(max(self.counts.parts, 1)).name
 
-    def _encoded_anew(self, form: _TopicForm, value: bytes) -> tuple[int, bytes]:
+    def _reencoded(self, form: _TopicForm, value: bytes) -> tuple[int, bytes]:
         """Return branch and body of a value in an older schema or another framing, or of an undecodable one."""
         try:
             return form.branch, encode(decode(value, form.record_type))[CONFLUENT_HEADER_BYTES:]

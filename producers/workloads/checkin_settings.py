@@ -49,7 +49,7 @@ class CheckinSettings:
         elif not 0 <= self.friend_count < self.user_count:
             found.append(
                 f"friend_count is {self.friend_count}: from 0 to {self.user_count - 1}, since user_count is "
-                f"{self.user_count} and nobody is a friend twice, or their own"
+                f"{self.user_count} and no user is a friend twice, or their own"
             )
         if not 0 < self.days_per_s <= DAYS_SHIPPED:
             found.append(f"days_per_s is {self.days_per_s:g}: above 0 and at most {DAYS_SHIPPED}, the days shipped")

@@ -73,7 +73,7 @@ class WorkloadSettings:
         """Return each fault as one sentence with the value, the limit and what to do; empty if there is none."""
         found = too_small(
             [
-                ("interested_broker_count", self.interested_broker_count, 1, "nobody would want anything"),
+                ("interested_broker_count", self.interested_broker_count, 1, "no broker would subscribe to anything"),
                 (
                     "lifetime_s_mean",
                     self.lifetime_s_mean,
@@ -83,10 +83,10 @@ class WorkloadSettings:
                 ("broker_load_exponent", self.broker_load_exponent, 0.0, "0 makes all brokers alike"),
                 ("popularity_sigma", self.popularity_sigma, 0.0, "0 makes all symbols alike"),
                 ("regime_change_factor", self.regime_change_factor, 1.0, "1 changes no rate"),
-                ("regime_change_for_s", self.regime_change_for_s, 1.0, "it is a time"),
+                ("regime_change_for_s", self.regime_change_for_s, 1.0, "it is a duration"),
                 ("regime_change_spread_s", self.regime_change_spread_s, 0.0, "0 replaces all at once"),
                 ("burst_factor", self.burst_factor, 1.0, "1 is not a burst at all"),
-                ("burst_s", self.burst_s, 0.1, "it is a time"),
+                ("burst_s", self.burst_s, 0.1, "it is a duration"),
             ]
         )
         if not 1 <= self.publisher_count <= SYMBOLS_SHIPPED:
@@ -107,7 +107,7 @@ class WorkloadSettings:
             )
         if self.burst_s_last is not None and (self.burst_s_last < 0.1 or self.burst_count is None):
             found.append(
-                f"burst_s_last is {self.burst_s_last:g}: at least 0.1, and burst_count must say which is the last"
+                f"burst_s_last is {self.burst_s_last:g}: at least 0.1, and it needs burst_count, which ends the bursts"
             )
         if self.burst_count is not None and self.burst_count < 1:
             found.append(f"burst_count is {self.burst_count}: at least 1, or none for bursts without end")

@@ -180,7 +180,7 @@ def test_a_file_that_is_no_recording_is_refused_with_the_reason(tmp_path: Path) 
     with pytest.raises(RecordingError, match=r"no file there ends in \.avro"):
         open_recording(tmp_path)
     (tmp_path / "text.avro").write_text("telemetry")
-    with pytest.raises(RecordingError, match="does not start as an Avro file does"):
+    with pytest.raises(RecordingError, match="does not start like an Avro file"):
         open_recording(tmp_path / "text.avro")
     (tmp_path / "noise.avro").write_bytes(b"Obj\x01" + bytes(range(255, 0, -1)) * 10)
     with pytest.raises(RecordingError, match=r"is not a recording|within its header"):

@@ -280,6 +280,6 @@ def test_wrong_bursts_and_shifts_are_reported() -> None:
     (fault,) = WorkloadSettings(burst_factor=0.5).faults()
     assert fault.startswith("burst_factor is 0.5, at least 1 is needed")
     (fault,) = WorkloadSettings(burst_s_last=50.0).faults()
-    assert fault == "burst_s_last is 50: at least 0.1, and burst_count must say which is the last"
+    assert fault == "burst_s_last is 50: at least 0.1, and it needs burst_count, which ends the bursts"
     (fault,) = WorkloadSettings(publisher_broker_count=0).faults()
     assert fault == "publisher_broker_count is 0: at least 1, or none for all brokers"

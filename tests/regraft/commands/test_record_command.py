@@ -72,7 +72,7 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
     """Both commands that read recordings give one sentence."""
     (tmp_path / "plans.json").write_text("{}")
     for command in ("recording", "replay"):
-        with pytest.raises(RecordingError, match="is not a recording: it does not start as an Avro file does"):
+        with pytest.raises(RecordingError, match="is not a recording: it does not start like an Avro file"):
             RUNNER.invoke(app, [command, str(tmp_path / "plans.json")], catch_exceptions=False)
 
 
