@@ -169,7 +169,7 @@ def dead_letters(records: DataFrame, settings: StreamingSettings) -> DataFrame:
     """Return the refused records: topic, partition, offset, reason, value, its bytes and time_ms (Kafka's timestamp).
 
     A value that is longer than a letter can hold is truncated. This uses explode because a filter would be pushed down
-    to the source together with the decoder, once for each of the many places that look into the batch.
+    to the source together with the decoder, once for each of the many places that read the batch.
     """
     judged = _judge(records, settings)
     value = F.coalesce("value", F.lit(b""))

@@ -83,7 +83,7 @@ def _texts_beyond(bounds: Sequence[FieldBound]) -> list[Refusal]:
 def _is_torn(second: Column) -> Column:
     """Mark batches with a packed second that violates its layout (:mod:`schemas.packed_cells`)."""
     names = second["publishers"]
-    # Java splits fast by a single character; `translate` and `replace` look at each byte separately.
+    # Java splits fast by a single character; `translate` and `replace` check each byte separately.
     count = F.size(F.split(names, LINE_END))
     # Nearly all names are printable ASCII, a single range of characters, which matches ten times as fast.
     torn = ~(names.rlike(_lines_of(PRINTABLE_ASCII)) | names.rlike(_lines_of(f"^{UNCLEAN}")))

@@ -155,17 +155,17 @@ def test_a_plan_executed_while_notifications_take_detours_loses_and_repeats_noth
     id_moves = id_moves_between(places_of(before.regions), places_of(regions))
     share = draw.choice((0.3, 0.7, 1.0))
     for phase, outcome in PHASES:
-        untold = list(before.brokers)
-        while untold or steps.answered(outcome) != set(before.brokers):
+        uncommanded = list(before.brokers)
+        while uncommanded or steps.answered(outcome) != set(before.brokers):
             step = draw.random()
             if step < 0.1 and steps.published < 30:
                 steps.publish_one()
             elif step < 0.2:
                 steps.congest(share)
-            elif step < 0.4 and untold:
-                broker = untold.pop(draw.randrange(len(untold)))
+            elif step < 0.4 and uncommanded:
+                broker = uncommanded.pop(draw.randrange(len(uncommanded)))
                 steps.command(broker, phase, target, id_moves=id_moves)
-            elif not steps.cross_any() and not untold:
+            elif not steps.cross_any() and not uncommanded:
                 assert steps.answered(outcome) == set(before.brokers), f"{phase} never ends"
     while steps.cross_any():
         pass
