@@ -1,8 +1,9 @@
 """Search thousands of seeds for a run that breaks the promise: `python -m tests.scenarios.search --minutes 10`.
 
 In: a duration, overlays, and the first seed. Out: runs per second, what they covered, and each sort of failure with its
-seed, overlay, schedule, shortest run and trace; exit code 1 if there is one. `--seed` repeats one seed. `--record`
-keeps the shortest failing runs as files that `tests/scenarios/test_recorded_runs.py` repeats.
+options to repeat it, schedule, shortest run and trace; exit code 1 if there is one. Half of the runs have few features;
+`--seed` repeats one seed, with all that it draws. `--record` keeps the shortest failing runs as files that
+`tests/scenarios/test_recorded_runs.py` repeats.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import random
 import sys
 import time
 from collections import Counter
@@ -30,6 +32,8 @@ from tests.scenarios.trace_run import record_of, text_of
 
 PROGRESS_S = 10.0
 TRACE_LINES_MAX = 120
+PLAIN_SHARE = 0.5  # Of runs with few features: some faults only show where no other fault hides them.
+PLAIN_FEATURES_MAX = 2
 Job = tuple[int, str, tuple[str, ...], str | None]
 
 
@@ -71,6 +75,16 @@ def spec_of(job: Job) -> RunSpec:
     return RunSpec.of(seed, overlay, without, schedule)
 
 
+def left_out(seed: int, overlay: str) -> tuple[str, ...]:
+    """Return the features that this run goes without: none, or, for a plain run, all but a few."""
+    rng = random.Random(f"{seed} {overlay} plain")
+    if rng.random() >= PLAIN_SHARE:
+        return ()
+    names = [*FEATURES, *DEATHS, *MOVERS, *RIVALS, *MEMBERS]
+    kept = rng.sample(names, rng.randint(0, PLAIN_FEATURES_MAX))
+    return tuple(name for name in names if name not in kept)
+
+
 def do_job(job: Job) -> tuple[Job, str, int, dict[str, int]]:
     """Perform one run and return what counts of it."""
     result = run(spec_of(job))
@@ -83,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     without = tuple(name for name in options.without.split(",") if name)
     overlays = OVERLAYS if options.overlay == "all" else (options.overlay,)
     jobs: Iterator[Job] = (
-        (seed, overlay, without, options.schedule)
+        (seed, overlay, (*without, *(left_out(seed, overlay) if options.seed is None else ())), options.schedule)
         for seed in ([options.seed] if options.seed is not None else itertools.count(options.seed_first))
         for overlay in overlays
     )
@@ -144,7 +158,7 @@ def _report(name: str, found: Found, options: argparse.Namespace) -> dict[str, A
         (folder / f"{job[1]}_{words}_{job[0]}.json").write_text(text_of(record))
     if not options.json:
         _print(
-            f"\n=== {name}\nseed {job[0]}, overlay {job[1]}, schedule {shortest.spec.schedule}, "
+            f"\n=== {name}\n--seed {job[0]} --overlay {job[1]} --without {','.join(job[2])}, schedule {shortest.spec.schedule}, "
             f"{found.failures[name]} of {found.runs} runs, first after {found.first_after[name]}; "
             f"shrunk to {len(shortest.actions)} actions in {shrinker.tried} tries\n{shortest.failure}\n"
             + "\n".join(shown)
