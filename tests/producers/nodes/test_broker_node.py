@@ -138,7 +138,7 @@ def test_a_death_is_repaired_and_the_broker_returns() -> None:
 
 
 def test_a_broker_considered_dead_is_admitted_again() -> None:
-    """It keeps running in its old epoch, is told to restart, and then receives everything; its process never ended."""
+    """It keeps running in its old epoch, is commanded to restart, and then receives everything in the same process."""
 
     async def steps(site: MemorySite) -> None:
         fleet = site.fleet

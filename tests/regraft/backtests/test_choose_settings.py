@@ -30,7 +30,7 @@ def outcome(name: str, costs: list[float], links: int, first: int = 0) -> Outcom
 
 
 def own(costs: list[float], share: float, seed: int) -> list[float]:
-    """Return the same traffic on another overlay, more expensive by a share, with some noise of its own."""
+    """Return the same traffic on another overlay, more expensive by a share, with some independent noise."""
     rng = random.Random(seed)
     return [cost * (1 + share) + rng.gauss(0, 20) for cost in costs]
 
