@@ -1,8 +1,8 @@
 """Search thousands of seeds for a run that breaks the promise: `python -m tests.scenarios.search --minutes 10`.
 
-In: a duration, overlays, and the first seed. Out: runs per second, what they covered, and each sort of failure with its
-options to repeat it, schedule, shortest run and trace; exit code 1 if there is one. Half of the runs have few features;
-`--seed` repeats one seed, with all that it draws. `--record` keeps the shortest failing runs as files that
+In: a duration, overlays, and the first seed. Out: runs per second, what they covered, and each sort of failure with the
+options that repeat it, schedule, shortest run and trace; exit code 1 if there is one. Half of the runs have few
+features; `--seed` repeats one seed, with all that it draws. `--record` keeps the shortest failing runs as files that
 `tests/scenarios/test_recorded_runs.py` repeats.
 """
 
@@ -32,7 +32,7 @@ from tests.scenarios.trace_run import record_of, text_of
 
 PROGRESS_S = 10.0
 TRACE_LINES_MAX = 120
-PLAIN_SHARE = 0.5  # Of runs with few features: some faults only show where no other fault hides them.
+PLAIN_SHARE = 0.5  # The share of runs with few features: other faults hide some faults.
 PLAIN_FEATURES_MAX = 2
 Job = tuple[int, str, tuple[str, ...], str | None]
 
@@ -76,7 +76,7 @@ def spec_of(job: Job) -> RunSpec:
 
 
 def left_out(seed: int, overlay: str) -> tuple[str, ...]:
-    """Return the features that this run goes without: none, or, for a plain run, all but a few."""
+    """Return the features that this run lacks: none, or for a plain run all but a few."""
     rng = random.Random(f"{seed} {overlay} plain")
     if rng.random() >= PLAIN_SHARE:
         return ()
@@ -158,8 +158,9 @@ def _report(name: str, found: Found, options: argparse.Namespace) -> dict[str, A
         (folder / f"{job[1]}_{words}_{job[0]}.json").write_text(text_of(record))
     if not options.json:
         _print(
-            f"\n=== {name}\n--seed {job[0]} --overlay {job[1]} --without {','.join(job[2])}, schedule {shortest.spec.schedule}, "
-            f"{found.failures[name]} of {found.runs} runs, first after {found.first_after[name]}; "
+            f"\n=== {name}\n--seed {job[0]} --overlay {job[1]} --without {','.join(job[2])}, "
+            f"schedule {shortest.spec.schedule}, {found.failures[name]} of {found.runs} runs, "
+            f"first after {found.first_after[name]}; "
             f"shrunk to {len(shortest.actions)} actions in {shrinker.tried} tries\n{shortest.failure}\n"
             + "\n".join(shown)
         )
