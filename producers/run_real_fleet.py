@@ -175,17 +175,17 @@ class RealFleet:
             await self._nodes.begin()
             await self._clients.connect()
             self._write_status()
-            await self._go_on(lambda: _now_ms() >= self._started_ms + SETTLE_S * SECOND_MS)
+            await self._run_until(lambda: _now_ms() >= self._started_ms + SETTLE_S * SECOND_MS)
             self._started_ms = _now_ms()
             self._env.run(until=self._started_ms)
             self._workload.start()
-            await self._go_on(stop.is_set)
+            await self._run_until(stop.is_set)
             self._workload.stop()
             self._phase = "draining"
             await self._outages.end_all()
             self._clients.ledger.leave_all(_now_ms())
             until_ms = _now_ms() + self._settings.drain_s_max * SECOND_MS
-            await self._go_on(lambda: not len(self._clients.ledger) or _now_ms() > until_ms)
+            await self._run_until(lambda: not len(self._clients.ledger) or _now_ms() > until_ms)
             if len(self._clients.ledger):
                 log.error("notifications_outstanding", waited_s=self._settings.drain_s_max)
                 self._clients.ledger.give_up(_now_ms())
@@ -198,7 +198,7 @@ class RealFleet:
         self._write_status(records_unsent=unsent)
         return self._clients.ledger.snapshot(_now_ms())
 
-    async def _go_on(self, is_over: Callable[[], bool]) -> None:
+    async def _run_until(self, is_over: Callable[[], bool]) -> None:
         """Run until a condition holds, doing each kind of work when it is due."""
         works: list[tuple[float, Callable[[], None]]] = [
             (WORKLOAD_S, self._turn),

@@ -165,7 +165,7 @@ class BrokerNode:
         self._serve(None, command)
         if was_steady and self.core.phase is BrokerPhase.STEADY:
             for peer in joined:
-                self.links.call_off_renewal(peer)
+                self.links.cancel_renewal(peer)
 
     def _install(self, command: Command) -> None:
         """Install; if the core restarts, begin another life of the links: what it held or was sent before is void."""

@@ -60,7 +60,7 @@ class LinkSession:
         """Return the hello that begins a connection."""
         return Hello(LINK_VERSION, self.broker, self.life, self.peer_life, self.received, called)
 
-    def greet(self, hello: Hello) -> bool:
+    def handle_hello(self, hello: Hello) -> bool:
         """Handle the peer's hello; return True if it has begun another life without a renewal.
 
         Raises LinkError if it acknowledges frames that were never sent.
@@ -84,7 +84,7 @@ class LinkSession:
         if self.peer_life:
             self._renewed_from = len(self._kept)
 
-    def call_off_renewal(self) -> None:
+    def cancel_renewal(self) -> None:
         """Treat another life of the peer as its death again."""
         self._renewed_from = None
 

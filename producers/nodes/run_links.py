@@ -194,9 +194,9 @@ class Links:
         """Note that a plan admits a peer: messages from now on are for its current life, known here or not."""
         self._peer(peer).session.renew()
 
-    def call_off_renewal(self, peer: str) -> None:
+    def cancel_renewal(self, peer: str) -> None:
         """Note that this node refuses the plan that would have admitted a peer."""
-        self._peer(peer).session.call_off_renewal()
+        self._peer(peer).session.cancel_renewal()
 
     def begin_life(self, life: str) -> None:
         """Forget what was owed to peers and begin another life, as if the node had just started."""
@@ -225,19 +225,19 @@ class Links:
         begin = None if called is None else self._peer(called).session.hello(called)
 
         def on_hello(connection: LinkConnection, hello: Hello) -> LinkSession:
-            return self._greet(connection, hello, called)
+            return self._handle_hello(connection, hello, called)
 
         connection = LinkConnection(on_hello, self._take, self._lose, begin)
         self._open.add(connection)
         return connection
 
-    def _greet(self, connection: LinkConnection, hello: Hello, called: str | None) -> LinkSession:
+    def _handle_hello(self, connection: LinkConnection, hello: Hello, called: str | None) -> LinkSession:
         self._check(connection, hello, called)
         peer = self._peer(hello.broker)
         former, peer.connection = peer.connection, None
         if former is not None and former is not connection:
             former.end("replaced by a newer connection of the peer")
-        if peer.session.greet(hello):
+        if peer.session.handle_hello(hello):
             self.counts["new_lives"] += 1
             log.warning("peer_restarted", broker=self.broker, peer=hello.broker, life=hello.life)
             self._on_new_life(hello.broker)

@@ -150,7 +150,7 @@ class FleetNodes:
 
     def obey(self, command: Command) -> None:
         """Note the overlay that a command leads to, and pass it to its node, unless that is dead."""
-        if self._overlays.see(command):
+        if self._overlays.note_command(command):
             for death in self._deaths:
                 if death.repaired_ms == math.inf:
                     death.parts[:] = [*death.parts, *self._overlays.parts_without(death.broker)]

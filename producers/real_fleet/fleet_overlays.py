@@ -18,13 +18,13 @@ Parts = Mapping[str, int]  # Broker -> number of the part of an overlay that it 
 
 
 class FleetOverlays:
-    """The overlays by epoch; ``see`` returns True if another one may carry notifications from now on."""
+    """The overlays by epoch; ``note_command`` returns True if another one may carry notifications from now on."""
 
     def __init__(self, start: OverlayConfiguration) -> None:
         self._live = {start.epoch: start}
         self._prepared: dict[tuple[int, str], OverlayConfiguration] = {}
 
-    def see(self, command: Command) -> bool:
+    def note_command(self, command: Command) -> bool:
         """Note a command to any node; the same command to other nodes changes nothing."""
         key = command.epoch_to, command.digest
         match command.phase:

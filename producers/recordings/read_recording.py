@@ -86,10 +86,10 @@ def open_recording(path: Path, bounds: ReadingBounds = DEFAULT_BOUNDS) -> Record
     """
     files = files_of(path)
     parts = [open_part(file) for file in files]
-    strangers = [part for part in parts if part.info.recording != parts[0].info.recording]
-    if strangers:
+    others = [part for part in parts if part.info.recording != parts[0].info.recording]
+    if others:
         raise RecordingError(
-            f"{path} holds parts of several recordings ({parts[0].path.name} and {strangers[0].path.name}): "
+            f"{path} holds parts of several recordings ({parts[0].path.name} and {others[0].path.name}): "
             "name the first file of one."
         )
     parts.sort(key=lambda part: part.info.part)
@@ -193,7 +193,7 @@ class Recording:
         try:
             raw = block.raw()
             for record in raw_records(raw, block.count):
-                clocks.see(record.topic, record.partition, record.offset, record.time_ms)
+                clocks.note(record.topic, record.partition, record.offset, record.time_ms)
                 if topics is not None and record.topic not in topics:
                     continue
                 value = _value_of(raw, record, block.schemas)

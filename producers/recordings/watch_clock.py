@@ -27,13 +27,13 @@ class ClockWatch:
         self._back_ms_max = 0
         self._topic = ""
 
-    def see(self, topic: str, partition: int, offset: int, time_ms: int) -> None:
+    def note(self, topic: str, partition: int, offset: int, time_ms: int) -> None:
         """Note a message."""
         place = (topic, partition)
         moment = (offset, time_ms)
         first, last = self._in_block.get(place, (moment, moment))
         if last[1] - time_ms >= BACK_MS_MIN:
-            self._note(topic, last[1] - time_ms)
+            self._note_jump(topic, last[1] - time_ms)
         self._in_block[place] = (first, moment)
 
     def end_block(self) -> None:
@@ -51,7 +51,7 @@ class ClockWatch:
             spans.sort()
             for (_, last), (first, _) in pairwise(spans):
                 if last[1] - first[1] >= BACK_MS_MIN:
-                    self._note(topic, last[1] - first[1])
+                    self._note_jump(topic, last[1] - first[1])
         self._spans.clear()
         if not self._jumps:
             return ""
@@ -60,7 +60,7 @@ class ClockWatch:
             "the messages are read in the order of their times."
         )
 
-    def _note(self, topic: str, back_ms: int) -> None:
+    def _note_jump(self, topic: str, back_ms: int) -> None:
         self._jumps += 1
         if back_ms > self._back_ms_max:
             self._back_ms_max, self._topic = back_ms, topic

@@ -30,7 +30,7 @@ class ScotWorkload(StockWorkload):
         self.links = LinkMeter(overlay)
         self.bursts = BurstMeter()
         self.links.is_dynamic = detours is Detours.ALWAYS
-        self.on_burst = self._see_burst
+        self.on_burst = self._note_burst
 
     def start(self) -> None:
         """Connect all clients and begin measuring."""
@@ -38,7 +38,7 @@ class ScotWorkload(StockWorkload):
         self.links.start()
         super().start()
 
-    def _see_burst(self, has_begun: bool) -> None:
+    def _note_burst(self, has_begun: bool) -> None:
         if not has_begun:
             self.bursts.end(self._emulated.env.now)
             return

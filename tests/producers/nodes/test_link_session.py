@@ -11,7 +11,7 @@ from regraft.producers.nodes.link_session import LINK_VERSION, Hello, LinkSessio
 
 def session_with(count: int) -> LinkSession:
     session = LinkSession("b01", "1")
-    session.greet(Hello(LINK_VERSION, "b02", "1", "", 0))
+    session.handle_hello(Hello(LINK_VERSION, "b02", "1", "", 0))
     for epoch in range(count):
         session.put(body_of(End(epoch)))
     return session
@@ -44,7 +44,7 @@ def test_what_a_past_life_was_owed_is_counted() -> None:
     for _ in range(3):
         session.put(body_of(notification))
     session.acknowledge(2)
-    assert session.greet(Hello(LINK_VERSION, "b02", "2", "1", 0))
+    assert session.handle_hello(Hello(LINK_VERSION, "b02", "2", "1", 0))
     assert session.lost_notifications == 2
     session.put(body_of(notification))
     assert session.successor("2").lost_notifications == 3
@@ -54,6 +54,6 @@ def test_the_next_connection_sends_what_was_not_acknowledged() -> None:
     session = session_with(5)
     assert [number for number, _ in session.take_unsent(1 << 20)] == [1, 2, 3, 4, 5]
     session.acknowledge(2)
-    session.greet(Hello(LINK_VERSION, "b02", "1", "1", 3))
+    session.handle_hello(Hello(LINK_VERSION, "b02", "1", "1", 3))
     assert [number for number, _ in session.take_unsent(1 << 20)] == [4, 5]
     assert not session.has_unsent

@@ -24,12 +24,12 @@ def test_during_a_plan_there_are_two_overlays() -> None:
     after = Configuration.of(2, BROKERS, [("b01", "b03"), ("b02", "b03"), ("b03", "b04")])
     command = Command("plan-1", CommandPhase.PREPARE, "b01", 1, 2, (("b01", "b02"),), (("b01", "b03"),), after.digest)
     for broker in BROKERS:
-        assert not overlays.see(replace(command, broker=broker))
+        assert not overlays.note_command(replace(command, broker=broker))
     assert together(overlays, "b01", "b03") == [False]
-    assert overlays.see(replace(command, phase=CommandPhase.ACTIVATE))
-    assert not overlays.see(replace(command, phase=CommandPhase.ACTIVATE, broker="b02"))
+    assert overlays.note_command(replace(command, phase=CommandPhase.ACTIVATE))
+    assert not overlays.note_command(replace(command, phase=CommandPhase.ACTIVATE, broker="b02"))
     assert together(overlays, "b01", "b03") == [False, True]
-    overlays.see(replace(command, phase=CommandPhase.RETIRE))
+    overlays.note_command(replace(command, phase=CommandPhase.RETIRE))
     assert together(overlays, "b01", "b03") == [True]
 
 
@@ -38,7 +38,7 @@ def test_an_aborted_plan_leaves_the_overlay_as_it_is() -> None:
     overlays = FleetOverlays(Configuration.of(1, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")]))
     after = Configuration.of(2, BROKERS, [("b01", "b03"), ("b02", "b03"), ("b03", "b04")])
     command = Command("plan-1", CommandPhase.PREPARE, "b01", 1, 2, (("b01", "b02"),), (("b01", "b03"),), after.digest)
-    overlays.see(command)
-    overlays.see(replace(command, phase=CommandPhase.ABORT))
-    assert not overlays.see(replace(command, phase=CommandPhase.ACTIVATE))
+    overlays.note_command(command)
+    overlays.note_command(replace(command, phase=CommandPhase.ABORT))
+    assert not overlays.note_command(replace(command, phase=CommandPhase.ACTIVATE))
     assert together(overlays, "b01", "b03") == [False]
