@@ -74,7 +74,7 @@ class ColumnWalk:
 
     def record(self, schema: Mapping[str, Any], wanted: Collection[str]) -> pa.StructArray:
         """Return the wanted fields of all bodies, and move the cursors to their ends."""
-        everyone = np.arange(self.at.size, dtype=np.int64)
+        all_bodies = np.arange(self.at.size, dtype=np.int64)
         columns: dict[str, pa.Array] = {}
         for field in schema["fields"]:
             name, kind = field["name"], field["type"]
@@ -82,8 +82,8 @@ class ColumnWalk:
             if isinstance(kind, Mapping) and kind["type"] == "array":
                 found = self._array(kind["items"], is_wanted)
             else:
-                values = self._plain(kind, everyone, is_wanted)
-                found = self._arrow(kind, values, everyone) if is_wanted else None
+                values = self._plain(kind, all_bodies, is_wanted)
+                found = self._arrow(kind, values, all_bodies) if is_wanted else None
             if found is not None:
                 columns[name] = found
         self.is_bad |= self.at != self._ends

@@ -33,7 +33,7 @@ class PathWatch:
             importlib.invalidate_caches()
 
 
-def lighten_tasks() -> None:
+def trim_tasks() -> None:
     """Remove the unneeded work from each task of the workers that this process forks."""
     set_up: Any = pyspark.worker_util
     set_up.importlib = SimpleNamespace(**vars(importlib) | {"invalidate_caches": PathWatch().invalidate_caches})
@@ -42,6 +42,6 @@ def lighten_tasks() -> None:
 
 
 if __name__ == "__main__":
-    lighten_tasks()
+    trim_tasks()
     serve: Any = pyspark.daemon.manager
     serve()

@@ -85,11 +85,11 @@ class BatchPace:
         next_ms = max(began_ms + self.pause_ms_max, now_ms)
         if ended_ms(next_ms, began_ms) <= due_ms:
             return next_ms
-        just_ms = (due_ms - floor_ms + work * began_ms) / (1 + work)  # The latest start that ends by then.
-        if just_ms >= now_ms:
-            return just_ms if work * (just_ms - began_ms) > WORTHWHILE * floor_ms else due_ms
-        waits_end_ms, goes_end_ms = ended_ms(due_ms, began_ms), ended_ms(ended_ms(now_ms, began_ms), now_ms)
-        return due_ms if waits_end_ms <= goes_end_ms else now_ms
+        latest_begin_ms = (due_ms - floor_ms + work * began_ms) / (1 + work)  # The latest start that ends by then.
+        if latest_begin_ms >= now_ms:
+            return latest_begin_ms if work * (latest_begin_ms - began_ms) > WORTHWHILE * floor_ms else due_ms
+        end_if_waiting_ms, end_if_begun_ms = ended_ms(due_ms, began_ms), ended_ms(ended_ms(now_ms, began_ms), now_ms)
+        return due_ms if end_if_waiting_ms <= end_if_begun_ms else now_ms
 
     def _effort(self) -> tuple[float, float]:
         """Return how long a micro-batch takes if it reads nothing, and per ms of telemetry that it reads.
