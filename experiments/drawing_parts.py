@@ -18,7 +18,7 @@ from regraft.infra.measured_figures import Figure
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LineStyle:
     """The style of one algorithm in all drawings."""
 
     label: str

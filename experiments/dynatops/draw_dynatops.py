@@ -13,21 +13,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from regraft.experiments.claim_evidence import Measured, Value
-from regraft.experiments.drawing_parts import STYLE, Look, add_legend, plot_with_bars, svg_text
+from regraft.experiments.drawing_parts import STYLE, LineStyle, add_legend, plot_with_bars, svg_text
 from regraft.experiments.dynatops.dynatops_tasks import CLAIM_WEIGHTS
 from regraft.experiments.dynatops.judge_readings import DYNATOPS, GRIDS, MULTIMODAL
 from regraft.experiments.dynatops.judge_reassignment import PERIODS
 from regraft.infra.measured_figures import Figure
 
 # Okabe-Ito colours: distinct for any colour vision; line styles differ as well.
-SYSTEMS: dict[tuple[str, str], Look] = {
-    ("chord", "static"): Look("Chord, random homes", "#888888", ":"),
-    ("bayeux16", "static"): Look("Bayeux, base 16", "#0072b2", "--"),
-    ("bayeux4", "static"): Look("Bayeux, base 4", "#56b4e9", "--"),
-    ("tco", "static"): Look("TCO", "#d55e00", "-."),
-    ("ssbr", "static"): Look("DYNATOPS(BNR)", "#000000", ":"),
-    ("ssbr", "placed"): Look("DYNATOPS", "#000000", "-"),
-    ("assignment", "placed"): Look("Regraft", "#009e73", "-"),
+SYSTEMS: dict[tuple[str, str], LineStyle] = {
+    ("chord", "static"): LineStyle("Chord, random homes", "#888888", ":"),
+    ("bayeux16", "static"): LineStyle("Bayeux, base 16", "#0072b2", "--"),
+    ("bayeux4", "static"): LineStyle("Bayeux, base 4", "#56b4e9", "--"),
+    ("tco", "static"): LineStyle("TCO", "#d55e00", "-."),
+    ("ssbr", "static"): LineStyle("DYNATOPS(BNR)", "#000000", ":"),
+    ("ssbr", "placed"): LineStyle("DYNATOPS", "#000000", "-"),
+    ("assignment", "placed"): LineStyle("Regraft", "#009e73", "-"),
 }
 RATE_PANELS = {
     "delay": "delay in hops, mean",
@@ -35,27 +35,27 @@ RATE_PANELS = {
     "management_per_h": "subscription management, messages an hour",
     "reassignment_messages_per_h": "reconfiguration, messages an hour",
 }
-CLUSTER_LOOKS = {
-    ("asks_home", CLAIM_WEIGHTS[0]): Look("asks its home, w_l = 0", "#000000", "-"),
-    ("asks_home", CLAIM_WEIGHTS[1]): Look("asks its home, w_l = 0.05", "#000000", "--"),
-    ("asks_near", CLAIM_WEIGHTS[0]): Look("asks nearby, w_l = 0", "#009e73", "-"),
-    ("asks_near", CLAIM_WEIGHTS[1]): Look("asks nearby, w_l = 0.05", "#009e73", "--"),
+CLUSTER_STYLES = {
+    ("asks_home", CLAIM_WEIGHTS[0]): LineStyle("asks its home, w_l = 0", "#000000", "-"),
+    ("asks_home", CLAIM_WEIGHTS[1]): LineStyle("asks its home, w_l = 0.05", "#000000", "--"),
+    ("asks_near", CLAIM_WEIGHTS[0]): LineStyle("asks nearby, w_l = 0", "#009e73", "-"),
+    ("asks_near", CLAIM_WEIGHTS[1]): LineStyle("asks nearby, w_l = 0.05", "#009e73", "--"),
 }
 OTHERS = {
-    ("bayeux16", "located"): Look("Bayeux(loc), base 16", "#0072b2", ":"),
-    ("geops", "located"): Look("GeoPS", "#d55e00", ":"),
+    ("bayeux16", "located"): LineStyle("Bayeux(loc), base 16", "#0072b2", ":"),
+    ("geops", "located"): LineStyle("GeoPS", "#d55e00", ":"),
 }
 CUTS = {
-    "cut_ssbr": Look("SSBR-Greedy", "#000000", "-"),
-    "cut_tabu": Look("its tabu variant", "#888888", "--"),
-    "cut_assignment": Look("Regraft", "#009e73", "-"),
-    "cut_bound": Look("no mapping saves more", "#d55e00", ":"),
+    "cut_ssbr": LineStyle("SSBR-Greedy", "#000000", "-"),
+    "cut_tabu": LineStyle("its tabu variant", "#888888", "--"),
+    "cut_assignment": LineStyle("Regraft", "#009e73", "-"),
+    "cut_bound": LineStyle("no mapping saves more", "#d55e00", ":"),
 }
 CUT_PANELS = ("uniform 5%", "5 topics of one mode")
 PROTOCOL = {
-    "protocol_messages": Look("Regraft's transition", "#009e73", "-"),
-    "paper_protocol_messages": Look("the paper's protocol", "#000000", "--"),
-    "protocol_bound": Look("Eq. 7", "#888888", ":"),
+    "protocol_messages": LineStyle("Regraft's transition", "#009e73", "-"),
+    "paper_protocol_messages": LineStyle("the paper's protocol", "#000000", "--"),
+    "protocol_bound": LineStyle("Eq. 7", "#888888", ":"),
 }
 PERIOD_PANELS = {
     "reassignment_messages_per_h": "reconfiguration, messages an hour",
@@ -84,14 +84,14 @@ def _draw_clusters(figures: Sequence[Figure], measured: Measured) -> str:
         return ""
     canvas, panels = _panels(len(grids))
     for axes, grid in zip(panels, grids, strict=True):
-        for (homes, weight), look in CLUSTER_LOOKS.items():
+        for (homes, weight), style in CLUSTER_STYLES.items():
             where: dict[str, Value] = {"grid": grid, "homes": homes, "load_weight": weight}
-            _plot(axes, figures, "user_management_per_h", where, "cluster_brokers", look)
+            _plot(axes, figures, "user_management_per_h", where, "cluster_brokers", style)
         _steps(axes, "brokers in a cluster, c", f"location, {grid}")
-        for (system, homes), look in OTHERS.items():
+        for (system, homes), style in OTHERS.items():
             value = measured.value("others_management_per_h", grid=grid, system=system, homes=homes)
             if value is not None:
-                axes.axhline(value, label=look.label, color=look.colour, linestyle=look.line)
+                axes.axhline(value, label=style.label, color=style.colour, linestyle=style.line)
     panels[0].set_ylabel("subscription management, messages an hour")
     return _finished(canvas, panels)
 
@@ -103,12 +103,12 @@ def _draw_rates(figures: Sequence[Figure]) -> str:
         return ""
     canvas, panels = _panels(len(RATE_PANELS))
     for axes, (name, label) in zip(panels, RATE_PANELS.items(), strict=True):
-        for (system, homes), look in SYSTEMS.items():
+        for (system, homes), style in SYSTEMS.items():
             if name == "reassignment_messages_per_h" and system not in ("tco", "ssbr", "assignment"):
                 continue
             if name == "management_per_h" and system == "tco":
                 continue  # TCO has no roots, so no requests.
-            _plot(axes, chosen, name, {"system": system, "homes": homes}, "changes_per_user_h", look)
+            _plot(axes, chosen, name, {"system": system, "homes": homes}, "changes_per_user_h", style)
         axes.set_xlabel("changes per user and hour")
         axes.set_ylabel(label)
     return _finished(canvas, panels)
@@ -118,8 +118,8 @@ def _draw_periods(figures: Sequence[Figure]) -> str:
     canvas, panels = _panels(len(PERIOD_PANELS))
     for axes, (name, label) in zip(panels, PERIOD_PANELS.items(), strict=True):
         for system in (DYNATOPS["system"], "assignment"):
-            look = SYSTEMS[str(system), "placed"]
-            _plot(axes, figures, name, {**PERIODS["Poisson"], "system": system}, "period_h", look)
+            style = SYSTEMS[str(system), "placed"]
+            _plot(axes, figures, name, {**PERIODS["Poisson"], "system": system}, "period_h", style)
         _steps(axes, "T_free in h", "Poisson, multimodal")
         axes.set_ylabel(label)
     return _finished(canvas, panels) if panels[0].has_data() else ""
@@ -133,8 +133,8 @@ def _draw_cuts(figures: Sequence[Figure]) -> str:
         for fixed, step in (("topics", "brokers"), ("brokers", "topics"))
     ]
     for axes, (pattern, fixed, step) in zip(panels, settings, strict=True):
-        for name, look in CUTS.items():
-            _plot(axes, figures, name, {"pattern": pattern, fixed: 100}, step, look)
+        for name, style in CUTS.items():
+            _plot(axes, figures, name, {"pattern": pattern, fixed: 100}, step, style)
         _steps(axes, f"{step}, with 100 {fixed}", pattern)
     panels[0].set_ylabel("notification cost saved, of random IDs'")
     return _finished(canvas, panels) if panels[0].has_data() else ""
@@ -151,8 +151,8 @@ def _draw_protocol(figures: Sequence[Figure], measured: Measured) -> str:
     shown = [rings[0], rings[-1]] if len(rings) > 1 else rings
     canvas, panels = _panels(len(shown))
     for axes, (brokers, topics) in zip(panels, shown, strict=True):
-        for name, look in PROTOCOL.items():
-            _plot(axes, figures, name, {"brokers": brokers, "topics": topics}, "moved", look)
+        for name, style in PROTOCOL.items():
+            _plot(axes, figures, name, {"brokers": brokers, "topics": topics}, "moved", style)
         _steps(axes, "brokers that move", f"{brokers} brokers, {topics} topics")
     panels[0].set_ylabel("messages of a reassignment")
     return _finished(canvas, panels)
@@ -164,8 +164,10 @@ def _panels(count: int) -> tuple[Canvas, list[Axes]]:
     return canvas, list(found[0])
 
 
-def _plot(axes: Axes, figures: Sequence[Figure], name: str, where: Mapping[str, Value], step: str, look: Look) -> None:
-    plot_with_bars(axes, figures, name, where, step, look.label, look.colour, look.line)
+def _plot(
+    axes: Axes, figures: Sequence[Figure], name: str, where: Mapping[str, Value], step: str, style: LineStyle
+) -> None:
+    plot_with_bars(axes, figures, name, where, step, style.label, style.colour, style.line)
 
 
 def _steps(axes: Axes, label: str, title: str) -> None:

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
 
-from regraft.experiments.drawing_parts import STYLE, Look, add_legend, plot_with_bars, svg_text
+from regraft.experiments.drawing_parts import STYLE, LineStyle, add_legend, plot_with_bars, svg_text
 from regraft.experiments.mincost.mincost_tasks import CORE_SCALES, OURS, USERS_PER_BROKER
 from regraft.infra.measured_figures import Figure
 
-LOOKS = {
-    "greedy": Look("greedy packing", "#0072b2", "--"),
-    "clustering": Look("clustering", "#d55e00", "-."),
-    "mixing": Look("Steiner-tree mixing", "#000000", ":"),
-    OURS: Look("Regraft", "#009e73", "-"),
+LINE_STYLES = {
+    "greedy": LineStyle("greedy packing", "#0072b2", "--"),
+    "clustering": LineStyle("clustering", "#d55e00", "-."),
+    "mixing": LineStyle("Steiner-tree mixing", "#000000", ":"),
+    OURS: LineStyle("Regraft", "#009e73", "-"),
 }
 PLAIN = {"prices": "euclidean", "interests": "wide"}
 
@@ -43,8 +43,8 @@ def draw_mincost(figures: Sequence[Figure]) -> dict[str, str]:
 def _draw(figures: Sequence[Figure], step: str, label: str, *, is_log: bool) -> str:
     canvas = Canvas(figsize=(6.4, 4.2), layout="constrained")
     axes = canvas.subplots()
-    for algorithm, look in LOOKS.items():
-        plot_with_bars(axes, figures, "crr", {"algorithm": algorithm}, step, look.label, look.colour, look.line)
+    for algorithm, style in LINE_STYLES.items():
+        plot_with_bars(axes, figures, "crr", {"algorithm": algorithm}, step, style.label, style.colour, style.line)
     if is_log:
         axes.set_xscale("log")
     axes.set_ylim(bottom=0)

@@ -10,18 +10,18 @@ from collections.abc import Sequence
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
 
-from regraft.experiments.drawing_parts import STYLE, Look, add_legend, plot_with_bars, svg_text
+from regraft.experiments.drawing_parts import STYLE, LineStyle, add_legend, plot_with_bars, svg_text
 from regraft.infra.measured_figures import Figure
 
 # Okabe-Ito colours: distinct for any colour vision; line styles differ as well.
-LOOKS = {
-    "baseline": Look("where publishers start", "#888888", ":"),
-    "load100": Look("GRAPE load100", "#0072b2", "--"),
-    "delay100": Look("GRAPE delay100", "#d55e00", "-."),
-    "delay100_links": Look("GRAPE delay100 with delays of links", "#e69f00", "-."),
-    "pop": Look("POP", "#000000", "-"),
-    "ours": Look("Regraft", "#009e73", "-"),
-    "ours_both": Look("Regraft, cost and delay", "#009e73", "--"),
+LINE_STYLES = {
+    "baseline": LineStyle("where publishers start", "#888888", ":"),
+    "load100": LineStyle("GRAPE load100", "#0072b2", "--"),
+    "delay100": LineStyle("GRAPE delay100", "#d55e00", "-."),
+    "delay100_links": LineStyle("GRAPE delay100 with delays of links", "#e69f00", "-."),
+    "pop": LineStyle("POP", "#000000", "-"),
+    "ours": LineStyle("Regraft", "#009e73", "-"),
+    "ours_both": LineStyle("Regraft, cost and delay", "#009e73", "--"),
 }
 TESTBEDS = {"planetlab": "PlanetLab", "cluster": "cluster"}
 WORKLOADS = ("clustered", "random")
@@ -52,9 +52,9 @@ def _draw(figures: Sequence[Figure], testbed: str, metric: str, label: str) -> s
     canvas = Canvas(figsize=(9.6, 4.2), layout="constrained")
     panels = canvas.subplots(1, len(WORKLOADS), sharey=True)
     for axes, workload in zip(panels, WORKLOADS, strict=True):
-        for way, look in LOOKS.items():
+        for way, style in LINE_STYLES.items():
             where = {"workload": workload, "way": way}
-            plot_with_bars(axes, figures, metric, where, "x", look.label, look.colour, look.line)
+            plot_with_bars(axes, figures, metric, where, "x", style.label, style.colour, style.line)
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(mpl.ticker.FormatStrFormatter("%g"))
         axes.set_title(f"{TESTBEDS[testbed]}, {workload}")

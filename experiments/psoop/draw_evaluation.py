@@ -12,20 +12,20 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from regraft.experiments.drawing_parts import STYLE, Look, add_legend, plot_with_bars, svg_text
+from regraft.experiments.drawing_parts import STYLE, LineStyle, add_legend, plot_with_bars, svg_text
 from regraft.experiments.psoop.count_figures import Group, group_results, relative_curve
 from regraft.experiments.psoop.evaluation_tasks import Task
 from regraft.experiments.psoop.run_task import SAMPLE_TICKS, TaskResult
 from regraft.infra.measured_figures import Figure
 
 # Okabe-Ito colours: distinct for any colour vision; line styles differ as well.
-LOOKS = {
-    "minimum_spanning_tree": Look("MST, global", "#56b4e9", ":"),
-    "maximum_interest_tree": Look("MIT, global", "#e69f00", ":"),
-    "swap_links_lmst": Look("lMST", "#0072b2", "--"),
-    "swap_links_lmit": Look("lMIT", "#d55e00", "-."),
-    "swap_links_ci": Look("CI (the paper's)", "#000000", "-"),
-    "swap_links_cost": Look("Regraft, at most 8 links", "#009e73", "-"),
+LINE_STYLES = {
+    "minimum_spanning_tree": LineStyle("MST, global", "#56b4e9", ":"),
+    "maximum_interest_tree": LineStyle("MIT, global", "#e69f00", ":"),
+    "swap_links_lmst": LineStyle("lMST", "#0072b2", "--"),
+    "swap_links_lmit": LineStyle("lMIT", "#d55e00", "-."),
+    "swap_links_ci": LineStyle("CI (the paper's)", "#000000", "-"),
+    "swap_links_cost": LineStyle("Regraft, at most 8 links", "#009e73", "-"),
 }
 NETWORK_LABELS = {"transit_stub": "transit-stub", "uniform": "uniform costs", "planetlab": "PlanetLab", "zoo": "Zoo"}
 RELATIVE_LABEL = "cost relative to the random tree"
@@ -54,13 +54,13 @@ def _draw_over_time(group: Group) -> str:
     canvas = Canvas(figsize=(9.6, 4.2), layout="constrained")
     axes = canvas.add_subplot()
     task = group.tasks[0]
-    for variant, look in LOOKS.items():
+    for variant, style in LINE_STYLES.items():
         if (variant, 0.0) not in group.curves:
             continue
         mean, half = relative_curve(group, variant, 0.0)
         ticks = (np.arange(len(mean)) + 1) * SAMPLE_TICKS
-        axes.plot(ticks, mean, color=look.colour, linestyle=look.line, label=look.label)
-        axes.fill_between(ticks, mean - half, mean + half, color=look.colour, alpha=0.15, linewidth=0)
+        axes.plot(ticks, mean, color=style.colour, linestyle=style.line, label=style.label)
+        axes.fill_between(ticks, mean - half, mean + half, color=style.colour, alpha=0.15, linewidth=0)
     axes.axhline(1, color="#888888", linewidth=0.8, label="random tree")
     for change in range(1, task.regimes):
         axes.axvline(change * task.regime_ticks, color="#555555", linewidth=5, alpha=0.3)
@@ -99,9 +99,9 @@ def _draw_by_step(figures: Sequence[Figure], step: str, label: str) -> str:
     canvas = Canvas(figsize=(9.6 if len(networks) > 1 else 6.4, 4.2), layout="constrained")
     panels = canvas.subplots(1, len(networks), squeeze=False, sharey=True)[0]
     for axes, network in zip(panels, networks, strict=True):
-        for variant, look in LOOKS.items():
+        for variant, style in LINE_STYLES.items():
             where = {"costs": network, "planner": variant, "period": "settled"}
-            plot_with_bars(axes, figures, "forwarding_vs_random", where, step, look.label, look.colour, look.line)
+            plot_with_bars(axes, figures, "forwarding_vs_random", where, step, style.label, style.colour, style.line)
         if step == "lifetimes":
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_formatter(mpl.ticker.FormatStrFormatter("%g"))
