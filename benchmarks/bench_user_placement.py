@@ -82,13 +82,13 @@ def measure_pass(changes: UserChanges, pattern: Pattern, cluster_brokers: int, s
         figures.append(Figure("pass_ms_p50", where, statistics.median(times_ms), "ms"))
         figures.append(Figure("pass_subscriptions", where, int((states.user_counts > 0).sum()), "1"))
         if cluster_brokers == PLAIN_CLUSTER:
-            plain_ms, expected = _timed(partial(place_plainly, clusters, asking, is_join=is_join))
-            assert homes.tolist() == expected, f"{kind}, {pattern}: other homes than one user after the other"
+            plain_ms, expected = _timed(partial(place_one_by_one, clusters, asking, is_join=is_join))
+            assert homes.tolist() == expected, f"{kind}, {pattern}: other homes than by placing one user at a time"
             figures.append(Figure("plain_loop_ms", where, plain_ms, "ms"))
     return figures
 
 
-def place_plainly(clusters: UserClusters, asking: AskingUsers, *, is_join: bool) -> list[int]:
+def place_one_by_one(clusters: UserClusters, asking: AskingUsers, *, is_join: bool) -> list[int]:
     """Return the homes by Algorithm 1 without arrays: w_l = 1, no cap, ties broken as in
     :mod:`controller.planners.steps.place_users`.
 

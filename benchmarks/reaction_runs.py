@@ -264,7 +264,7 @@ def _reaction(task: ShiftTask, loop: VirtualLoop, windows: list[ClosedWindow], k
         sum(len(plan.moves) for plan in done),
         sum(bool(plan.undoes) for plan in done),
         sum(event.kind == "gain_missed" for event in state.events),
-        sum(QUIET_S <= _begun_s(plan) < quiet_until_s for plan in plans),
+        sum(QUIET_S <= _start_s(plan) < quiet_until_s for plan in plans),
         tuple(changed_s),
         _kept(done, overlays, windows, course),
     )
@@ -338,5 +338,5 @@ def _seconds(time_ms: int) -> float:
     return (time_ms - START_MS) / SECOND_MS
 
 
-def _begun_s(plan: Plan) -> float:
+def _start_s(plan: Plan) -> float:
     return _seconds(plan.history[0].time_ms)

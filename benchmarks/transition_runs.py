@@ -79,8 +79,8 @@ class TransitionRun:
         target, moves = self.scenarios[scenario](random.Random(f"{self.seed} {self.kind} {scenario}"))
         plan = plan_between(self.configuration, target, moves)
         self._is_live = True
-        self._again(random.Random(f"{self.seed} publish {scenario}"), NOTIFICATIONS_PER_S, self.publish)
-        self._again(random.Random(f"{self.seed} change {scenario}"), CHANGES_PER_S, self.change)
+        self._repeat(random.Random(f"{self.seed} publish {scenario}"), NOTIFICATIONS_PER_S, self.publish)
+        self._repeat(random.Random(f"{self.seed} change {scenario}"), CHANGES_PER_S, self.change)
         self.virtual.run_for(LEAD_MS)
         cost = PlanDriver(self.virtual, plan, self._delay_ms).run(self.observer)
         self._is_live = False
@@ -110,13 +110,13 @@ class TransitionRun:
             assert self.virtual.now_ms < end_ms, "the overlay does not become quiet"
             self.virtual.run_for(50.0)
 
-    def _again(self, rng: random.Random, rate_per_s: float, act: Callable[[random.Random], None]) -> None:
-        def happen(_: object) -> None:
+    def _repeat(self, rng: random.Random, rate_per_s: float, act: Callable[[random.Random], None]) -> None:
+        def act_and_repeat(_: object) -> None:
             if self._is_live:
                 act(rng)
-                self._again(rng, rate_per_s, act)
+                self._repeat(rng, rate_per_s, act)
 
-        self.virtual.env.timeout(rng.expovariate(rate_per_s) * 1_000.0).callbacks.append(happen)
+        self.virtual.env.timeout(rng.expovariate(rate_per_s) * 1_000.0).callbacks.append(act_and_repeat)
 
     def some_moves(self, rng: random.Random, clients: Sequence[str], count: int) -> list[ClientMove]:
         """Return moves of ``count`` random clients, each to a random other broker."""

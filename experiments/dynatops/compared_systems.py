@@ -68,7 +68,7 @@ class System(Protocol):
 
     counts: SystemCounts
 
-    def see(self, step: InterestStep) -> None:
+    def observe(self, step: InterestStep) -> None:
         """Count the messages of a step, and adapt to it if the system does so at once."""
 
     def adapt(self, step: InterestStep) -> None:
@@ -102,7 +102,7 @@ class RootedSystem:
         roots = np.arange(len(overlay.long_links), dtype=np.int32)
         return cls(overlay.trees, roots, overlay.trees.depths.T, hop_delays)
 
-    def see(self, step: InterestStep) -> None:
+    def observe(self, step: InterestStep) -> None:
         """Count requests."""
         if step.end_h > 0:
             self.counts.requests += int(self._request_hops[step.changed_brokers, step.changed_topics].sum())
@@ -135,9 +135,9 @@ class RingSystem:
         self._reassigner, self._hop_delays = reassigner, hop_delays
         self._trees = RootedTrees(ring.parents, ring.depths, ring.depths + ring.depths.T)
         place = {broker: number for number, broker in enumerate(configuration.brokers)}
-        self._stand(np.array([place[broker] for broker in configuration.broker_at]))
+        self._set_positions(np.array([place[broker] for broker in configuration.broker_at]))
 
-    def see(self, step: InterestStep) -> None:
+    def observe(self, step: InterestStep) -> None:
         """Count requests."""
         if step.end_h > 0:
             self.counts.requests += int(self._request_hops[step.changed_brokers, step.changed_topics].sum())
@@ -152,14 +152,14 @@ class RingSystem:
             self.counts.reassignments += 1
             self.counts.moved += found.moved
             self.counts.reassignment_messages += found.cost
-            self._stand(self.broker_at[found.mapping])
+            self._set_positions(self.broker_at[found.mapping])
 
     def measures(self, step: InterestStep) -> Measures:
         """Return the cost of a notification."""
         at = self.broker_at
         return _measures(self._trees, self._roots, step.wanted[at], step.user_counts[at], self._delays)
 
-    def _stand(self, broker_at: Ints) -> None:
+    def _set_positions(self, broker_at: Ints) -> None:
         self.broker_at = broker_at
         self._request_hops = self._ring.depths[np.argsort(broker_at)][:, self._roots]
         self._position_delays = None
@@ -178,7 +178,7 @@ class ConnectedSystem:
         self._overlay = build_overlay(np.zeros((1, 1), dtype=np.bool_), rng)
         self._is_built = False
 
-    def see(self, step: InterestStep) -> None:
+    def observe(self, step: InterestStep) -> None:
         """Rebuild the overlay if a topic is no longer connected; each changed link costs a message."""
         if not self._is_built:
             self._overlay, self._is_built = build_overlay(step.wanted, self._rng), True
@@ -189,7 +189,7 @@ class ConnectedSystem:
         self.counts.reassignment_messages += changed
 
     def adapt(self, step: InterestStep) -> None:
-        """Do nothing: ``see`` adapts at once."""
+        """Do nothing: ``observe`` adapts at once."""
 
     def measures(self, step: InterestStep) -> Measures:
         """Return the cost of a notification."""

@@ -108,5 +108,5 @@ def _requests_per_h(setting: LocationSetting, homes: UserHomes, systems: Mapping
         setting.workload.changes, setting.broker_count, homes.first, homes.after, DAY_H, setting.duration_h
     ):
         for system in systems.values():
-            system.see(step)
+            system.observe(step)
     return {name: system.counts.requests / setting.duration_h for name, system in systems.items()}

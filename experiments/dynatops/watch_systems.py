@@ -73,14 +73,14 @@ def watch_systems(
     for step in steps:
         hours = step.end_h
         for name, system in systems.items():
-            system.see(step)
+            system.observe(step)
             if schedule.is_measured(hours):
                 found[name].append(system.measures(step))
             if schedule.ends_period(hours):
                 system.adapt(step)
         report_step()
     if not all(found.values()):
-        raise ValueError(f"{hours} h have no time to measure at: {schedule}")
+        raise ValueError(f"there is no time to measure within {hours} h: {schedule}")
     return {name: SystemTotals(_mean(found[name]), system.counts, hours) for name, system in systems.items()}
 
 

@@ -119,7 +119,7 @@ class QueueRun:
             if matched:
                 self._route(carried)
             else:
-                self._take_in(carried)
+                self._receive(carried)
         return self.outcome
 
     def load(self, one: ScotBroker, other: ScotBroker) -> float:
@@ -130,7 +130,7 @@ class QueueRun:
         self._event_count += 1
         heapq.heappush(self._events, (time_ms, self._event_count, matched, carried))
 
-    def _take_in(self, carried: _Carried) -> None:
+    def _receive(self, carried: _Carried) -> None:
         """Let a copy leave its sender, cross the link, and be matched at its broker."""
         arrived_ms = self._now_ms
         if carried.came_from is not None:

@@ -35,7 +35,7 @@ COUNTED_WINDOWS = 5  # To decide on, and as many to measure, each as long as one
 
 ReportWork = Callable[[int], None]
 Homes = Mapping[str, str]
-Seen = tuple[Sequence[ClosedWindow], Measures]  # Windows to decide on, measures of later ones.
+Observed = tuple[Sequence[ClosedWindow], Measures]  # Windows to decide on, measures of later ones.
 
 
 def run_task(task: Task, report_work: ReportWork = lambda count: None) -> TaskResult:
@@ -58,33 +58,33 @@ def _place(
     task: Task,
     inventory: Inventory,
     draw: int,
-    watch: Callable[[Task, Inventory, QuoteWorkload], Callable[[Homes], Seen]],
+    watch: Callable[[Task, Inventory, QuoteWorkload], Callable[[Homes], Observed]],
     report_work: ReportWork,
 ) -> Draw:
     """Place the publishers of one workload in each way; placements common to several ways are observed once."""
     workload = _workload(task, inventory, draw)
-    observe, seen = watch(task, inventory, workload), dict[tuple[tuple[str, str], ...], Seen]()
+    observe, cache = watch(task, inventory, workload), dict[tuple[tuple[str, str], ...], Observed]()
 
-    def see(homes: Homes) -> Seen:
+    def observed(homes: Homes) -> Observed:
         key = tuple(sorted(homes.items()))
-        if key not in seen:
-            seen[key] = observe(homes)
-        return seen[key]
+        if key not in cache:
+            cache[key] = observe(homes)
+        return cache[key]
 
-    windows = see(workload.homes)[0]
+    windows = observed(workload.homes)[0]
     costs = PublisherCosts(inventory.bootstrap_tree, inventory, [window.sets for window in windows])
     outcomes = []
     for name in task.ways:
         way, rng = WAYS[name], _random(task, name, draw)
 
         def decide(homes: Homes) -> Homes:
-            return decide_homes(way, inventory, see(homes)[0], rng)  # noqa: B023  (called in this round only)
+            return decide_homes(way, inventory, observed(homes)[0], rng)  # noqa: B023  (called in this round only)
 
         homes, rounds = settle_homes(workload.homes, decide)
         outcomes.append(
             Outcome(
                 name,
-                see(homes)[1],
+                observed(homes)[1],
                 homes,
                 rounds,
                 *_moved(inventory, workload.homes, homes),
@@ -95,21 +95,21 @@ def _place(
     return Draw(outcomes, _subscribers_at(workload))
 
 
-def _observe(task: Task, inventory: Inventory, workload: QuoteWorkload) -> Callable[[Homes], Seen]:
+def _observe(task: Task, inventory: Inventory, workload: QuoteWorkload) -> Callable[[Homes], Observed]:
     bytes_per_ms_max = PLANETLAB_BYTES_PER_MS if task.testbed == "planetlab" else None
 
-    def observe(homes: Homes) -> Seen:
+    def observe(homes: Homes) -> Observed:
         observation = observe_placement(inventory, workload, homes, bytes_per_ms_max)
         return observation.windows, observation.measures
 
     return observe
 
 
-def _count(task: Task, inventory: Inventory, workload: QuoteWorkload) -> Callable[[Homes], Seen]:
+def _count(task: Task, inventory: Inventory, workload: QuoteWorkload) -> Callable[[Homes], Observed]:
     length = round(task.notifications_per_s * WINDOW_MS / SECOND_MS)
     counter = WorkloadCounter(inventory, workload, 2 * COUNTED_WINDOWS * length)
 
-    def observe(homes: Homes) -> Seen:
+    def observe(homes: Homes) -> Observed:
         windows = [counter.window(homes, place * length, length) for place in range(2 * COUNTED_WINDOWS)]
         decided, later = windows[:COUNTED_WINDOWS], windows[COUNTED_WINDOWS:]
         return decided, counted(later, inventory.bootstrap_tree, inventory, workload.homes)

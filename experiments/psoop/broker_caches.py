@@ -98,16 +98,18 @@ class CacheReader:
         for place in range(members.shape[1]):
             chosen = np.flatnonzero(last >= place)
             holds[chosen, joining[row[chosen], place]] = True
-        return _with_lone_merged(holds, lengths[row, last], last == 0)
+        return _with_single_merged(holds, lengths[row, last], last == 0)
 
 
-def _with_lone_merged(holds: NDArray[np.bool_], counts: Ids, lone: NDArray[np.bool_]) -> Caches:
+def _with_single_merged(holds: NDArray[np.bool_], counts: Ids, single: NDArray[np.bool_]) -> Caches:
     """Merge the sets of single brokers: many old identifiers of quiet brokers, without common interest."""
-    alone = np.bincount(holds[lone].argmax(axis=1), weights=counts[lone], minlength=holds.shape[1]).astype(np.int64)
-    brokers = np.flatnonzero(alone)
+    totals = np.bincount(holds[single].argmax(axis=1), weights=counts[single], minlength=holds.shape[1]).astype(
+        np.int64
+    )
+    brokers = np.flatnonzero(totals)
     merged = np.zeros((len(brokers), holds.shape[1]), dtype=np.bool_)
     merged[np.arange(len(brokers)), brokers] = True
-    return Caches(np.concatenate([holds[~lone], merged]), np.concatenate([counts[~lone], alone[brokers]]))
+    return Caches(np.concatenate([holds[~single], merged]), np.concatenate([counts[~single], totals[brokers]]))
 
 
 def _ids_of_broker(workload: Workload) -> list[Ids]:

@@ -79,7 +79,7 @@ class AgreementMeter:
         self._rng = random.Random(overlay.virtual.settings.seed)
         self._is_running = True
         overlay.on_agreed = self._compare_agreed
-        overlay.every(settings.broadcast_ms, settings.broadcast_ms, self._on_period)
+        overlay.call_every(settings.broadcast_ms, settings.broadcast_ms, self._on_period)
 
     def stop(self) -> None:
         """Stop comparing proposals."""

@@ -73,7 +73,7 @@ class CentralOverlay(CachedOverlay):
 
     def start(self) -> None:
         """Begin to plan after one period."""
-        self.every(self._period_ms, self._period_ms, self._on_period)
+        self.call_every(self._period_ms, self._period_ms, self._on_period)
 
     def finish(self) -> LedgerSnapshot:
         """Stop planning, finish the current transition while traffic still flows, and return the account.
@@ -84,7 +84,7 @@ class CentralOverlay(CachedOverlay):
         end_ms = self.virtual.now_ms + FINISH_MS_MAX
         while self.driver.is_busy:
             if self.virtual.now_ms > end_ms:
-                raise RuntimeError(f"a transition is still under way after {FINISH_MS_MAX:g} ms: a broker is stuck")
+                raise RuntimeError(f"a transition is still in progress after {FINISH_MS_MAX:g} ms: a broker is stuck")
             self.virtual.run_for(FINISH_STEP_MS)
         return self.virtual.finish()
 

@@ -101,7 +101,7 @@ class CachedOverlay:
         """Stop the clients, wait until the overlay is quiet, and return the account."""
         return self.virtual.finish()
 
-    def every(self, period_ms: float, first_ms: float, act: Callable[[], bool]) -> None:
+    def call_every(self, period_ms: float, first_ms: float, act: Callable[[], bool]) -> None:
         """Call ``act`` after ``first_ms`` and then every ``period_ms``, until it returns False."""
 
         def on_time(_: object) -> None:
@@ -151,7 +151,7 @@ class DistributedOverlay(CachedOverlay):
         """Begin to broadcast, each broker at a random time in the first interval."""
         rng = random.Random(self.virtual.settings.seed)
         for name in self.inventory.brokers:
-            self.every(
+            self.call_every(
                 self.settings.broadcast_ms,
                 rng.uniform(0, self.settings.broadcast_ms),
                 partial(self._on_period, name),
@@ -170,7 +170,7 @@ class DistributedOverlay(CachedOverlay):
         end_ms = self.virtual.now_ms + FINISH_MS_MAX
         while self._under_way or not self.queue.is_idle:
             if self.virtual.now_ms > end_ms:
-                raise RuntimeError(f"an exchange is still under way after {FINISH_MS_MAX:g} ms: a broker is stuck")
+                raise RuntimeError(f"an exchange is still in progress after {FINISH_MS_MAX:g} ms: a broker is stuck")
             self.virtual.run_for(FINISH_STEP_MS)
         return self.virtual.finish()
 

@@ -44,9 +44,9 @@ def test_requests_take_the_hops_to_the_root() -> None:
     """Changes at the start do not count: all systems begin with the initial interests."""
     configuration = random_configuration(BROKERS, np.random.default_rng(1))
     ring = RingSystem(configuration, TOPICS)
-    ring.see(step_of(random_counts(2), 0.0, [(0, 0), (1, 1)]))
+    ring.observe(step_of(random_counts(2), 0.0, [(0, 0), (1, 1)]))
     assert ring.counts.requests == 0
-    ring.see(step_of(random_counts(2), 1.0, [(3, 4), (3, 4), (7, 0)]))
+    ring.observe(step_of(random_counts(2), 1.0, [(3, 4), (3, 4), (7, 0)]))
     expected = sum(
         len(configuration.route(BROKERS[broker], configuration.rendezvous(TOPICS[topic]))) - 1
         for broker, topic in ((3, 4), (3, 4), (7, 0))
@@ -98,10 +98,10 @@ def test_ssbr_considers_delays_of_hops() -> None:
 def test_a_connected_overlay_is_rebuilt_only_if_a_topic_is_disconnected() -> None:
     """The same subscriptions change no link; others do, at one message per link."""
     system = ConnectedSystem(np.random.default_rng(1))
-    system.see(step_of(random_counts(4), 0.0))
-    system.see(step_of(random_counts(4), 1.0))
+    system.observe(step_of(random_counts(4), 0.0))
+    system.observe(step_of(random_counts(4), 1.0))
     assert system.counts.reassignments == system.counts.moved == 0
-    system.see(step_of(random_counts(5), 2.0))
+    system.observe(step_of(random_counts(5), 2.0))
     assert system.counts.reassignments == 1
     assert system.counts.reassignment_messages == system.counts.moved > 0
     found = system.measures(step_of(random_counts(5), 2.0))

@@ -24,7 +24,7 @@ class ClockSystem:
         self.counts = SystemCounts()
         self.adapted_h: list[float] = []
 
-    def see(self, step: InterestStep) -> None:
+    def observe(self, step: InterestStep) -> None:
         self.counts.requests += 3
 
     def adapt(self, step: InterestStep) -> None:
