@@ -109,7 +109,7 @@ def draw_mesh(
     Raises ValueError unless the base is 2, 4 or 16 and the digits suffice to distinguish the brokers.
     """
     if base not in BASES:
-        raise ValueError(f"base is {base}: digits have one of the bases {', '.join(map(str, BASES))}")
+        raise ValueError(f"base is {base}: expected one of {', '.join(map(str, BASES))}")
     if base**digit_count < broker_count:
         raise ValueError(
             f"digit_count is {digit_count}: {base}^{digit_count} IDs do not distinguish {broker_count} brokers"

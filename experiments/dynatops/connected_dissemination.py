@@ -35,7 +35,7 @@ def connected_measures(
     O(entries * topics * brokers^2) for each hop of the longest path.
     """
     if entries < 1:
-        raise ValueError(f"entries is {entries}: an event enters at one broker at least")
+        raise ValueError(f"entries is {entries}: must be at least 1")
     split = unconnected_topics(adjacency, wanted)
     if len(split):
         raise ValueError(

@@ -83,9 +83,9 @@ def draw_geo_overlay(cells: NDArray[np.integer], rng: np.random.Generator, side:
     Raises ValueError if the side is not a power of two, a cell is not on the grid, or two brokers share a cell.
     """
     if side < 2 or side & (side - 1):
-        raise ValueError(f"side is {side}: a power of two from 2 on is needed")
+        raise ValueError(f"side is {side}: must be a power of two, at least 2")
     if len(cells) < 2 or len(np.unique(cells)) < len(cells) or not (0 <= cells.min() <= cells.max() < side * side):
-        raise ValueError(f"two brokers at least must stand in different cells from 0 to {side * side - 1}")
+        raise ValueError(f"at least two brokers must be in different cells from 0 to {side * side - 1}")
     owners = _owners(cells, side)
     neighbours = np.zeros((len(cells), len(cells)), dtype=np.bool_)
     plane = owners.reshape(side, side)

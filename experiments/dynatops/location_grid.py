@@ -34,7 +34,7 @@ class LocationGrid:
     def __post_init__(self) -> None:
         if not (self.south < self.north and self.west < self.east and self.rows > 0 and self.columns > 0):
             raise ValueError(
-                f"a grid needs an area and cells, got latitudes {self.south} to {self.north}, longitudes {self.west} "
+                f"a grid needs an area and cells, not latitudes {self.south} to {self.north}, longitudes {self.west} "
                 f"to {self.east}, {self.rows} x {self.columns} cells"
             )
 

@@ -40,7 +40,7 @@ def read_checkins(data_dir: Path | None, source: str = RECORDED[0]) -> Checkins:
     test. Raises CheckinFileError if the folder has no such file, ValueError for an unknown source.
     """
     if source not in RECORDED:
-        raise ValueError(f"source is {source!r}: take one of {', '.join(RECORDED)}")
+        raise ValueError(f"source is {source!r}: expected one of {', '.join(RECORDED)}")
     if data_dir is None:
         return load_checkins()
     path = data_dir / "checkins" / f"{source}.npz"

@@ -52,7 +52,7 @@ class PoissonSettings:
 
     def __post_init__(self) -> None:
         if self.pattern not in PATTERNS:
-            raise ValueError(f"pattern is {self.pattern!r}: take one of {', '.join(PATTERNS)}")
+            raise ValueError(f"pattern is {self.pattern!r}: expected one of {', '.join(PATTERNS)}")
         if self.topic_count % self.modes or (self.redraws_mode and self.modes == 1):
             raise ValueError(
                 f"mode_count is {self.mode_count} and topic_count {self.topic_count}: modes are equally large, and one "

@@ -33,7 +33,7 @@ class DelaySwaps:
     def __init__(self, problem: RingProblem, mapping: Mapping | None = None) -> None:
         delays = problem.hop_delays
         if delays is None or not np.allclose(delays, delays.T):
-            raise ValueError("hop delays are needed, the same both ways: use RingSwaps where every hop takes 1")
+            raise ValueError("hop delays must be given and symmetric: use RingSwaps where every hop takes 1")
         self.problem = problem
         self._broker_delays = delays * ~np.eye(len(delays), dtype=np.bool_)  # A hop to itself costs nothing.
         self._relays = RingSwaps(replace(problem, delay_weight=0.0, hop_delays=None), mapping)

@@ -117,12 +117,12 @@ def _against_scratch(problem: RingProblem, values_max: int) -> list[Figure]:
     spent_s = time.perf_counter() - middle_s
     compared = len(slow.swaps)
     where: Where = {"brokers": count, "topics": problem.topic_count}
-    assert fast.swaps[:compared] == slow.swaps, f"{where}: other swaps than from scratch"
-    assert fast.costs[: compared + 1] == slow.costs, f"{where}: other costs than from scratch"
+    assert fast.swaps[:compared] == slow.swaps, f"{where}: swaps differ from those computed from scratch"
+    assert fast.costs[: compared + 1] == slow.costs, f"{where}: costs differ from those computed from scratch"
     if compared < steps_max:
-        assert fast.swaps == slow.swaps, f"{where}: continues where nothing is found from scratch"
+        assert fast.swaps == slow.swaps, f"{where}: finds swaps after the computation from scratch finds none"
     end = fast.mapping(len(fast.swaps))
-    assert problem.cost(end) == fast.costs[-1], f"{where}: the end costs {problem.cost(end)}, not {fast.costs[-1]}"
+    assert problem.cost(end) == fast.costs[-1], f"{where}: the final cost is not {fast.costs[-1]}"
     return [
         Figure("ssbr_step_ms", where, _step_ms(fast, middle_s - began_s), "ms"),
         Figure("scratch_step_ms", where, _step_ms(slow, spent_s), "ms"),

@@ -88,13 +88,13 @@ def build_overlay(
     this is MinMax-ODA. Raises ValueError if the share is outside 0 to 1 or there is no part.
     """
     if not 0 <= bulk_share <= 1:
-        raise ValueError(f"bulk_share is {bulk_share}: a share of the brokers is from 0 to 1")
+        raise ValueError(f"bulk_share is {bulk_share}: must be from 0 to 1")
     count = len(wanted)
     heaviest_first = np.argsort(-wanted.sum(axis=1), kind="stable")
     light = rng.permutation(heaviest_first[round(bulk_share * count) :])
     parts = max(1, round(math.sqrt(len(light)))) if part_count is None else part_count
     if parts < 1:
-        raise ValueError(f"part_count is {parts}: lightweight brokers are in one part at least")
+        raise ValueError(f"part_count is {parts}: must be at least 1")
     part_of = np.full(count, BULK, dtype=np.int32)
     part_of[light] = np.arange(len(light)) % parts
     empty = ConnectedOverlay(wanted, part_of, (frozenset(),) * parts, frozenset(), weight_ratio_max)

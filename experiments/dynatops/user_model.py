@@ -164,7 +164,7 @@ def total_steps(steps: Iterable[UserStep]) -> UserTotals:
             stds.append(step.loads.std())
             variations.append(stds[-1] / max(step.loads.mean(), 1e-9))
     if not stds:
-        raise ValueError("there is no step after the start: let the time be longer than 0 h")
+        raise ValueError("there is no step after the start: duration_h must be above 0")
     changed, handovers, tree, exchange = counts.tolist()
     return UserTotals(changed, handovers, tree, exchange, float(np.mean(stds)), float(np.mean(variations)))
 
@@ -223,7 +223,7 @@ def _turns(users: Ints) -> Iterator[NDArray[np.int64]]:
 def _windows(changes: UserChanges, update_h: float) -> Iterator[slice]:
     """Yield the changes between consecutive exchanges; a change at the moment of an exchange comes after it."""
     if not update_h > 0:
-        raise ValueError(f"update_h is {update_h}: brokers exchange states after more than 0 h")
+        raise ValueError(f"update_h is {update_h}: must be above 0")
     if not changes.change_count:
         return
     exchanges = _exchanges_before(float(changes.times_h[-1]), update_h)

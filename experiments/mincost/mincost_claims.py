@@ -162,7 +162,7 @@ def _listed(found: dict[float, Interval]) -> str:
 
 PAPER_CLAIMS = (
     Claim("VI.B, Fig. 9", "Mixing saves more than clustering, clustering more than greedy packing",
-          "intervals apart in this order at each number of users", judge_order),
+          "disjoint intervals in this order at each number of users", judge_order),
     Claim("VI.B, Fig. 10", "What mixing saves hardly depends on the price of links between brokers",
           "means over all prices at most 10 % apart", judge_flat),
     Claim("VI.B, Fig. 10", "The others converge to mixing as links between brokers get cheap",

@@ -116,7 +116,7 @@ def run_task(task: MincostTask, report_work: Callable[[int], None] = lambda coun
         homes = _pack(name, instance, np.random.default_rng([task.seed, task.draw]))
         samples.append(Figure("seconds", {**where, "algorithm": name}, time.process_time() - begin_s, "s"))
         if not instance.is_packed(homes):
-            raise AssertionError(f"{name} gives a broker more than it has room for, in {task.label}")
+            raise AssertionError(f"{name} exceeds the capacity of a broker in {task.label}")
         costs[name] = PackingCosts(instance, homes)
     greedy = costs["greedy"]
     closed_per_s = close_brokers(greedy, Budget()).cost_per_s

@@ -99,7 +99,7 @@ def read_quotes(path: str) -> Quotes:
     except (OSError, EOFError, zlib.error, KeyError, TypeError, ValueError, csv.Error) as error:
         raise RealDataError(f"--quotes {path} is not a CSV of quotes (symbol, date, open, high): {error}") from error
     if not rows:
-        raise RealDataError(f"--quotes {path} has no stock that real subscriptions ask for, such as {min(thresholds)}")
+        raise RealDataError(f"--quotes {path} has no stock with real subscriptions, such as {min(thresholds)}")
     return {symbol: [quote[1:] for quote in sorted(rows[symbol])] for symbol in sorted(rows)}
 
 
@@ -115,10 +115,10 @@ def read_delays(path: str) -> NDArray[np.float64]:
         with np.load(path) as held:
             rtt_ms = np.asarray(held["rtt_ms"], dtype=np.float64)
     except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
-        raise RealDataError(f"--delays {path} is no .npz with rtt_ms: {error}") from error
+        raise RealDataError(f"--delays {path} is not an .npz file with rtt_ms: {error}") from error
     found = rtt_ms[SLICE] if rtt_ms.ndim == 3 else rtt_ms
     if found.ndim != 2 or found.shape[0] != found.shape[1] or not np.isfinite(found).all() or (found < 0).any():
-        raise RealDataError(f"--delays {path}: rtt_ms has shape {rtt_ms.shape}, all pairs of hosts in ms are wanted")
+        raise RealDataError(f"--delays {path}: rtt_ms has shape {rtt_ms.shape}, expected all pairs of hosts")
     return found / 2
 
 

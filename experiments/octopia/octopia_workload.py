@@ -172,7 +172,7 @@ def draw_workload(overlay: StructuredCyclicOverlay, rng: random.Random, bursting
     in_all = [each for each in publishers if _is_in_all_clusters(overlay, each)]
     best = sorted(in_all, key=lambda each: abs(each.wanted_share - SELECTIVITY))[:bursting]
     if len(best) < bursting:
-        raise ValueError(f"{len(best)} of {PUBLISHER_COUNT} stocks are wanted in all clusters, {bursting} are to burst")
+        raise ValueError(f"{len(best)} of {PUBLISHER_COUNT} stocks are wanted in all clusters, {bursting} must burst")
     fast = [
         replace(each, name=f"burst {each.symbol}", host=rng.choice(sorted(set(brokers) - each.subscribed)))
         for each in best

@@ -129,7 +129,7 @@ class RelocatingOverlay:
         end_ms = self.virtual.now_ms + FINISH_MS_MAX
         while self._pinging or not self.moves.is_idle:
             if self.virtual.now_ms > end_ms:
-                raise RuntimeError(f"a move is still under way after {FINISH_MS_MAX:g} ms: a broker is stuck")
+                raise RuntimeError(f"a move is still in progress after {FINISH_MS_MAX:g} ms: a broker is stuck")
             self.virtual.run_for(FINISH_STEP_MS)
 
     # --- what the overlay reports ------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class RelocatingOverlay:
     def _select(self, found: Gathered) -> None:
         """Let the publisher ping the candidates that the selection needs, then conclude with its target."""
         if not isinstance(self.settings, GrapeSettings):
-            raise TypeError(f"{type(self.settings).__name__} select nothing from reports: GrapeSettings do")
+            raise TypeError(f"{type(self.settings).__name__} do not select from reports: use GrapeSettings")
         selection = Selection(self.settings, found.reports)
         candidates = selection.to_ping
         host, home = self.hosts[found.publisher], found.reports[0].broker

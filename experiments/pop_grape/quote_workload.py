@@ -309,7 +309,8 @@ class QuoteTraffic:
         publisher, quote = cast("tuple[str, Quote]", event.value)
         if publisher not in self._ready:
             raise RuntimeError(
-                f"{publisher} is to publish at {self._overlay.env.now:.0f} ms and not all brokers know it: start later"
+                f"{publisher} should publish at {self._overlay.env.now:.0f} ms, but some brokers "
+                "do not know it: start later"
             )
         self._overlay.publish(publisher, quote.content, quote.size_bytes)
         self._plan(publisher)

@@ -182,7 +182,7 @@ PAPER_CLAIMS = (
     Claim(
         "5.2, Fig. 5f",
         "clustered: GRAPE's message overhead is at most 16 %",
-        f"the same, load100 and delay100, pings apart; at most {OVERHEAD_ABOVE_MAX:g} above",
+        f"the same, load100 and delay100, pings counted separately; at most {OVERHEAD_ABOVE_MAX:g} above",
         judge_overhead("clustered", GRAPE_VARIANTS, 0.16),
     ),
     Claim(

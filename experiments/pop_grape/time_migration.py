@@ -77,7 +77,7 @@ def _move(overlay: RelocatingOverlay, publisher: str, path: tuple[str, ...]) -> 
     overlay.moves.hand_over(Move(publisher, path, begun_ms))
     while not overlay.moves.is_idle:
         if virtual.now_ms > begun_ms + MOVE_MS_MAX:
-            raise UncleanRunError(f"{publisher} is still on its way after {MOVE_MS_MAX:g} ms: a broker is stuck")
+            raise UncleanRunError(f"{publisher} is still moving after {MOVE_MS_MAX:g} ms: a broker is stuck")
         virtual.run_for(STEP_MS)
     if counts.moved != moved + 1:
         raise UncleanRunError(f"{publisher} has not moved to {path[-1]}: its transition was aborted")

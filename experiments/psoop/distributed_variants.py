@@ -144,7 +144,7 @@ class Scene:
             return CentralOverlay(
                 inventory, workload, seed, planner, context, PAPER.broadcast_ms, PAPER.cache_count_max, timing
             )
-        raise ValueError(f"variant {variant!r} is unknown: one of {', '.join(VARIANTS)}")
+        raise ValueError(f"variant {variant!r} is unknown: expected one of {', '.join(VARIANTS)}")
 
 
 def run_variant(scene: Scene, variant: str, simulated_s: float) -> DistributedRun:
@@ -153,7 +153,9 @@ def run_variant(scene: Scene, variant: str, simulated_s: float) -> DistributedRu
     Raises ValueError if that is not longer than the measured last part.
     """
     if simulated_s <= MEASURED_S:
-        raise ValueError(f"simulated_s is {simulated_s:g}: more than the last {MEASURED_S:g} s, which are measured")
+        raise ValueError(
+            f"simulated_s is {simulated_s:g}: must be above {MEASURED_S:g}, the seconds measured at the end"
+        )
     overlay = scene.overlay(variant)
     virtual = overlay.virtual
     meter = AgreementMeter(overlay) if isinstance(overlay, DistributedOverlay) else None

@@ -301,7 +301,7 @@ PAPER_CLAIMS = (
     PaperClaim(
         "5.2, Fig. 5",
         "executing reconfigurations costs less than 3 % of the adapted network",
-        "for every eta; requests counted apart",
+        "for every eta; requests counted separately",
         judge_execution,
         full_length_of="fig5",
     ),

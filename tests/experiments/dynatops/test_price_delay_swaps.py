@@ -61,5 +61,5 @@ def test_delays_must_be_given_and_symmetric() -> None:
     delays = problem.hop_delays
     assert delays is not None
     delays[0, 1] += 1.0
-    with pytest.raises(ValueError, match="the same both ways"):
+    with pytest.raises(ValueError, match="given and symmetric"):
         DelaySwaps(problem)

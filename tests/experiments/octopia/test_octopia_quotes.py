@@ -49,10 +49,10 @@ def test_files_of_quotes_and_delays_are_read(tmp_path: Path) -> None:
     ("option", "text", "reason"),
     [
         ("--quotes", None, "is not a CSV of quotes"),
-        ("--quotes", "symbol,date,open\n", "has no stock that real subscriptions ask for"),
+        ("--quotes", "symbol,date,open\n", "has no stock with real subscriptions"),
         ("--quotes", f"symbol,date,open,high\n{SYMBOL},2004-01-01,dear,2\n", "could not convert string to float"),
-        ("--delays", None, "is no .npz with rtt_ms"),
-        ("--delays", "rtt_ms", "is no .npz with rtt_ms"),
+        ("--delays", None, "is not an .npz file with rtt_ms"),
+        ("--delays", "rtt_ms", "is not an .npz file with rtt_ms"),
     ],
 )
 def test_an_unusable_file_ends_the_command_before_it_begins(

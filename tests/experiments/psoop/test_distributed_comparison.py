@@ -50,7 +50,7 @@ def test_every_variant_can_be_made_and_an_unknown_one_is_named() -> None:
     scene = Scene.of(4, 1)
     for variant in VARIANTS:
         assert scene.overlay(variant).present == scene.inventory.bootstrap
-    with pytest.raises(ValueError, match="variant 'best' is unknown: one of static"):
+    with pytest.raises(ValueError, match="variant 'best' is unknown: expected one of static"):
         scene.overlay("best")
     with pytest.raises(ValueError, match="simulated_s is 20"):
         run_variant(scene, "static", 20.0)
