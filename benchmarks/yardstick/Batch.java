@@ -13,7 +13,7 @@ final class Batch {
     final long boot, sequence, timeMs;
     final List<PackedSecond> seconds = new ArrayList<>(2);
 
-    /** Packed cells of one second; {@code raw} is all of it as it came. */
+    /** Packed cells of one second; {@code raw} is all of it as received. */
     record PackedSecond(long second, byte[] raw) {
         interface Taker {
             void take(String publisher, long block, long mask, long published, long local, long size);

@@ -5,7 +5,7 @@ import java.util.Arrays;
 import java.util.function.BiConsumer;
 
 /**
- * What one broker tells of one publisher in one window: a cell for each (block, second), merged so that a cell that
+ * What one broker reports of one publisher in one window: a cell for each (block, second), merged so that a cell that
  * comes early, again or twice changes nothing. As bytes, for a store: six longs a cell.
  */
 final class Cells {

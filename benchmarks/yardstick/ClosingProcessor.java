@@ -14,7 +14,7 @@ import org.apache.kafka.streams.state.KeyValueStore;
 
 /**
  * Keeps batches in a store and writes the final rows of a window once its grace is over by the time of the partition.
- * Entries of a window stand together: their keys begin with its start. How entries look is the subclasses' matter.
+ * Entries of a window are adjacent: their keys begin with its start. The subclasses define what entries contain.
  */
 abstract class ClosingProcessor implements Processor<byte[], byte[], byte[], byte[]> {
     static final String STORE = "open";
@@ -25,7 +25,7 @@ abstract class ClosingProcessor implements Processor<byte[], byte[], byte[], byt
     private long closedMs;
     private long latestMs;
 
-    /** Keeps what a batch tells of one second; returns how many cells that were. */
+    /** Keeps what a batch reports of one second; returns the number of cells. */
     abstract int keep(Batch batch, int place);
 
     /** Writes the rows of all entries of a window. */

@@ -6,7 +6,7 @@ import java.util.Map;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
 
-/** An entry for each record and second, as it came; all of a window are merged when it is closed. */
+/** An entry for each record and second, as received; all of a window are merged when it is closed. */
 final class EntryPerRecord extends ClosingProcessor {
     @Override
     int keep(Batch batch, int place) {

@@ -11,7 +11,7 @@ import org.apache.kafka.clients.producer.ProducerInterceptor;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 
-/** Counts what is done, and when Kafka had the last row; tells it on standard output, one line of JSON each time. */
+/** Counts what is done, and when Kafka had the last row; reports it on standard output, one line of JSON each time. */
 public final class Report implements ProducerInterceptor<byte[], byte[]> {
     static final LongAdder RECORDS = new LongAdder(), CELLS = new LongAdder(), LATE = new LongAdder();
     private static final LongAdder ROWS = new LongAdder();

@@ -8,7 +8,7 @@ import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.streams.StreamsConfig;
 
-/** What the program is told by name=value, and what Kafka Streams is told for a job that reads a backlog. */
+/** The settings of the program, given by name=value, and those of Kafka Streams for a job that reads a backlog. */
 final class Settings {
     static long WINDOW_MS;
     static long GRACE_MS;
