@@ -105,7 +105,7 @@ class LoopState:
 
     def add_decision_time(self, who: str, duration_ms: float) -> None:
         """Record how long a decision took; ``who`` is role and planner, such as ``shadow:swap_links_ci``."""
-        self.decision_times[who] = self.decision_times.get(who, DecisionTimes()).and_one(duration_ms)
+        self.decision_times[who] = self.decision_times.get(who, DecisionTimes()).with_decision(duration_ms)
 
     def add_first_command(self, plan: Plan, now_ms: int) -> None:
         """Record when the first command of a plan was sent; later calls for the same plan change nothing."""

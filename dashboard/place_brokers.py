@@ -32,7 +32,7 @@ def place_brokers(inventory: Inventory) -> Points:
         points = inventory.positions * (1.0, -1.0)
         return _fit_box(points)
     evened = _even_out(_scale_costs(inventory.link_cost)) * (MAP_WIDTH, MAP_HEIGHT)
-    return _fit_box(_part_crowds(evened))
+    return _fit_box(_separate_crowds(evened))
 
 
 def _scale_costs(link_cost: Points) -> Points:
@@ -63,7 +63,7 @@ def _even_out(points: Points) -> Points:
     return evened
 
 
-def _part_crowds(points: Points) -> Points:
+def _separate_crowds(points: Points) -> Points:
     """Push apart brokers that would overlap on the map, each no further than necessary."""
     apart = CROWDING_SHARE * float(np.sqrt(MAP_WIDTH * MAP_HEIGHT / len(points)))
     placed = points + np.column_stack([np.cos(np.arange(len(points))), np.sin(np.arange(len(points)))]) * 1e-3

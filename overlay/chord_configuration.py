@@ -63,9 +63,9 @@ class ChordConfiguration:
             twice = next(one for one in self.ids if self.ids.count(one) > 1)
             raise RingError(f"ring ID {twice} is that of more than one broker")
         chord_ring(self.bits, tuple(sorted(self.ids)))
-        strangers = sorted(set(self.home_of.values()) - set(self.brokers))
-        if strangers:
-            raise ValueError(f"users have homes that are not in the overlay: {', '.join(strangers)}")
+        outsiders = sorted(set(self.home_of.values()) - set(self.brokers))
+        if outsiders:
+            raise ValueError(f"users have homes that are not in the overlay: {', '.join(outsiders)}")
 
     @cached_property
     def ring(self) -> ChordRing:

@@ -29,6 +29,6 @@ def without(vector: int, cluster: int) -> int:
     return vector & ~(1 << cluster)
 
 
-def written(vector: int, cluster_count: int) -> str:
+def as_text(vector: int, cluster_count: int) -> str:
     """Return the vector as the paper writes it, cluster 0 on the right."""
     return format(vector, f"0{cluster_count}b")

@@ -73,9 +73,9 @@ class Configuration:
         if len(reached) != len(self.brokers):
             missing = sorted(set(self.brokers) - reached)
             raise NotATreeError(f"not connected: {missing[0]} and {len(missing) - 1} more cannot be reached")
-        strangers = sorted(set(self.home_of.values()) - set(self.brokers))
-        if strangers:
-            raise ValueError(f"publishers have homes that are not in the overlay: {', '.join(strangers)}")
+        outsiders = sorted(set(self.home_of.values()) - set(self.brokers))
+        if outsiders:
+            raise ValueError(f"publishers have homes that are not in the overlay: {', '.join(outsiders)}")
 
     @cached_property
     def home_of(self) -> dict[str, str]:

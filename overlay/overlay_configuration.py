@@ -33,8 +33,8 @@ class BrokerChange:
         Raises ValueError if a broker to remove is not among ``brokers``, or one to join is among them and not lost.
         """
         present = frozenset(brokers)
-        if strangers := (self.left | self.lost) - present:
-            raise ValueError(f"{', '.join(sorted(strangers))} cannot leave or be lost: not in the overlay")
+        if outsiders := (self.left | self.lost) - present:
+            raise ValueError(f"{', '.join(sorted(outsiders))} cannot leave or be lost: not in the overlay")
         if known := self.joined & (present - self.lost - self.left):
             raise ValueError(f"{', '.join(sorted(known))} cannot join: in the overlay already")
         return (present - self.left - self.lost) | self.joined

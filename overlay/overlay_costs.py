@@ -67,7 +67,7 @@ class OverlayCosts:
             words[before, place] &= ~masks | self.sets.words[before, columns]
             words[home, place] |= masks
             self.homes[publisher] = home
-        self.tree.want(changed, words)
+        self.tree.set_wanted(changed, words)
 
     @property
     def at_homes(self) -> HomeCosts:

@@ -90,9 +90,9 @@ class PublisherSets:
     ) -> PublisherSets:
         words, weights = digit_planes(sets[:, :-1], counts, len(brokers))
         owners, columns, masks = _masks_of(sets[:, -1].astype(np.intp), counts)
-        strangers = [span.of_publishers({name for name, _ in span.columns if name not in homes}) for span in spans]
-        if any(span.columns for span in strangers):
-            alone = WeightedSets.over_all(strangers)
+        outsiders = [span.of_publishers({name for name, _ in span.columns if name not in homes}) for span in spans]
+        if any(span.columns for span in outsiders):
+            alone = WeightedSets.over_all(outsiders)
             words = np.concatenate([words, alone.words], axis=1)
             weights = np.concatenate([weights, alone.weights[:, 0].astype(np.int64)])
         span_s = max(sum(span.span_s for span in spans), 1e-9)

@@ -132,7 +132,7 @@ class RingSwaps:
         places = np.where(np.concatenate((leaves, ~leaves)), position, other)
         topics = np.concatenate((topics, topics))
         tops, lengths = self._move_subscribers(topics, places)
-        self._count_again(*self._below(topics, tops, lengths))
+        self._recount(*self._below(topics, tops, lengths))
 
     def _move_subscribers(self, topics: Positions, places: Positions) -> tuple[Positions, Positions]:
         """Update the codes: remove a subscriber at each place of the first half, add one at each of the second.
@@ -165,7 +165,7 @@ class RingSwaps:
         first = (self._seen[keys] == number).nonzero()[0]
         return topics[first], nodes[first], keys[first]
 
-    def _count_again(self, topics: Positions, nodes: Positions, keys: Positions) -> None:
+    def _recount(self, topics: Positions, nodes: Positions, keys: Positions) -> None:
         joins, lone, pairs, cost, saving = self._count(topics, nodes, keys)
         self._joins.ravel()[keys] = joins
         np.add.at(self._costs, nodes, cost - self._cost_parts[keys])

@@ -63,9 +63,9 @@ class ScotConfiguration:
             raise OverlayShapeError(f"region links join {len(numbers)} regions, there are {len(self.regions)}")
         _ = self.shape
         self._check_places()
-        strangers = sorted(set(self.home_of.values()) - set(self.brokers))
-        if strangers:
-            raise ValueError(f"publishers have homes that are not in the overlay: {', '.join(strangers)}")
+        outsiders = sorted(set(self.home_of.values()) - set(self.brokers))
+        if outsiders:
+            raise ValueError(f"publishers have homes that are not in the overlay: {', '.join(outsiders)}")
 
     def _check_places(self) -> None:
         for broker, places in self.places.items():
@@ -196,8 +196,8 @@ class ScotConfiguration:
         found = ScotConfiguration._made(epoch, holders, (links - set(removed)) | set(added))
         wanted = change.of(self.brokers)
         if set(found.brokers) != wanted:
-            strangers = sorted(wanted.symmetric_difference(found.brokers))
-            raise ValueError(f"places and brokers do not match: {', '.join(strangers)}")
+            outsiders = sorted(wanted.symmetric_difference(found.brokers))
+            raise ValueError(f"places and brokers do not match: {', '.join(outsiders)}")
         kept = {name: home for name, home in self.home_of.items() if home in wanted}
         return found.with_homes(kept)
 

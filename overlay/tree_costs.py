@@ -253,7 +253,7 @@ class TreeCosts:
             chunk = columns[at : at + at_once]
             words, weights = self.sets.words[:, chunk], self.sets.weights[chunk]
             below, above = link_sides(tree, words)
-            twice, thrice = _wanted_again(tree, words, below, above, children)
+            twice, thrice = _wanted_repeatedly(tree, words, below, above, children)
             self._loads += sign * weighed(words | twice, weights)
             self._crossings[down // 2] += sign * weighed(below[children] & above[children], weights)
             if sign > 0:
@@ -268,7 +268,7 @@ class TreeCosts:
         """The present tree, rooted at its first broker. O(brokers)."""
         return RootedTree.of_peers([sorted(peers) for peers in self._peers])
 
-    def want(self, columns: Places, words: Words) -> None:
+    def set_wanted(self, columns: Places, words: Words) -> None:
         """Replace what brokers want: ``words`` (brokers, columns) take the place of these columns of the sets.
 
         Cost O(brokers * columns).
@@ -360,7 +360,9 @@ class TreeCosts:
         self._crossings[onward // 2] = self.sets.counts(before[:-1] & after[1:])
 
 
-def _wanted_again(tree: RootedTree, words: Words, below: Words, above: Words, children: Places) -> tuple[Words, Words]:
+def _wanted_repeatedly(
+    tree: RootedTree, words: Words, below: Words, above: Words, children: Places
+) -> tuple[Words, Words]:
     """Return what is wanted in at least two, and in three, directions of each broker, itself being one."""
     once, twice, thrice = words.copy(), np.zeros_like(words), np.zeros_like(words)
     towards = [(tree.parents[group], below[group]) for group in tree.ranks]

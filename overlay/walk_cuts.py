@@ -42,7 +42,7 @@ def walk_cuts(costs: TreeCosts, cuts: Places | None = None) -> Iterator[tuple[Pl
     own = row  # Row of ``alone`` of each walk, -1 if that set is empty.
     while len(row):
         yield row, heads[last], change
-        parent, last = _walked_on(last, starts, links_of, heads)
+        parent, last = _extended_walks(last, starts, links_of, heads)
         row, own = row[parent], own[parent]
         alpha = crossings[row] - pairs.counts_behind(costs.side, row, last, weights)
         kept, beta, alone = _narrowed(alone, own, costs.only, last, weights)
@@ -51,7 +51,7 @@ def walk_cuts(costs: TreeCosts, cuts: Places | None = None) -> Iterator[tuple[Pl
         change, own = change[parent] + step, kept
 
 
-def _walked_on(last: Places, starts: Places, links_of: Places, heads: Places) -> tuple[Places, Places]:
+def _extended_walks(last: Places, starts: Places, links_of: Places, heads: Places) -> tuple[Places, Places]:
     """Extend every walk by one link without turning back; return for each new walk its parent and its last link."""
     here = heads[last]
     counts = starts[here + 1] - starts[here]

@@ -75,7 +75,7 @@ class FieldBound:
         """The path as a dotted name."""
         return ".".join(self.path)
 
-    def takes_text(self, text: str) -> bool:
+    def accepts_text(self, text: str) -> bool:
         """Return True if a text is within the bounds."""
         is_within = (self.least or 0) <= len(text) and (self.most is None or len(text) <= self.most)
         return is_within and not (self.is_clean and UNCLEAN_ANYWHERE.search(text))

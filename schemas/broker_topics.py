@@ -12,8 +12,8 @@ from regraft.schemas.member import Member
 from regraft.schemas.topics import NO_AGENT, TOPICS, Topic, topic_name, topic_names
 
 # Takes broker, agent and topic; Spark formats it as well.
-NOBODY = "no agent"
-ANOTHERS = (
+NO_AGENT_TEXT = "no agent"
+WRONG_AGENT_TEXT = (
     "it claims to come from a broker of another agent: %s belongs to %s, not to the topic %s; stop the process that "
     "writes there in its name, or "
     "correct the agents in the inventory"
@@ -45,7 +45,7 @@ class BrokerTopics:
         is_same = all(self.agent_of.get(broker, NO_AGENT) == agent for broker, agent in agents.items())
         return self if is_same else BrokerTopics(self.namespace, {**self.agent_of, **agents})
 
-    def speaks_for(self, broker: str) -> bool:
+    def represents(self, broker: str) -> bool:
         """Return True if a holder of these topics may represent the broker; without agents, anybody may."""
         return not self.agent_of or broker in self.agent_of
 
@@ -62,4 +62,4 @@ class BrokerTopics:
         if not self.agent_of or name in {self.name(topic, broker) for topic in TOPICS if topic.is_by_agent}:
             return ""
         agent = self.agent_of.get(broker, NO_AGENT)
-        return ANOTHERS % (broker, agent or NOBODY, name)
+        return WRONG_AGENT_TEXT % (broker, agent or NO_AGENT_TEXT, name)

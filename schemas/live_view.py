@@ -252,7 +252,7 @@ class DecisionTimes(Struct, frozen=True):
     mean_ms: float = 0.0
     max_ms: float = 0.0
 
-    def and_one(self, duration_ms: float) -> "DecisionTimes":
+    def with_decision(self, duration_ms: float) -> "DecisionTimes":
         """Return the times with one more decision."""
         count = self.count + 1
         mean_ms = self.mean_ms + (duration_ms - self.mean_ms) / count

@@ -10,7 +10,7 @@ from regraft.schemas.member import BrokerFacts, Member, MemberState
 from regraft.schemas.order import OrderKind
 from regraft.schemas.topics import AGENT_PATTERN
 
-FOLLOWS: dict[OrderKind, dict[MemberState, MemberState]] = {
+TRANSITIONS: dict[OrderKind, dict[MemberState, MemberState]] = {
     OrderKind.DRAIN: {MemberState.IN_SERVICE: MemberState.LEAVING},
     OrderKind.DEAD: {
         MemberState.JOINING: MemberState.DEAD,
@@ -24,13 +24,13 @@ FOLLOWS: dict[OrderKind, dict[MemberState, MemberState]] = {
         MemberState.LEFT: MemberState.JOINING,
     },
 }
-DONE = {
+PARTICIPLES = {
     OrderKind.DRAIN: "drained",
     OrderKind.DEAD: "declared dead",
     OrderKind.REMOVE: "removed",
     OrderKind.READMIT: "readmitted",
 }
-INSTEAD: dict[tuple[OrderKind, MemberState], str] = {
+HINTS: dict[tuple[OrderKind, MemberState], str] = {
     (OrderKind.DRAIN, MemberState.JOINING): "it is not in the overlay yet: remove it, or wait until it is in service",
     (OrderKind.REMOVE, MemberState.IN_SERVICE): "drain it, or declare it dead",
     (OrderKind.REMOVE, MemberState.LEAVING): "it is draining and leaves by itself: wait, or declare it dead",
@@ -41,7 +41,7 @@ def state_after(kind: OrderKind, member: Member | None) -> MemberState | None:
     """Return the state that an order about a member leads to, or None if it cannot be followed."""
     if kind is OrderKind.ADD:
         return MemberState.JOINING if member is None else None
-    return None if member is None else FOLLOWS.get(kind, {}).get(member.state)
+    return None if member is None else TRANSITIONS.get(kind, {}).get(member.state)
 
 
 def why_member_order_refused(kind: OrderKind, broker: str, member: Member | None, facts: BrokerFacts | None) -> str:
@@ -57,10 +57,10 @@ def why_member_order_refused(kind: OrderKind, broker: str, member: Member | None
     if member is None:
         return f"{broker} is not a member: `regraft members list` lists them"
     if kind is OrderKind.ADD:
-        hint = " (`regraft members readmit` lets it rejoin)" if member.state in FOLLOWS[OrderKind.READMIT] else ""
+        hint = " (`regraft members readmit` lets it rejoin)" if member.state in TRANSITIONS[OrderKind.READMIT] else ""
         return f"{broker} is already a member and {_state_text(member.state)}{hint}"
-    hint = INSTEAD.get((kind, member.state), "")
-    return f"{broker} is {_state_text(member.state)} and cannot be {DONE[kind]}{f': {hint}' if hint else ''}"
+    hint = HINTS.get((kind, member.state), "")
+    return f"{broker} is {_state_text(member.state)} and cannot be {PARTICIPLES[kind]}{f': {hint}' if hint else ''}"
 
 
 def _state_text(state: MemberState) -> str:

@@ -222,9 +222,9 @@ class Plan(Struct, frozen=True):
         (:mod:`overlay.plan_digest`).
         """
         made_ms = self.history[0].time_ms if self.history else 0
-        deed = [self.plan, made_ms, self.epoch_from, self.epoch_to, self.window_end_ms, self.undoes]
-        deed += [self.links_removed, self.links_added, self.links_target, self.cost_before_per_s]
-        deed += [self.cost_predicted_per_s, self.moves, self.id_moves, self.ring_target]
-        deed += [self.brokers_target, self.brokers_lost]
-        deed += [self.subscribers_moved] if self.subscribers_moved else []
-        return hashlib.sha256(json.dumps(to_builtins(deed), separators=(",", ":")).encode()).hexdigest()[:32]
+        change = [self.plan, made_ms, self.epoch_from, self.epoch_to, self.window_end_ms, self.undoes]
+        change += [self.links_removed, self.links_added, self.links_target, self.cost_before_per_s]
+        change += [self.cost_predicted_per_s, self.moves, self.id_moves, self.ring_target]
+        change += [self.brokers_target, self.brokers_lost]
+        change += [self.subscribers_moved] if self.subscribers_moved else []
+        return hashlib.sha256(json.dumps(to_builtins(change), separators=(",", ":")).encode()).hexdigest()[:32]

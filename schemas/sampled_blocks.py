@@ -80,7 +80,7 @@ class Sampling:
         """The block of the counts cells."""
         return SampleRule(self.power, self.run).counts_block
 
-    def takes(self, publisher: str, sequence: int) -> bool:
+    def includes(self, publisher: str, sequence: int) -> bool:
         """Return True if the notification with this sequence number is reported in full."""
         return self.power == 0 or block_word(publisher, sequence // self.run, self.seed) >> (64 - self.power) == 0
 

@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from regraft.schemas.bounds import NAME_LENGTH_MAX, UNCLEAN, FieldBound, field_bounds
-from regraft.schemas.broker_topics import ANOTHERS, NOBODY, BrokerTopics
+from regraft.schemas.broker_topics import NO_AGENT_TEXT, WRONG_AGENT_TEXT, BrokerTopics
 from regraft.schemas.packed_cells import COUNT_BYTES, MASK_BYTES
 from regraft.schemas.packed_cells import SEPARATOR as LINE_END
 from regraft.schemas.telemetry import TelemetryBatch
@@ -53,7 +53,7 @@ def wrong_topics(topics: BrokerTopics) -> list[Refusal]:
     for agent in topics.agents if topics.agent_of else ():
         own = [name for name, its_agent in topics.agent_of.items() if its_agent == agent]
         is_wrong = topic != F.lit(topic_name(TELEMETRY, topics.namespace, agent))
-        reason = F.format_string(ANOTHERS, broker, F.lit(agent or NOBODY), topic)
+        reason = F.format_string(WRONG_AGENT_TEXT, broker, F.lit(agent or NO_AGENT_TEXT), topic)
         found.append((broker.isin(*own) & is_wrong, reason))
     return found
 

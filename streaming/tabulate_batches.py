@@ -75,7 +75,7 @@ def _values_beyond(values: pa.Array, bound: FieldBound) -> NDArray[np.bool_]:
     if bound.is_text:
         encoded = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
         texts = encoded.dictionary.to_pylist()
-        wrong = np.array([not bound.takes_text(text) for text in texts], dtype=np.bool_)
+        wrong = np.array([not bound.accepts_text(text) for text in texts], dtype=np.bool_)
         return wrong[encoded.indices.to_numpy(zero_copy_only=False)] if texts else np.zeros(len(values), dtype=np.bool_)
     numbers = values.to_numpy(zero_copy_only=False)
     return np.asarray(~((numbers >= bound.least) & (numbers <= bound.most)))  # NaN fails both.

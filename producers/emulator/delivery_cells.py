@@ -73,7 +73,7 @@ class DeliveryCells:
         sequence, publisher = notification.sequence, notification.publisher
         if self.rule.subscribers_told:
             self._taken.update(subscriptions)
-        if not self._number_of or not self.rule.sampling.takes(publisher, sequence):
+        if not self._number_of or not self.rule.sampling.includes(publisher, sequence):
             return
         second, bit = int(notification.publish_ms) // SECOND_MS, 1 << sequence % BLOCK_SIZE
         takers = Counter(self._number_of.get(subscription, REST) for subscription in subscriptions)
@@ -145,7 +145,7 @@ class DeliveryCells:
         block, sampling = notification.sequence // BLOCK_SIZE, self.rule.sampling
         if not sampling.power:
             return self._cell(second, publisher, block, is_changed=True), True
-        is_full = sampling.takes(publisher, notification.sequence)
+        is_full = sampling.includes(publisher, notification.sequence)
         span = second - second % sampling.counts_s
         counts = self._cell(span, publisher, sampling.counts_block, is_changed=not is_full)
         return (self._cell(second, publisher, block, is_changed=True), True) if is_full else (counts, False)

@@ -126,12 +126,12 @@ class KafkaPorts:
 
     def send_batch(self, batch: TelemetryBatch) -> None:
         """Send a batch, keyed by its broker."""
-        if self._topics.speaks_for(batch.broker):
+        if self._topics.represents(batch.broker):
             self.telemetry.write(self._topics.name(TELEMETRY, batch.broker), batch.broker, batch.packed())
 
     def send_result(self, result: CommandResult) -> None:
         """Send a result, keyed by its broker."""
-        if self._topics.speaks_for(result.broker):
+        if self._topics.represents(result.broker):
             self.answers.write(self._topics.name(RESULTS, result.broker), result.broker, result)
 
     def put_client(self, client: Client) -> None:
@@ -144,7 +144,7 @@ class KafkaPorts:
 
     def announce(self, announcement: Announcement) -> None:
         """Report that a broker asks to join, on the topic of its agent."""
-        if self._topics.speaks_for(announcement.broker):
+        if self._topics.represents(announcement.broker):
             name = self._topics.name(ANNOUNCEMENTS, announcement.broker)
             self.answers.write(name, announcement.broker, announcement)
 

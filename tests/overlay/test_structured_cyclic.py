@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.cluster_index_vectors import clusters_of, vector_of, without, written
+from regraft.overlay.cluster_index_vectors import as_text, clusters_of, vector_of, without
 from regraft.overlay.structured_cyclic import (
     OverlayShapeError,
     ScotBroker,
@@ -83,6 +83,6 @@ def test_missing_and_surplus_links_are_named() -> None:
 
 def test_vectors_are_written_as_in_the_paper() -> None:
     """Fig. 7b forwards 011: clusters 0 and 1, counted from the right."""
-    assert written(vector_of([0, 1]), 3) == "011"
+    assert as_text(vector_of([0, 1]), 3) == "011"
     assert clusters_of(0b101) == [0, 2]
     assert without(0b111, 1) == without(0b101, 1) == 0b101

@@ -37,7 +37,7 @@ def full_view() -> LiveView:
         horizon=Horizon(4, 6, None, True),
         window_close_to_command_ms={"plan-1": 2300},
         window_end_to_state_ms=(2100, 2150),
-        decision_ms={"acting:swap_links_ci": DecisionTimes().and_one(3.0)},
+        decision_ms={"acting:swap_links_ci": DecisionTimes().with_decision(3.0)},
         configuration=ShownConfiguration(
             epoch=1, brokers=("b0", "b1"), links=(("b0", "b1"),), degree_max=1, ring=(("b0", 3), ("b1", 5)), ring_bits=3
         ),
@@ -124,5 +124,5 @@ def test_a_missing_key_is_named() -> None:
 
 def test_decision_times_add_up() -> None:
     """The mean is over all decisions; the last and the longest are kept with it."""
-    times = DecisionTimes().and_one(1.0).and_one(5.0).and_one(3.0)
+    times = DecisionTimes().with_decision(1.0).with_decision(5.0).with_decision(3.0)
     assert times == DecisionTimes(3, 3.0, 3.0, 5.0)

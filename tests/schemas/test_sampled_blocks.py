@@ -29,8 +29,8 @@ def test_reader_and_broker_agree_and_samples_are_nested(
     sampling, wider = Sampling(power, 1, seed, run), Sampling(max(power - 1, 0), 1, seed, run)
     found = int(sample_masks(publisher, np.array([block], dtype=np.int64), SampleRule(power, run), seed)[0])
     numbers = range(block * 64, block * 64 + 64)
-    assert [bool(found >> place & 1) for place in range(64)] == [sampling.takes(publisher, one) for one in numbers]
-    assert all(wider.takes(publisher, one) for one in numbers if sampling.takes(publisher, one))
+    assert [bool(found >> place & 1) for place in range(64)] == [sampling.includes(publisher, one) for one in numbers]
+    assert all(wider.includes(publisher, one) for one in numbers if sampling.includes(publisher, one))
 
 
 @pytest.mark.parametrize(("power", "run"), [(1, 64), (3, 64), (3, 4), (5, 16)])

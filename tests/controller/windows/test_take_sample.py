@@ -58,7 +58,7 @@ def _cells(sets: DeliverySets) -> dict[tuple[str, str, int], int]:
 def _in_all(rules: Sequence[SampleRule], publisher: str, block: int) -> int:
     samplings = [Sampling(rule.power, run=rule.run) for rule in rules]
     numbers = range(64)
-    return sum(all(one.takes(publisher, block * 64 + place) for one in samplings) << place for place in numbers)
+    return sum(all(one.includes(publisher, block * 64 + place) for one in samplings) << place for place in numbers)
 
 
 def test_the_share_is_reported_if_everything_is_in_the_sample() -> None:
@@ -66,7 +66,7 @@ def test_the_share_is_reported_if_everything_is_in_the_sample() -> None:
     rng = random.Random(1)
     sampling = Sampling(1, 5)
     traffic = draw_traffic(rng, brokers=3, publishers=1, count_max=1)
-    while not all(sampling.takes(one.publisher, one.sequence) for one, _ in traffic.notifications):
+    while not all(sampling.includes(one.publisher, one.sequence) for one, _ in traffic.notifications):
         traffic = draw_traffic(rng, brokers=3, publishers=1, count_max=1)
     assert window_of_batches(batches_of(traffic, lambda _: sampling), traffic.brokers).sets.share == 0.5
 
@@ -99,7 +99,7 @@ def test_cost_is_unbiased_over_samples_and_a_gain_knows_its_error(seed: int) -> 
     found, errors, share = [], [], 1 / (1 << power)
     for number in range(samples):
         sampling = Sampling(power, 1, number)
-        kept = [place for place, (name, block) in enumerate(columns) if sampling.takes(name, 64 * block)]
+        kept = [place for place, (name, block) in enumerate(columns) if sampling.includes(name, 64 * block)]
         chosen = tuple(columns[place] for place in kept)
         part = DeliverySets(names, chosen, words[:, kept], 5.0 * share, share=share)
         found.append(cost_and_gain(part))

@@ -14,7 +14,7 @@ from regraft.experiments.octopia.count_routing import (
     flood_advertisement,
 )
 from regraft.experiments.octopia.route_copies import ScotRouter
-from regraft.overlay.cluster_index_vectors import written
+from regraft.overlay.cluster_index_vectors import as_text
 from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay, scot_overlay
 
 THRESHOLD = 10.0
@@ -64,7 +64,7 @@ def test_figure_8_has_the_vectors_and_copies_of_the_paper() -> None:
     """P2 on B(a, 1) has 101 and sends just two copies, to (a, 0) and (a, 2): for S1 and S4, where the text has S3."""
     overlay = scot_overlay([("a", "b"), ("b", "c"), ("b", "d"), ("d", "e"), ("d", "f")], 3)
     p2 = ScotRouter(overlay, broker("a1"), [broker("c0"), broker("f2")])
-    assert written(p2.vector, 3) == "101"
+    assert as_text(p2.vector, 3) == "101"
     assert [copy.to for copy in p2.static_copies(p2.host, None, p2.vector)] == [broker("a0"), broker("a2")]
     p1 = ScotRouter(overlay, broker("a2"), [broker("f2")])
     # The text's "P1 100" has the host's own bit set; without it, no other cluster is left.

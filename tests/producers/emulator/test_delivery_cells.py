@@ -58,4 +58,4 @@ def test_the_share_may_change_mid_run_and_deliveries_stay_exact() -> None:
     assert sum(cell.local_deliveries for cell in newest.values()) == 120
     (counts,) = [cell for cell in newest.values() if rule_of_counts(cell.block)]
     assert rule_of_counts(counts.block) == SampleRule(2, 4)
-    assert counts.local_deliveries == 2 * sum(not sampling.takes("p", sequence) for sequence in range(20, 40))
+    assert counts.local_deliveries == 2 * sum(not sampling.includes("p", sequence) for sequence in range(20, 40))
