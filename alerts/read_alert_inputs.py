@@ -160,7 +160,9 @@ class InputReader:
         """
         self._keys.refresh()
         if self._keys.version != self._keys_version:
-            raise TrustedKeysChangedError(self._keys.fault or f"trusted are {', '.join(sorted(self._keys.by_name))}")
+            raise TrustedKeysChangedError(
+                self._keys.fault or f"trusted keys are {', '.join(sorted(self._keys.by_name))}"
+            )
         try:
             messages = self._consumer.consume(RECORDS_PER_POLL_MAX, timeout=0)
         except KafkaException as error:

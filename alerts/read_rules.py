@@ -104,7 +104,7 @@ def _read_rule(table: Mapping[str, Any]) -> tuple[Rule | None, list[tuple[str, s
     kind = KIND_OF.get(on) if isinstance(on, str) else None
     if kind is None:
         near = difflib.get_close_matches(str(on), KIND_OF, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(KIND_OF)}"
+        hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(KIND_OF)}"
         return None, [("on", f"on is {on!r}, which no rule can watch: {hint}")]
     hints = get_type_hints(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}
@@ -113,7 +113,7 @@ def _read_rule(table: Mapping[str, Any]) -> tuple[Rule | None, list[tuple[str, s
     for key, given in table.items():
         if key not in fields:
             near = difflib.get_close_matches(key, fields, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(fields)}"
+            hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(fields)}"
             faults.append((key, f"{key} is not a parameter of a rule on {on}: {hint}"))
             continue
         value, fault = _typed(given, hints[key])

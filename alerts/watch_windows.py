@@ -94,7 +94,7 @@ class LevelWatcher:
         found = {}
         for clock in window.clocks:
             offset_ms = offsets_ms[clock.broker]
-            refused = f", {clock.refused} of its batches were refused for it" if clock.refused else ""
+            refused = f", {clock.refused} of its batches were refused because of it" if clock.refused else ""
             detail = f"{offset_text(offset_ms)}{refused}"
             found[clock.broker] = self._reading(abs(offset_ms) / 1_000, (clock.broker,), detail)
         return found

@@ -89,7 +89,9 @@ def _no_passphrase() -> str:
 def _sender(settings: DashboardSettings) -> Send:
     key = settings.orders.dashboard_key()
     if key is None:
-        log.warning("dashboard_orders_unsigned", text="orders from here are followed only where unsigned ones are")
+        log.warning(
+            "dashboard_orders_unsigned", text="orders from here are executed only where unsigned orders are allowed"
+        )
 
     def send(order: Order) -> Order:
         signed = order if key is None else key.sign(order, settings.namespace)

@@ -42,7 +42,7 @@ class ChordRing:
         if not self.ids:
             raise RingError("a ring needs at least one node, got none")
         if any(a >= b for a, b in zip(self.ids, self.ids[1:], strict=False)):
-            raise RingError("the IDs of a ring must rise, each once")
+            raise RingError("the IDs of a ring must be unique and ascending")
         if self.ids[0] < 0 or self.ids[-1] >= 1 << self.bits:
             raise RingError(f"IDs {self.ids[0]} to {self.ids[-1]} do not fit on a ring of {self.bits} bits")
 

@@ -72,7 +72,8 @@ class Configuration:
         reached = set(self.next_hops_from(self.brokers[0])) | {self.brokers[0]}
         if len(reached) != len(self.brokers):
             missing = sorted(set(self.brokers) - reached)
-            raise NotATreeError(f"not connected: {missing[0]} and {len(missing) - 1} more cannot be reached")
+            others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise NotATreeError(f"not connected: {missing[0]}{others} cannot be reached")
         outsiders = sorted(set(self.home_of.values()) - set(self.brokers))
         if outsiders:
             raise ValueError(f"publishers have homes that are not in the overlay: {', '.join(outsiders)}")

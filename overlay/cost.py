@@ -40,7 +40,7 @@ def overlay_cost(configuration: Configuration, inventory: Inventory, sets: Deliv
     O(brokers * columns).
     """
     if sets.brokers != configuration.brokers or inventory.brokers != configuration.brokers:
-        raise ValueError("configuration, inventory and delivery sets must be over the same brokers")
+        raise ValueError("configuration, inventory and delivery sets must cover the same brokers")
     crossing = link_crossings(configuration, sets)
     at_broker = sets.words.copy()
     span_s = max(sets.span_s, 1e-9)

@@ -36,7 +36,7 @@ class BrokerChange:
         if outsiders := (self.left | self.lost) - present:
             raise ValueError(f"{', '.join(sorted(outsiders))} cannot leave or be lost: not in the overlay")
         if known := self.joined & (present - self.lost - self.left):
-            raise ValueError(f"{', '.join(sorted(known))} cannot join: in the overlay already")
+            raise ValueError(f"{', '.join(sorted(known))} cannot join: already in the overlay")
         return (present - self.left - self.lost) | self.joined
 
     @classmethod

@@ -50,7 +50,7 @@ class Prices:
         for name in ("link_per_gb", "access_per_gb"):
             values = getattr(self, name)
             if not np.isfinite(values).all() or (values < 0).any():
-                raise PricesError(f"prices.{name} has a value that is negative or no number")
+                raise PricesError(f"prices.{name} has a value that is negative or not a number")
         if not np.allclose(self.link_per_gb, self.link_per_gb.T) or self.link_per_gb.diagonal().any():
             raise PricesError("prices.link_per_gb must be the same both ways, and 0 from a broker to itself")
         if not self.currency or not 0 < self.message_bytes < np.inf or not 0 <= self.delay_price < np.inf:

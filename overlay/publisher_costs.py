@@ -178,7 +178,7 @@ def _check(configuration: Configuration, inventory: Inventory, spans: Sequence[D
     if not spans:
         raise ValueError("no span to price publishers on: at least one window is needed")
     if any(span.brokers != configuration.brokers for span in spans) or inventory.brokers != configuration.brokers:
-        raise ValueError("configuration, inventory and delivery sets must be over the same brokers")
+        raise ValueError("configuration, inventory and delivery sets must cover the same brokers")
     unknown = sum(span.delivered is None for span in spans)
     if unknown:
         raise ValueError(

@@ -33,7 +33,8 @@ def regions_of(places: Places) -> Regions:
     clusters = 1 + max((place % CLUSTERS_MAX for place in places), default=0)
     wanted = [number * CLUSTERS_MAX + cluster for number in range(count) for cluster in range(clusters)]
     if missing := [place_text(place) for place in wanted if place not in places]:
-        raise OverlayShapeError(f"no broker would have the place of {missing[0]} and {len(missing) - 1} more")
+        others = f", and {len(missing) - 1} more have none either" if len(missing) > 1 else ""
+        raise OverlayShapeError(f"no broker would have the place of {missing[0]}{others}")
     row = range(clusters)
     return tuple(tuple(places[number * CLUSTERS_MAX + cluster] for cluster in row) for number in range(count))
 

@@ -48,7 +48,9 @@ def as_swaps(costs: TreeCosts, removed: Iterable[Link], added: Iterable[Link]) -
     """
     going, coming = set(removed), list(added)
     if len(going) != len(coming):
-        raise NotATreeError(f"{len(going)} links are removed and {len(coming)} added, a tree needs as many")
+        raise NotATreeError(
+            f"{len(going)} links are removed and {len(coming)} added, but a tree keeps its number of links"
+        )
     if len(coming) == 1:
         return (LinkSwap(going.pop(), coming[0]),)
     trial, swaps = SwapLine(costs), []
@@ -101,7 +103,7 @@ class TreeCosts:
 
     def __init__(self, configuration: Configuration, inventory: Inventory, sets: WeightedSets) -> None:
         if sets.brokers != configuration.brokers or inventory.brokers != configuration.brokers:
-            raise ValueError("configuration, inventory and delivery sets must be over the same brokers")
+            raise ValueError("configuration, inventory and delivery sets must cover the same brokers")
         self.inventory = inventory
         self.sets = sets
         self._row = inventory.index

@@ -88,7 +88,9 @@ def decode(value: bytes | None, record_type: type[Record]) -> Record:
         datum = schemaless_reader(body, writer.parsed, latest_schema(writer.record).parsed)
         if body.tell() != len(value) - header_bytes:
             trailing = len(value) - header_bytes - body.tell()
-            raise UndecodableRecordError(f"{trailing} bytes follow the {writer.record}: the record may be cut wrongly")
+            raise UndecodableRecordError(
+                f"{trailing} bytes follow the {writer.record}: the record may be framed wrongly"
+            )
         record = msgspec.convert(datum, record_type)
         check_numbers(value[header_bytes:], writer.parsed)
         return record

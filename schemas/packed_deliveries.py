@@ -124,7 +124,7 @@ def _names_fault(text: str) -> str:
         return f"names of {min(lengths)} to {max(lengths)} characters: they have 1 to {NAME_LENGTH_MAX}"
     if UNCLEAN_ANYWHERE.search(text.replace(SEPARATOR, "")):
         return "a name has a control character"
-    return "" if all(first < second for first, second in pairwise(names)) else "names do not ascend, one of each"
+    return "" if all(first < second for first, second in pairwise(names)) else "names are not unique and ascending"
 
 
 def _columns_fault(columns: DeliveryColumns) -> str:
@@ -135,7 +135,7 @@ def _columns_fault(columns: DeliveryColumns) -> str:
             return f"a row is of {name} {index.max()}, there are {len(names)} names"
     row = columns.publisher * len(columns.brokers) + columns.broker
     if (np.diff(row) <= 0).any():
-        return "rows do not ascend by publisher and broker, each pair once"
+        return "rows are not unique and ascending by publisher and broker"
     for name in SUMS:
         if (getattr(columns, name) < 0).any():
             return f"{name} of a row is below 0"
@@ -145,4 +145,4 @@ def _columns_fault(columns: DeliveryColumns) -> str:
         return f"a block is outside 0 to {BLOCK_MAX}"
     owner = np.repeat(row, columns.block_counts)
     falls = (np.diff(columns.blocks) <= 0) & (np.diff(owner) == 0)
-    return "blocks of a row do not ascend" if falls.any() else ""
+    return "blocks of a row are not ascending" if falls.any() else ""

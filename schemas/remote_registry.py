@@ -86,7 +86,7 @@ def _login(url: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
         )
     if not user or bool(file) == bool(variable):
         raise RegistryError(
-            f"a login at the schema registry needs {USERNAME_VARIABLE} and one of {PASSWORD_FILE_VARIABLE} and "
+            f"a login to the schema registry needs {USERNAME_VARIABLE} and one of {PASSWORD_FILE_VARIABLE} and "
             f"{PASSWORD_VARIABLE_VARIABLE}: set these two, or none"
         )
     try:

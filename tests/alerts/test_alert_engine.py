@@ -433,7 +433,7 @@ def test_the_broker_with_the_wrong_clock_is_named_with_its_offset() -> None:
     assert changes_of(0, 3_000) == []
     assert changes_of(1, 3_000) == ["2 clock b01 raised", "2 clock b02 raised"]
     assert [alert.text for alert in scene.changes] == [
-        "The clock of b01 is 2.980 s ahead of Kafka's, 4 of its batches were refused for it.",
+        "The clock of b01 is 2.980 s ahead of Kafka's, 4 of its batches were refused because of it.",
         "The clock of b02 is 3.000 s behind Kafka's.",
     ]
     assert changes_of(2, 300) == []
