@@ -52,7 +52,7 @@ from regraft.stages.loop_services import STREAMING, loop_service
 from regraft.stages.run_loop import require_kafka
 from regraft.stages.stop_on_signals import stop_on_signals
 
-TAIL_MS_MAX = 500  # Held back until the rest is aggregated, to move the watermark past the last windows.
+TAIL_MS_MAX = 500  # Held back until the rest is aggregated, to close the last windows.
 RECORDS_PER_TRIGGER_MIN = 100
 READ_S_MAX = 120.0
 
@@ -144,7 +144,7 @@ class _ReplayRun:
         """Play everything to Kafka, aggregate it with Spark, and decide on the state rows again.
 
         Spark reads the backlog with a wide grace, so that no row is late even if partitions are read unevenly. The last
-        messages follow, and move the watermark to where it is in a live run.
+        messages follow, and close the windows that a live run would have closed.
         """
         options = self._options
         inputs = read_inputs(self._recording, options.from_ms, options.to_ms)
