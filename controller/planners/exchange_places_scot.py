@@ -45,7 +45,7 @@ def exchange_places_scot(
     sets = DeliverySets.joined([window.sets for window in state.windows])
     prices = PlaceCosts(state.inventory, sets, overlay.home_of)
     exchanges_max = min(settings.exchanges_max, context.proposals_max)
-    budget = PlaceBudget(settings.looks_max, exchanges_max, settings.gain_share_min)
+    budget = PlaceBudget(settings.evaluations_max, exchanges_max, settings.gain_share_min)
     proposals, regions = [], overlay.regions
     for found in search_places(prices, overlay.regions, overlay.region_links, budget, rng):
         proposals.append(_proposal(found, regions))

@@ -34,7 +34,7 @@ class RegionLinkSettings(ExchangeSettings):
     """How far to search for other links between regions: each evaluation prices all clusters."""
 
     exchanges_max: int = 2
-    looks_max: int = 1_000
+    evaluations_max: int = 1_000
 
 
 def link_regions_scot(
@@ -53,7 +53,7 @@ def link_regions_scot(
     sets = DeliverySets.joined([window.sets for window in state.windows])
     prices = PlaceCosts(state.inventory, sets, overlay.home_of)
     links, now_per_s = overlay.region_links, prices.cost_per_s(overlay.regions, overlay.region_links)
-    evaluations_left, proposals = settings.looks_max, list[Proposal]()
+    evaluations_left, proposals = settings.evaluations_max, list[Proposal]()
     while evaluations_left and len(proposals) < min(settings.exchanges_max, context.proposals_max):
         tried = list(_exchanges(overlay, links))
         tried = rng.sample(tried, min(len(tried), evaluations_left))

@@ -38,16 +38,16 @@ class PackingSettings(PlannerSettings):
     """How far users may move, and how much is evaluated.
 
     ``detour_ms_max``: the longest delay between the broker that subscribers leave and the one they go to. Default 40
-    ms: across a continent, not an ocean. ``looks_max``: how often all pairs of brokers are priced in one call, once for
-    each move found. Default 24, at 100 brokers some seconds. ``saving_share_min``: a move that saves less than this
-    share of the cost is not proposed. Default 0.0005, as the judge's ``change_share_min``. ``single_max``: single
+    ms: across a continent, not an ocean. ``evaluations_max``: how often all pairs of brokers are priced in one call,
+    once for each move found. Default 24, at 100 brokers some seconds. ``saving_share_min``: a move that saves less than
+    this share of the cost is not proposed. Default 0.0005, as the judge's ``change_share_min``. ``single_max``: single
     subscribers moved in one call, of those that brokers report separately (``emulator.subscribers_told``). Default 8.
     ``search_words_max`` and ``escape_words_max``: as for search_overlay_cost, which searches links and publishers'
     homes afterwards. Default half of its defaults.
     """
 
     detour_ms_max: float = 40.0
-    looks_max: int = 24
+    evaluations_max: int = 24
     saving_share_min: float = 0.0005
     single_max: int = 8
     search_words_max: int = 500_000_000
@@ -60,7 +60,12 @@ class PackingSettings(PlannerSettings):
             found.append(f"detour_ms_max is {self.detour_ms_max}: at least 0, or no user could move")
         if not 0 <= self.saving_share_min < 1:
             found.append(f"saving_share_min is {self.saving_share_min}: at least 0 and below 1")
-        for name, least in (("looks_max", 0), ("single_max", 0), ("search_words_max", 1), ("escape_words_max", 0)):
+        for name, least in (
+            ("evaluations_max", 0),
+            ("single_max", 0),
+            ("search_words_max", 1),
+            ("escape_words_max", 0),
+        ):
             if getattr(self, name) < least:
                 found.append(f"{name} is {getattr(self, name)}: at least {least}")
         return found
@@ -71,14 +76,14 @@ def pack_drop(state: TreeState, settings: PackingSettings, context: TreeContext,
 
     First, subscribers of a broker above its cap go to the cheapest place, at any cost. Then the move of all subscribers
     of one broker to another that saves most is made, and all are priced again, until none saves or ``subscribers_max``
-    or ``looks_max`` is reached. Then single subscribers move one by one, if windows report their deliveries. The price
-    of a move is that of the links on its way, of handing over at either broker, and of the delay between the two for
-    each hand-over. No move puts a broker above its cap. Links and publishers' homes are then searched on the resulting
-    overlay. Source: drop heuristics of facility location for the problem of Zhao11, on the cost of the present tree.
-    Departures: most users of a broker move together, because windows do not report what each receives; access is priced
-    by broker, not by user and broker; all traffic shares one tree. Cost O(brokers^2 * degree * words) for an
-    evaluation. Guarantee: each proposal except those for a cap lowers the cost of the links and of access; none of the
-    optimum. Deterministic except for kicks drawn from ``rng``.
+    or ``evaluations_max`` is reached. Then single subscribers move one by one, if windows report their deliveries. The
+    price of a move is that of the links on its way, of handing over at either broker, and of the delay between the two
+    for each hand-over. No move puts a broker above its cap. Links and publishers' homes are then searched on the
+    resulting overlay. Source: drop heuristics of facility location for the problem of Zhao11, on the cost of the
+    present tree. Departures: most users of a broker move together, because windows do not report what each receives;
+    access is priced by broker, not by user and broker; all traffic shares one tree. Cost O(brokers^2 * degree * words)
+    for an evaluation. Guarantee: each proposal except those for a cap lowers the cost of the links and of access; none
+    of the optimum. Deterministic except for kicks drawn from ``rng``.
     """
     if not state.can_move_publishers:
         return []
@@ -99,7 +104,7 @@ def _moves(state: TreeState, settings: PackingSettings, context: TreeContext) ->
     room = context.subscribers_max
     if not state.subscribers_at or not room:
         return
-    for _ in range(min(settings.looks_max, context.proposals_max)):
+    for _ in range(min(settings.evaluations_max, context.proposals_max)):
         priced = _PricedMoves(state, settings, room)
         move = priced.relief() or priced.best()
         if move is None:

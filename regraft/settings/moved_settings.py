@@ -31,6 +31,18 @@ TO_PLANNERS: Mapping[str, tuple[str, ...]] = {
 # Former settings of the demo that are now general.
 FROM_DEMO = {"demo.horizon_lifetimes": "controller.horizon_lifetimes"}
 
+# Settings of planners that have another name now, by planner.
+RENAMED: Mapping[str, Mapping[str, str]] = {
+    planner: {"looks_max": "evaluations_max"} for planner in ("exchange_places_scot", "link_regions_scot", "pack_drop")
+}
+
+
+def renamed_to(full_name: str) -> str:
+    """Return the new name of a planner's setting such as ``planners.pack_drop.looks_max``; empty if it has none."""
+    table, _, name = full_name.rpartition(".")
+    new = RENAMED.get(table.removeprefix("planners."), {}).get(name, "")
+    return f"{table}.{new}" if new and table.startswith("planners.") else ""
+
 
 def moved_to(full_name: str) -> str:
     """Return the new names of a setting such as ``controller.ring_free_s`` as text; empty if it never moved."""
@@ -52,6 +64,9 @@ def with_new_names(recorded: Mapping[str, Any]) -> dict[str, Any]:
         value = kept.pop(name)
         for planner in TO_PLANNERS[name]:
             planners.setdefault(planner, {}).setdefault(name, value)
+    for planner, values in planners.items():
+        names = RENAMED.get(planner, {})
+        planners[planner] = {names.get(name, name): value for name, value in values.items()}
     if "horizon_lifetimes" in kept:
         kept.setdefault("recent_lifetimes", 0.0)
     named = {"controller": kept} if "controller" in recorded else {}

@@ -102,5 +102,5 @@ def test_budgets_are_kept() -> None:
     assert planned(state, gain_share_min=0.99) == []
     context = PlannerContext(proposals_max=1)
     assert len(exchange_places_scot(state, PlaceSettings(gain_share_min=0.0), context, random.Random(1))) == 1
-    assert len(planned(state, looks_max=2, gain_share_min=0.0)) <= 1
+    assert len(planned(state, evaluations_max=2, gain_share_min=0.0)) <= 1
     assert exchange_places_scot(drawn(0).with_configuration(LINE), PlaceSettings(), context, random.Random(1)) == []

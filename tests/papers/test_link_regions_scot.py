@@ -56,4 +56,4 @@ def test_each_exchange_has_the_predicted_cost_and_no_saving_is_left(seed: int) -
         assert proposal.gain_per_s > 0
     assert planned(reached.state, gain_share_min=1e-9) == []
     assert planned(state, gain_share_min=0.99) == []
-    assert len(planned(state, gain_share_min=0.0, looks_max=2)) <= 1
+    assert len(planned(state, gain_share_min=0.0, evaluations_max=2)) <= 1

@@ -100,13 +100,13 @@ class ExchangeSettings(PlannerSettings):
     """How far a search for exchanges goes.
 
     ``exchanges_max``: exchanges in one plan, of two brokers' places (some 2 * (regions + clusters) links change) or of
-    a link between regions (one in every cluster). ``looks_max``: exchanges that are priced in one call.
+    a link between regions (one in every cluster). ``evaluations_max``: exchanges that are priced in one call.
     ``gain_share_min``: the share of the cost that each must save. Default 0.005: few exchanges that matter instead of
     many small ones.
     """
 
     exchanges_max: int = 6
-    looks_max: int = 2_000
+    evaluations_max: int = 2_000
     gain_share_min: float = 0.005
 
     def faults(self) -> list[str]:
@@ -114,8 +114,10 @@ class ExchangeSettings(PlannerSettings):
         found = super().faults()
         if self.exchanges_max < 1:
             found.append(f"exchanges_max is {self.exchanges_max}: at least 1, or no link is ever exchanged")
-        if self.looks_max < 2:
-            found.append(f"looks_max is {self.looks_max}: at least 2, one to find an exchange and one to cost it")
+        if self.evaluations_max < 2:
+            found.append(
+                f"evaluations_max is {self.evaluations_max}: at least 2, one to find an exchange and one to cost it"
+            )
         if not 0 <= self.gain_share_min < 1:
             found.append(f"gain_share_min is {self.gain_share_min:g}: at least 0 and below 1")
         return found

@@ -8,7 +8,7 @@ import pytest
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.find_planners import PLANNERS
 from regraft.controller.planners.swap_links_ci import InterestSettings
-from regraft.settings.moved_settings import TO_PLANNERS, moved_to, with_new_names
+from regraft.settings.moved_settings import RENAMED, TO_PLANNERS, moved_to, with_new_names
 from regraft.settings.run_settings import SettingsError, load_settings
 
 
@@ -81,3 +81,14 @@ def test_every_planner_that_had_a_setting_gets_it_from_an_old_recording() -> Non
     }
     assert (new["run"], new["controller"]) == ({"seed": 3}, {"seed": 1})
     assert with_new_names({"run": {}}) == {"run": {}}
+
+
+@pytest.mark.parametrize("planner", sorted(RENAMED))
+def test_a_renamed_setting_is_answered_with_its_new_name_and_read_from_old_recordings(planner: str) -> None:
+    """Each new name is a setting of the planner, the old one is none."""
+    names = {field.name for field in fields(PLANNERS[planner].settings)}
+    for old, new in RENAMED[planner].items():
+        assert (old in names, new in names) == (False, True)
+        (fault,) = faults_of(flags={"planners": {planner: {old: 3}}})
+        assert fault == f"planners.{planner}.{old} has been renamed: give planners.{planner}.{new} instead"
+        assert with_new_names({"planners": {planner: {old: 3}}}) == {"planners": {planner: {new: 3}}}
