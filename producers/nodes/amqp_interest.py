@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import structlog
 
 from regraft.producers.nodes.amqp_keys import KeyFormError, subjects_of
+from regraft.producers.nodes.wanted_subjects import WantedSubjects
 
 log = structlog.get_logger(__name__)
 
@@ -36,14 +37,14 @@ class AmqpInterest:
 
     def __init__(self, on_interest: Callable[[str, bool], None], own: str, counts: Counter[str]) -> None:
         self.counts = counts
-        self._on_interest, self._own = on_interest, own
+        self._own = own
         self._bindings: set[Binding] = set()
-        self._wanted: Counter[str] = Counter()
+        self._wanted = WantedSubjects(on_interest)
 
     def want_always(self, keys: Iterable[str]) -> None:
         """Treat these binding keys as always wanted; raise KeyFormError for an invalid one."""
         for key in keys:
-            self._add(subjects_of(key))
+            self._wanted.add(subjects_of(key))
 
     def begin(self, binding: Binding) -> None:
         """Note a binding; a known one changes nothing."""
@@ -59,13 +60,13 @@ class AmqpInterest:
             log.warning("interest_refused", queue=binding.name, reason=str(error))
             return
         self._bindings.add(binding)
-        self._add(subjects)
+        self._wanted.add(subjects)
 
     def end(self, binding: Binding) -> None:
         """Note that a binding was removed; an unknown one changes nothing."""
         if binding in self._bindings:
             self._bindings.discard(binding)
-            self._remove(subjects_of(binding.key))
+            self._wanted.remove(subjects_of(binding.key))
 
     def replace(self, bindings: Iterable[Binding]) -> None:
         """Replace all known bindings, adding before removing, so that a subject in both stays wanted throughout."""
@@ -78,16 +79,3 @@ class AmqpInterest:
 
     def _is_own(self, binding: Binding) -> bool:
         return binding.kind == "queue" and (binding.name == self._own or binding.name.startswith(f"{self._own}."))
-
-    def _add(self, subjects: Iterable[str]) -> None:
-        for subject in subjects:
-            self._wanted[subject] += 1
-            if self._wanted[subject] == 1:
-                self._on_interest(subject, True)
-
-    def _remove(self, subjects: Iterable[str]) -> None:
-        for subject in subjects:
-            self._wanted[subject] -= 1
-            if not self._wanted[subject]:
-                del self._wanted[subject]
-                self._on_interest(subject, False)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from regraft.producers.nodes.mqtt_topics import TopicError, subjects_of
+from regraft.producers.nodes.wanted_subjects import WantedSubjects
 
 log = structlog.get_logger(__name__)
 
@@ -54,42 +55,32 @@ class MqttInterest:
         self.counts = counts
         self.changes_count = 0  # Changes of what clients want; the door stores it after some.
         self.reported_count = 0  # Subscriptions that the broker has reported, including our own.
-        self._on_interest, self._session_s = on_interest, session_s
+        self._session_s = session_s
         self._own = re.compile(rf"{re.escape(own)}(-[0-9a-f]{{8}})?")
-        self._is_quiet = False
         self._refused: set[str] = set()  # Invalid filters; each is refused once, however often it is listed.
         self._clients: dict[str, _Client] = {}
-        self._wanted: Counter[str] = Counter()  # Subject -> filters of clients that want it.
+        self._wanted = WantedSubjects(on_interest)
 
     def want_always(self, filters: Iterable[str]) -> None:
         """Treat these filters as always wanted; raise TopicError for an invalid one."""
         for wanted in filters:
-            for subject in subjects_of(wanted):
-                self._add(subject)
+            self._wanted.add(subjects_of(wanted))
 
     def catch_up(self, lines: Iterable[str], now_s: float) -> None:
         """Process lines of the broker's log file, and report only what differs at the end.
 
         Lines that were received before change nothing. The file does not name the kind of a line: its form shows it.
         """
-        before = dict(self._wanted)
-        self._is_quiet = True
-        for line in lines:
-            entry = _TIME.sub("", line, count=1)
-            if not self._handle_notice(entry, now_s):
-                name, wanted = self._name_and_filter(entry)
-                is_known = self._is_known(name)
-                if wanted and (is_known or not self._handle_unsubscribe(entry)):
-                    self._take_subscribing(name, wanted)
-                elif not wanted:
-                    self._handle_unsubscribe(entry)
-        self._is_quiet = False
-        for subject in before:
-            if subject not in self._wanted:
-                self._on_interest(subject, False)
-        for subject in self._wanted:
-            if subject not in before:
-                self._on_interest(subject, True)
+        with self._wanted.net_changes():
+            for line in lines:
+                entry = _TIME.sub("", line, count=1)
+                if not self._handle_notice(entry, now_s):
+                    name, wanted = self._name_and_filter(entry)
+                    is_known = self._is_known(name)
+                    if wanted and (is_known or not self._handle_unsubscribe(entry)):
+                        self._take_subscribing(name, wanted)
+                    elif not wanted:
+                        self._handle_unsubscribe(entry)
 
     def known(self) -> dict[str, list[str]]:
         """Return the filters of each client that wants any."""
@@ -167,8 +158,7 @@ class MqttInterest:
         if client is not None and wanted not in client.filters:
             client.filters.add(wanted)
             self.changes_count += 1
-            for subject in subjects:
-                self._add(subject)
+            self._wanted.add(subjects)
 
     def _name_and_filter(self, entry: str) -> tuple[str, str]:
         """Split "NAME QOS FILTER": both may contain spaces, so a split with a known name wins over the first one."""
@@ -237,16 +227,6 @@ class MqttInterest:
         for wanted in sorted(client.filters) if client is not None else ():
             self._end(wanted)
 
-    def _add(self, subject: str) -> None:
-        self._wanted[subject] += 1
-        if self._wanted[subject] == 1 and not self._is_quiet:
-            self._on_interest(subject, True)
-
     def _end(self, wanted: str) -> None:
         self.changes_count += 1
-        for subject in subjects_of(wanted):
-            self._wanted[subject] -= 1
-            if not self._wanted[subject]:
-                del self._wanted[subject]
-                if not self._is_quiet:
-                    self._on_interest(subject, False)
+        self._wanted.remove(subjects_of(wanted))
