@@ -163,7 +163,7 @@ class ClientRegister(Protocol):
         ...
 
     @property
-    def is_waited_for(self) -> bool:
+    def is_loading(self) -> bool:
         """Return True if nothing is known yet, but may be soon."""
         ...
 

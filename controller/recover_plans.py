@@ -52,10 +52,10 @@ def recover_plans(settings: ControllerSettings, *, is_written: bool) -> Plan | N
     inventory = Inventory.load(settings.inventory_path)
     agent_of, name = inventory.broker_topics(settings.namespace).agent_of, f"recover, {settings.instance_name}"
     with ExitStack() as held:
-        seat = Leadership(settings.kafka, settings.namespace, name, settings.session_ms, agent_of)
-        held.callback(seat.close)
+        leadership = Leadership(settings.kafka, settings.namespace, name, settings.session_ms, agent_of)
+        held.callback(leadership.close)
         for _ in range(TERMS_MAX):
-            term = _take_term(seat, settings)
+            term = _take_term(leadership, settings)
             held.callback(term.plans.close)
             stored = term.plans.load() or []
             fleet = FleetView.of(inventory, term.plans.load_members() or ())
@@ -63,7 +63,7 @@ def recover_plans(settings: ControllerSettings, *, is_written: bool) -> Plan | N
             newest = max((report.term for report in reports.values() if report.term < most), default=0)
             if newest <= term.term.term:
                 break
-            seat.note_term(newest)
+            leadership.note_term(newest)
         plan = recovered_plan(PlanLog(inventory, stored), fleet, reports, settings.clock.now_ms(), term.term.term)
         if plan is not None and is_written and not _store(term, plan):
             raise RecoveryRefusedError("Kafka has not stored the plan: try again once it is healthy.")
@@ -169,18 +169,18 @@ def _named(brokers: list[str]) -> str:
     return ", ".join(brokers[:BROKERS_NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _take_term(seat: Leadership, settings: ControllerSettings) -> HeldTerm:
+def _take_term(leadership: Leadership, settings: ControllerSettings) -> HeldTerm:
     """Wait for the lead. Raises RecoveryRefusedError if another controller holds it."""
     deadline_s = time.monotonic() + LEAD_S_MAX
     while time.monotonic() < deadline_s:
-        seat.poll()
-        held = seat.take_over(settings.clock.now_ms()) if seat.is_chosen else None
+        leadership.poll()
+        held = leadership.take_over(settings.clock.now_ms()) if leadership.is_chosen else None
         if held is not None:
             return held
         time.sleep(POLL_S)
     raise RecoveryRefusedError(
         f"Leadership was not acquired within {LEAD_S_MAX:g} s: "
-        f"{seat.newest.leader or 'no known controller'} had it last. "
+        f"{leadership.newest.leader or 'no known controller'} had it last. "
         "Stop all controllers of the namespace first, and check that Kafka is healthy."
     )
 
@@ -205,7 +205,7 @@ def _ask(term: HeldTerm, fleet: FleetView, settings: ControllerSettings) -> dict
             settings.kafka,
             {topics.name(RESULTS, broker): CommandResult for broker in asked},
             since_ms,
-            letters.bury,
+            letters.send,
             lambda topic, result: topics.fault(topic, result.broker),
         )
         held.callback(answers.close)

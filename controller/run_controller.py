@@ -87,18 +87,20 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
         agent_of = inventory.broker_topics(settings.namespace).agent_of
-        seat = Leadership(settings.kafka, settings.namespace, settings.instance_name, settings.session_ms, agent_of)
-        held.callback(seat.close)
-        while (held_term := _stand_by(seat, settings, inventory, metrics, health, stop)) is not None:
+        leadership = Leadership(
+            settings.kafka, settings.namespace, settings.instance_name, settings.session_ms, agent_of
+        )
+        held.callback(leadership.close)
+        while (held_term := _stand_by(leadership, settings, inventory, metrics, health, stop)) is not None:
             try:
-                _lead(seat, held_term, settings, inventory, metrics, health, stop)
+                _lead(leadership, held_term, settings, inventory, metrics, health, stop)
             except DeposedError as error:
                 log.warning("leadership_lost", term=held_term.term.term, reason=str(error))
                 metrics.depositions.inc()
 
 
 def _stand_by(
-    seat: Leadership,
+    leadership: Leadership,
     settings: ControllerSettings,
     inventory: Inventory,
     metrics: LoopMetrics,
@@ -115,16 +117,20 @@ def _stand_by(
     shown_ms = -settings.status_ms
     while not stop.is_set():
         health.pulse.beat()
-        seat.poll()
+        leadership.poll()
         now_ms = settings.clock.now_ms()
-        if seat.is_chosen and (held_term := seat.take_over(now_ms)) is not None:
+        if leadership.is_chosen and (held_term := leadership.take_over(now_ms)) is not None:
             health.is_standby = False
             return held_term
-        metrics.term.set(seat.newest.term)
+        metrics.term.set(leadership.newest.term)
         if file is not None and now_ms - shown_ms >= settings.status_ms:
             shown_ms = now_ms
             state = LoopState(
-                PlanLog(inventory), FleetView(inventory), seat.newest.term, leader=seat.newest.leader, is_standby=True
+                PlanLog(inventory),
+                FleetView(inventory),
+                leadership.newest.term,
+                leader=leadership.newest.leader,
+                is_standby=True,
             )
             file.publish(render_view(state, settings, OrderBook().in_force(now_ms), {}, now_ms), now_ms)
         stop.wait(settings.clock.wall_s(settings.tick_ms))
@@ -132,7 +138,7 @@ def _stand_by(
 
 
 def _lead(
-    seat: Leadership,
+    leadership: Leadership,
     held_term: HeldTerm,
     settings: ControllerSettings,
     inventory: Inventory,
@@ -153,14 +159,14 @@ def _lead(
             settings, inventory, ports, None, metrics, links.faults, term=term.term, instance=uuid.uuid4().hex
         )
         loop.state.leader = term.leader
-        _run_steps(loop, seat, settings, metrics, health, stop)
+        _run_steps(loop, leadership, settings, metrics, health, stop)
     finally:
         links.close()
 
 
 def _run_steps(
     loop: ControlLoop,
-    seat: Leadership,
+    leadership: Leadership,
     settings: ControllerSettings,
     metrics: LoopMetrics,
     health: LoopHealth,
@@ -171,11 +177,11 @@ def _run_steps(
     moving_tick_s = tick_s / MOVING_STEPS_PER_TICK  # Moving clients wait for each answer and command.
 
     def step() -> bool:
-        seat.check()
+        leadership.check()
         began_s = time.perf_counter()
         follows_at_once = loop.step(now_ms())
         if loop.deposed_by_term:
-            seat.note_term(loop.deposed_by_term)
+            leadership.note_term(loop.deposed_by_term)
             raise DeposedError(f"brokers obey a controller of term {loop.deposed_by_term}")
         check_plan_log(loop.state, now_ms(), settings.decision.window_age_ms_max)
         metrics.step_ms.observe((time.perf_counter() - began_s) * 1000)
@@ -205,18 +211,20 @@ class KafkaLinks:
         since_ms = settings.clock.wall_ms(now_ms - settings.lookback_ms)  # Kafka's timestamps are wall time.
         kafka, self._plans = settings.kafka, plans
         self._letters = LetterSender(kafka, settings.namespace)
-        bury = self._letters.bury
+        on_letter = self._letters.send
         self._state: TopicReader[StateRow | WindowClosed] = TopicReader(
             kafka,
             {topic_name(STATE, settings.namespace): StateRow, topic_name(WINDOWS, settings.namespace): WindowClosed},
             since_ms,
-            bury,
+            on_letter,
         )
-        self._results = ResultReader(kafka, plans, since_ms, bury)
-        self._clients = KafkaClientRegister(kafka, settings.namespace, bury)
-        self._orders = KafkaOrders(kafka, settings.namespace, bury, settings.orders, lambda: self._waiting_count() == 0)
+        self._results = ResultReader(kafka, plans, since_ms, on_letter)
+        self._clients = KafkaClientRegister(kafka, settings.namespace, on_letter)
+        self._orders = KafkaOrders(
+            kafka, settings.namespace, on_letter, settings.orders, lambda: self._waiting_count() == 0
+        )
         asked_ms = settings.clock.wall_ms(now_ms) - EXPIRY_MS  # The interval of announcements is wall time.
-        self._announcements = AnnouncementReader(kafka, plans, asked_ms, bury)
+        self._announcements = AnnouncementReader(kafka, plans, asked_ms, on_letter)
         self._readers = (self._state, self._results, self._clients, self._orders, self._announcements)
 
     def ports(self, views: tuple[ViewSink, ...]) -> ControlPorts:

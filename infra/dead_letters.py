@@ -50,12 +50,12 @@ def addressed(letter: DeadLetter, namespace: str) -> tuple[str, str, DeadLetter]
 class RecordDecoder:
     """Decodes messages; an invalid record is logged, counted in ``undecodable`` by topic, and becomes a dead letter.
 
-    So does a record for which ``fault(topic, record)`` returns a reason; an empty reason accepts it. ``bury`` gets the
-    dead letters.
+    So does a record for which ``fault(topic, record)`` returns a reason; an empty reason accepts it. ``on_letter`` gets
+    the dead letters.
     """
 
-    def __init__(self, bury: Callable[[DeadLetter], None], fault: Callable[[str, Any], str] | None = None) -> None:
-        self._bury, self._fault = bury, fault
+    def __init__(self, on_letter: Callable[[DeadLetter], None], fault: Callable[[str, Any], str] | None = None) -> None:
+        self._on_letter, self._fault = on_letter, fault
         self.undecodable: Counter[str] = Counter()
 
     def decode(self, message: Message, record_type: type[Record]) -> Record | None:
@@ -80,4 +80,4 @@ class RecordDecoder:
         letter = dead_letter(topic, message.partition() or 0, offset, reason, value, message.timestamp()[1])
         if count & (count - 1) == 0:  # Logged at 1, 2, 4, 8 ... so that many do not flood the log.
             log.warning("record_refused", topic=topic, offset=offset, reason=letter.reason, count=count)
-        self._bury(letter)
+        self._on_letter(letter)

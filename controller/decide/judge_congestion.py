@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from regraft.controller.decision_settings import DecisionSettings
-from regraft.controller.kinds.overlay_kind import Against, AnyKind, Reached
+from regraft.controller.kinds.overlay_kind import AnyKind, Objection, Reached
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.hot_spots import HotSpots
 from regraft.overlay.cost import CostBreakdown
@@ -18,7 +18,7 @@ from regraft.schemas.plan import Verdict
 from regraft.schemas.write_figures import figure
 
 
-def judge_waiting(window: ClosedWindow, settings: DecisionSettings) -> Against | None:
+def judge_waiting(window: ClosedWindow, settings: DecisionSettings) -> Objection | None:
     """Return the refusal that names the queue that hides what changes would save, or None if no queue is too long.
 
     Deliveries behind a long queue are reported after their window has closed, so the window shows no interest in them.
@@ -33,7 +33,7 @@ def judge_waiting(window: ClosedWindow, settings: DecisionSettings) -> Against |
     )
 
 
-def judge_congestion(kind: AnyKind, hot: HotSpots, before: Reached, after: Reached) -> Against | None:
+def judge_congestion(kind: AnyKind, hot: HotSpots, before: Reached, after: Reached) -> Objection | None:
     """Return the refusal that names a congested link or broker that would carry more than it does now, or None.
 
     Loads are those of the newest window only, because older ones say nothing about present congestion. Nothing is

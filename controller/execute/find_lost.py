@@ -16,10 +16,10 @@ def lost_brokers(plan_log: PlanLog, fleet: FleetView) -> frozenset[str]:
     return frozenset(broker for broker in plan_log.present.brokers if not fleet.members[broker].state.is_serving)
 
 
-def lost_to(plan: Plan, plan_log: PlanLog, fleet: FleetView) -> frozenset[str]:
+def lost_during(plan: Plan, plan_log: PlanLog, fleet: FleetView) -> frozenset[str]:
     """Return the brokers that a plan under way cannot count on.
 
-    A broker that joins by the plan is lost to it if it has died or restarted since the plan began.
+    A broker that joins by the plan counts as lost if it has died or restarted since the plan began.
     """
     joined, began_ms = plan_log.change_of(plan).joined, plan.history[0].time_ms if plan.history else 0
     return frozenset(
@@ -30,7 +30,7 @@ def lost_to(plan: Plan, plan_log: PlanLog, fleet: FleetView) -> frozenset[str]:
     )
 
 
-def taken_in_by(member: Member, plan_log: PlanLog) -> Plan | None:
+def joining_plan(member: Member, plan_log: PlanLog) -> Plan | None:
     """Return the plan in force by which a member joined since it entered its state, or None."""
     for plan in reversed(plan_log.in_force):
         if not plan.history or plan.history[0].time_ms < member.since_ms:

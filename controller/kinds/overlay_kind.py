@@ -27,7 +27,7 @@ from regraft.schemas.live_view import ShownBill
 from regraft.schemas.plan import Proposal, Verdict
 
 Floats = NDArray[np.float64]
-Against = tuple[Verdict, str]  # A verdict against a proposal, and why.
+Objection = tuple[Verdict, str]  # A verdict against a proposal, and why.
 HomesBefore = Callable[[int], Mapping[str, str]]  # Homes before the plans to epochs later than this one.
 
 EVACUATION = "evacuate_brokers"  # The planner's name of moves away from brokers in maintenance.
@@ -172,7 +172,7 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
         """Return the overlay of the state itself, before any proposal. Raises ValueError if something is missing."""
 
     @abstractmethod
-    def judge_caps(self, before: ReachedT, after: ReachedT) -> Against | None:
+    def judge_caps(self, before: ReachedT, after: ReachedT) -> Objection | None:
         """Return the refusal that names a broker that would exceed a cap, or None.
 
         A broker above a cap may stay there, but must not get more.

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from regraft.controller.control_ports import AnnouncementSource, EventSink
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.execute.execute_plan import PlanRunner
-from regraft.controller.execute.find_lost import lost_brokers, lost_to, taken_in_by
+from regraft.controller.execute.find_lost import joining_plan, lost_brokers, lost_during
 from regraft.controller.execute.take_announcements import (
     ADMITTED,
     NEVER_REPORTED,
@@ -81,7 +81,7 @@ class FollowMembers:
         self._settle(state, now_ms)
         self._measure_repairs(state, now_ms)
         moving = state.plan_log.moving
-        lost = lost_to(moving, state.plan_log, state.fleet) if moving else frozenset[str]()
+        lost = lost_during(moving, state.plan_log, state.fleet) if moving else frozenset[str]()
         self._runner.lose(lost)
         self._orders.members = state.fleet.members
 
@@ -182,7 +182,11 @@ class FollowMembers:
             if silent_ms >= self._settings.silence_ms:
                 why = f"silent for {silent_ms / 1000:g} s while it was joining"
                 self._change(died(member, boot_ms, why, now_ms, self._settings), state, now_ms)
-        elif is_awaited_unasked(member) and silent_ms >= self._settings.come_ms_max and not _is_taken_in(broker, state):
+        elif (
+            is_awaited_unasked(member)
+            and silent_ms >= self._settings.come_ms_max
+            and not _may_be_in_overlay(broker, state)
+        ):
             self._change(entered_state(member, MemberState.LEFT, NEVER_REPORTED, now_ms), state, now_ms)
 
     def _report_doubt(self, gone: frozenset[str], serving_count: int, now_ms: int) -> None:
@@ -202,7 +206,7 @@ class FollowMembers:
         plan_log = state.plan_log
         for broker, member in state.fleet.members.items():
             if member.state is MemberState.JOINING and broker in plan_log.present.brokers:
-                plan = taken_in_by(member, plan_log)
+                plan = joining_plan(member, plan_log)
                 if plan is not None:
                     why = f"added to the overlay by {plan.plan}"
                     self._change(entered_state(member, MemberState.IN_SERVICE, why, now_ms), state, now_ms)
@@ -230,7 +234,7 @@ class FollowMembers:
         self._runner.add([PersistMember(member), EmitEvent(event)])
 
 
-def _is_taken_in(broker: str, state: LoopState) -> bool:
+def _may_be_in_overlay(broker: str, state: LoopState) -> bool:
     """Return True if the overlay has a broker, or may get it by the plan under way."""
     return broker in state.plan_log.present.brokers or state.plan_log.moving is not None
 

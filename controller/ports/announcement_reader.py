@@ -26,9 +26,9 @@ class AnnouncementReader(TopicReader[Announcement]):
     """A reader of announcements that finds the topics itself, because new agents are not configured."""
 
     def __init__(
-        self, kafka: KafkaAccess, plans: KafkaPlanStore, since_ms: int, bury: Callable[[DeadLetter], None]
+        self, kafka: KafkaAccess, plans: KafkaPlanStore, since_ms: int, on_letter: Callable[[DeadLetter], None]
     ) -> None:
-        super().__init__(kafka, {}, since_ms, bury, self._fault)
+        super().__init__(kafka, {}, since_ms, on_letter, self._fault)
         self._plans = plans
         self._search_at_s = 0.0
 
@@ -36,12 +36,12 @@ class AnnouncementReader(TopicReader[Announcement]):
         """Return new announcements; an agent's topic is read as soon as it exists."""
         if time.monotonic() >= self._search_at_s:
             self._search_at_s = time.monotonic() + SEARCH_S
-            self.read_also(dict.fromkeys(self._names(), Announcement))
+            self.add_topics(dict.fromkeys(self._names(), Announcement))
         return super().poll()
 
-    def begin_again(self) -> None:
+    def start_over(self) -> None:
         """Search for the topics again: that of a removed agent must not block reading the others."""
-        super().begin_again()
+        super().start_over()
         self.record_types, self._search_at_s = {}, 0.0
 
     def _names(self) -> list[str]:

@@ -33,8 +33,8 @@ class KafkaClientRegister:
     and everything stays unknown.
     """
 
-    def __init__(self, kafka: KafkaAccess, namespace: str, bury: Callable[[DeadLetter], None]) -> None:
-        self._reader = TopicReader(kafka, {topic_name(CLIENTS, namespace): Client}, 0, bury)
+    def __init__(self, kafka: KafkaAccess, namespace: str, on_letter: Callable[[DeadLetter], None]) -> None:
+        self._reader = TopicReader(kafka, {topic_name(CLIENTS, namespace): Client}, 0, on_letter)
         self._clients = RegisteredClients()
         self._is_read = False
         self._is_too_large = False
@@ -52,7 +52,7 @@ class KafkaClientRegister:
         return "" if self._is_read else "the register of clients is not yet read to its end"
 
     @property
-    def is_waited_for(self) -> bool:
+    def is_loading(self) -> bool:
         """Return True if answers may be known soon."""
         return not (self._is_read or self._is_too_large)
 

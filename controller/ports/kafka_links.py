@@ -50,7 +50,7 @@ class LetterSender:
         """The number of records that Kafka has not acknowledged yet."""
         return self._writer.waiting_count
 
-    def bury(self, letter: DeadLetter) -> None:
+    def send(self, letter: DeadLetter) -> None:
         """Send a record that could not be used to the dead letters, with the reason."""
         self._writer.write(*addressed(letter, self._namespace))
         self._writer.serve()
@@ -72,12 +72,12 @@ class TopicReader(Generic[Record]):
     kafka: KafkaAccess
     record_types: Mapping[str, type[Record]]
     since_ms: int
-    bury: Callable[[DeadLetter], None]
+    on_letter: Callable[[DeadLetter], None]
     fault: Callable[[str, Record], str] | None = None
 
     def __post_init__(self) -> None:
         self._consumer = _consumer(self.kafka)
-        self._decoder = RecordDecoder(self.bury, self.fault)
+        self._decoder = RecordDecoder(self.on_letter, self.fault)
         self._assigned = False
         self._awaited: dict[str, type[Record]] = {}
         self._unread: set[tuple[str, int]] = set()
@@ -105,7 +105,7 @@ class TopicReader(Generic[Record]):
         records = [self.decoded(message) for message in self.messages(RECORDS_PER_POLL_MAX)]
         return [record for record in records if record is not None]
 
-    def read_also(self, record_types: Mapping[str, type[Record]]) -> None:
+    def add_topics(self, record_types: Mapping[str, type[Record]]) -> None:
         """Read these topics, too, from the same time on, each as soon as it exists; the others do not wait for it."""
         self._awaited = {
             name: record_type for name, record_type in record_types.items() if name not in self.record_types
@@ -138,7 +138,7 @@ class TopicReader(Generic[Record]):
         """
         return self._assigned and not self._unread
 
-    def begin_again(self) -> None:
+    def start_over(self) -> None:
         """Read from the beginning again, as after a restart."""
         self._consumer.unassign()
         self._assigned = False
@@ -172,7 +172,7 @@ class TopicReader(Generic[Record]):
         self._report_fault(error.str())
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             # The topic was deleted: find it once it exists again; records read twice change nothing.
-            self.begin_again()
+            self.start_over()
 
     def _try_assign(self) -> bool:
         if time.monotonic() < self._retry_at_s:

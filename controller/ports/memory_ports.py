@@ -200,7 +200,7 @@ class MemoryClients:
         return "" if self.is_known else "the register of clients is empty"
 
     @property
-    def is_waited_for(self) -> bool:
+    def is_loading(self) -> bool:
         """Always False: it is filled before the next step."""
         return False
 

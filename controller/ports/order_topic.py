@@ -35,12 +35,12 @@ class KafkaOrders:
         self,
         kafka: KafkaAccess,
         namespace: str,
-        bury: Callable[[DeadLetter], None],
+        on_letter: Callable[[DeadLetter], None],
         orders: OrderSettings,
         is_flushed: Callable[[], bool] = lambda: True,
     ) -> None:
         self._topic = topic_name(ORDERS, namespace)
-        self._reader = TopicReader(kafka, {self._topic: Order}, 0, bury)
+        self._reader = TopicReader(kafka, {self._topic: Order}, 0, on_letter)
         self._judge, self._keys = open_judge(orders, namespace)
         self._is_flushed = is_flushed
         self._is_known = False
@@ -65,7 +65,7 @@ class KafkaOrders:
         self._keys.refresh()
         if self._keys.version != self._keys_version:
             self._keys_version = self._keys.version
-            self._reader.begin_again()
+            self._reader.start_over()
         if self._reported_below is None:
             self._reported_below = self._reader.committed(self._topic)
             self._committed = self._reported_below or 0

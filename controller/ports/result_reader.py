@@ -20,18 +20,18 @@ class ResultReader(TopicReader[CommandResult]):
     """A reader of answers that follows the members."""
 
     def __init__(
-        self, kafka: KafkaAccess, plans: KafkaPlanStore, since_ms: int, bury: Callable[[DeadLetter], None]
+        self, kafka: KafkaAccess, plans: KafkaPlanStore, since_ms: int, on_letter: Callable[[DeadLetter], None]
     ) -> None:
         super().__init__(
             kafka,
             dict.fromkeys(plans.topics.names(RESULTS), CommandResult),
             since_ms,
-            bury,
+            on_letter,
             lambda name, result: plans.topics.fault(name, result.broker),
         )
         self._plans = plans
 
     def poll(self) -> list[CommandResult]:
         """Return new answers; an agent's topic is read as soon as it exists."""
-        self.read_also(dict.fromkeys(self._plans.topics.names(RESULTS), CommandResult))
+        self.add_topics(dict.fromkeys(self._plans.topics.names(RESULTS), CommandResult))
         return super().poll()

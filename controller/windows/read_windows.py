@@ -149,7 +149,7 @@ class WindowReader:
         """Return True if state stays unread for now: windows assembled before the register is known say little."""
         self._first_read_ms = now_ms if self._first_read_ms is None else self._first_read_ms
         is_patient = now_ms - self._first_read_ms < REGISTER_WAIT_MS
-        return self._kind.NEEDS_REGISTER and self._ports.clients.is_waited_for and is_patient
+        return self._kind.NEEDS_REGISTER and self._ports.clients.is_loading and is_patient
 
     def _with_clients(self, window: ClosedWindow, plan_log: PlanLog) -> ClosedWindow:
         epochs = dict.fromkeys((window.epoch_min, window.epoch_max))

@@ -347,7 +347,7 @@ class SlowClients(MemoryClients):
     """A register that takes a while to be read."""
 
     @property
-    def is_waited_for(self) -> bool:
+    def is_loading(self) -> bool:
         return not self.is_known
 
 

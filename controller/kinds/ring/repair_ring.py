@@ -120,9 +120,9 @@ def _reason(
     """Describe what is done, for people."""
     reasons = [change_text(task.change)]
     gone = sorted(set(present.brokers) - set(target.brokers))
-    heirs = {broker: target.broker_at[target.ring.owner(present.id_of[broker])] for broker in gone}
-    if heirs:
-        reasons.append(named_text([f"{heir} takes over the arc of {broker}" for broker, heir in heirs.items()]))
+    successors = {broker: target.broker_at[target.ring.owner(present.id_of[broker])] for broker in gone}
+    if successors:
+        reasons.append(named_text([f"{one} takes over the arc of {broker}" for broker, one in successors.items()]))
     new = [f"{broker} gets ID {target.id_of[broker]}" for broker in target.brokers if broker not in present.id_of]
     if new:
         reasons.append(named_text(new))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from regraft.controller.decision_settings import DecisionSettings
-from regraft.controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
+from regraft.controller.kinds.overlay_kind import FollowedHomes, Objection, OverlayKind
 from regraft.controller.kinds.repair import Repair, RepairTask
 from regraft.controller.kinds.ring.attach_clients import topic_traffic, with_clients
 from regraft.controller.kinds.ring.evacuate_users import users_leaving
@@ -89,7 +89,7 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         """Return the ring of the state. Raises ValueError if its users are unknown."""
         return ReachedRing(state, self.delay_weight)
 
-    def judge_caps(self, before: ReachedRing, after: ReachedRing) -> Against | None:
+    def judge_caps(self, before: ReachedRing, after: ReachedRing) -> Objection | None:
         """Return the refusal that names a broker that would serve more subscriptions than its cap, or None."""
         names, now, then = before.configuration.brokers, before.loads, after.loads
         limit = self.user_load_max * float(now.mean())

@@ -81,12 +81,12 @@ def homes_within_caps(
     now = loads.of({name: home for name, home in loads.overlay.homes if name not in moved})
     found = []
     for place, move in enumerate(moves):
-        fleet, heir = loads.task.fleet, move.home_to
-        tried = sorted(open_to, key=lambda broker: (broker != heir, fleet.cost_of_link(heir, broker), broker))
+        fleet, successor = loads.task.fleet, move.home_to
+        tried = sorted(open_to, key=lambda broker: (broker != successor, fleet.cost_of_link(successor, broker), broker))
         tried = tried[: HOMES_TRIED_MAX if place < loads.task.priced_max else 1]
         after = {home: now + loads.of({move.client: home}) for home in tried}
         limits = np.maximum(loads.caps, now)
-        best = next((home for home in tried if (after[home] <= limits).all()), heir)
+        best = next((home for home in tried if (after[home] <= limits).all()), successor)
         now = after.get(best, now)
         found.append(ClientMove(move.client, move.home_from, best))
     above = [

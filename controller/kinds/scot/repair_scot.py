@@ -39,12 +39,12 @@ def repaired_scot(present: ScotConfiguration, task: RepairTask, degree_max: int)
     for broker in joining:
         draft.add(broker)
     target = draft.overlay(present.epoch + 1)
-    heirs = {broker: draft.heir_of(broker, places[0]) for broker, places in vacated.items()}
+    successors = {broker: draft.successor_of(broker, places[0]) for broker, places in vacated.items()}
     # A publisher is announced at its next home by an overlay that has both.
     known = [broker for broker in target.brokers if broker in present.places] or list(target.brokers)
     open_to = [broker for broker in known if broker not in task.avoided] or known
     emptied, homes = task.emptied(present), {name: at for name, at in present.homes if at in target.neighbours}
-    goes_to = {broker: _open_heir(heirs[broker], open_to, task.fleet) for broker in emptied}
+    goes_to = {broker: _open_successor(successors[broker], open_to, task.fleet) for broker in emptied}
     moves = tuple(ClientMove(name, home, goes_to[home]) for name, home in sorted(present.homes) if home in goes_to)[
         : task.moves_max
     ]
@@ -53,16 +53,16 @@ def repaired_scot(present: ScotConfiguration, task: RepairTask, degree_max: int)
     placed = target.with_homes(homes | {move.client: move.home_to for move in moves})
     subscribers = tuple(HomeMove(broker, goes_to[broker]) for broker in sorted(task.change.left))
     exceeded = (*draft.exceeded(), *loaded)
-    reason = _reason(task, target, heirs, joining, moves)
+    reason = _reason(task, target, successors, joining, moves)
     if exceeded:
         reason = f"{reason}; above their caps: {named_text(exceeded)}"
     return Repair(placed, task.change, moves, 0.0, 0.0, reason, subscribers, exceeded)
 
 
-def _open_heir(heir: str, open_to: Collection[str], fleet: Inventory) -> str:
-    if heir in open_to:
-        return heir
-    return min(open_to, key=lambda broker: (fleet.cost_of_link(heir, broker), broker))
+def _open_successor(successor: str, open_to: Collection[str], fleet: Inventory) -> str:
+    if successor in open_to:
+        return successor
+    return min(open_to, key=lambda broker: (fleet.cost_of_link(successor, broker), broker))
 
 
 @dataclass
@@ -118,7 +118,7 @@ class _RepairDraft:
             raise ValueError("no broker is left: restart some brokers, or let others join")
         return vacated
 
-    def heir_of(self, broker: str, place: Place) -> str:
+    def successor_of(self, broker: str, place: Place) -> str:
         """Return the successor of a gone broker: for a cluster given up, the nearest broker in its region."""
         if place in self.holders:
             return self.holders[place]
@@ -193,13 +193,13 @@ class _RepairDraft:
 def _reason(
     task: RepairTask,
     target: ScotConfiguration,
-    heirs: Mapping[str, str],
+    successors: Mapping[str, str],
     joining: list[str],
     moves: tuple[ClientMove, ...],
 ) -> str:
     reasons = [change_text(task.change)]
-    if heirs:
-        reasons.append(named_text([f"{heir} stands in for {broker}" for broker, heir in sorted(heirs.items())]))
+    if successors:
+        reasons.append(named_text([f"{one} stands in for {broker}" for broker, one in sorted(successors.items())]))
     new = [broker for broker in target.brokers if broker in task.change.joined - task.change.lost]
     if new:
         reasons.append(named_text([f"{one} takes a place in region {target.place_of[one][0]}" for one in new]))

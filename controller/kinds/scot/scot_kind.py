@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from regraft.controller.decision_settings import DecisionSettings
-from regraft.controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
+from regraft.controller.kinds.overlay_kind import FollowedHomes, Objection, OverlayKind
 from regraft.controller.kinds.place_publishers import with_publishers
 from regraft.controller.kinds.repair import Repair, RepairTask
 from regraft.controller.kinds.scot.evacuate_scot import publishers_leaving
@@ -63,7 +63,7 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         """Return the overlay of the state."""
         return ReachedScot(state)
 
-    def judge_caps(self, before: ReachedScot, after: ReachedScot) -> Against | None:
+    def judge_caps(self, before: ReachedScot, after: ReachedScot) -> Objection | None:
         """Return the refusal that names a broker that would get more links or notifications than its cap, or None."""
         now, then = before.configuration.neighbours, after.configuration.neighbours
         for broker, peers in then.items():
@@ -72,7 +72,7 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
                 return Verdict.DEGREE, reason
         return None if self.inventory.load_max_per_s is None else self._judge_loads(before, after)
 
-    def _judge_loads(self, before: ReachedScot, after: ReachedScot) -> Against | None:
+    def _judge_loads(self, before: ReachedScot, after: ReachedScot) -> Objection | None:
         assert self.inventory.load_max_per_s is not None
         now, then = (self._loads_per_s(one.configuration, one.state.windows) for one in (before, after))
         for broker, load_max in zip(self.inventory.brokers, self.inventory.load_max_per_s, strict=True):

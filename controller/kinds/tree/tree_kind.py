@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from regraft.controller.decision_settings import DecisionSettings
-from regraft.controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
+from regraft.controller.kinds.overlay_kind import FollowedHomes, Objection, OverlayKind
 from regraft.controller.kinds.place_publishers import with_publishers
 from regraft.controller.kinds.repair import Repair, RepairTask
 from regraft.controller.kinds.tree.charge_access import access_by_span_per_s, access_costs_per_s, bill_of
@@ -71,7 +71,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         """Return the tree of the state."""
         return ReachedTree(state)
 
-    def judge_caps(self, before: ReachedTree, after: ReachedTree) -> Against | None:
+    def judge_caps(self, before: ReachedTree, after: ReachedTree) -> Objection | None:
         """Return the refusal that names a broker that would get more links or notifications than its cap, or None."""
         names, loads = self.inventory.brokers, self.inventory.load_max_per_s
         degrees_before, degrees = before.degrees, after.degrees

@@ -136,7 +136,7 @@ def test_undecodable_record_becomes_a_dead_letter(kafka: RunningKafka, namespace
     producer.produce(topic, encode(answer))
     producer.flush(PATIENCE_S)
     sender = LetterSender(kafka.access, namespace)
-    reader = TopicReader(kafka.access, {topic: CommandResult}, 0, sender.bury)
+    reader = TopicReader(kafka.access, {topic: CommandResult}, 0, sender.send)
     assert collected(reader, 1) == [answer]
     sender.close()
     assert reader.undecodable == {topic: 1}

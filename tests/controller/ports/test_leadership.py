@@ -29,20 +29,20 @@ def seats() -> Iterator[Seats]:
         return made[-1]
 
     yield make
-    for seat in made:
+    for leadership in made:
         with suppress(RuntimeError):  # already closed
-            seat.close()
+            leadership.close()
 
 
-def led(seat: Leadership, *others: Leadership) -> HeldTerm:
+def led(leadership: Leadership, *others: Leadership) -> HeldTerm:
     """Wait until the candidate leads while the others take part in the group."""
     found: list[HeldTerm] = []
 
     def leads() -> bool:
         for other in others:
             other.poll()
-        seat.poll()
-        term = seat.take_over(0)
+        leadership.poll()
+        term = leadership.take_over(0)
         found.extend([] if term is None else [term])
         return bool(found)
 
@@ -103,16 +103,16 @@ def test_terms_continue_above_those_of_plans(kafka: RunningKafka, namespace: str
 
 def test_a_session_refused_by_kafka_stops_the_start(kafka: RunningKafka, namespace: str, seats: Seats) -> None:
     """The error names the setting and its limits."""
-    seat = seats(kafka.access, namespace, "first", 500)
+    leadership = seats(kafka.access, namespace, "first", 500)
     with pytest.raises(SessionRefusedError, match=r"session of 500 ms: set controller\.session_ms"):
-        wait_until(lambda: seat.poll() is not None)
-    seat.close()
+        wait_until(lambda: leadership.poll() is not None)
+    leadership.close()
 
 
 def test_without_kafka_there_is_no_leader(seats: Seats) -> None:
     """And nothing exits."""
-    seat = seats(KafkaAccess("127.0.0.1:1"), "nowhere", "first")
-    seat.poll()
-    assert not seat.is_chosen
-    assert seat.take_over(0) is None
-    seat.close()
+    leadership = seats(KafkaAccess("127.0.0.1:1"), "nowhere", "first")
+    leadership.poll()
+    assert not leadership.is_chosen
+    assert leadership.take_over(0) is None
+    leadership.close()
