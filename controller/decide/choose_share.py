@@ -22,7 +22,7 @@ LOADED_WINDOWS = 3  # This many must be overloaded: a single one may be due to a
 CALM_FACTOR_MAX = 64
 CATCH_UP_FACTOR = 1.25
 # If an overload returns within this many calm spells, the step up was too much: a slight one shows only slowly.
-RELAPSE_CALMS = 4
+RELAPSE_SPELLS = 4
 CALM_DELAY_SHARE = 0.5  # As a share of the delay that counts as overload; above it, the share is not raised.
 
 
@@ -48,10 +48,10 @@ def choose_share(
         reason = f"controller.sampling.share_min is {settings.share_min:g}"
         return SampleRequest(settings.power_max, now_ms, reason, is_raised=True, calm_windows=settings.calm_windows)
     since = [load for load in loads if load.start_ms >= asked.since_ms]
-    return _less(asked, since, settings, now_ms) or _more(asked, since, settings, now_ms)
+    return _lowered(asked, since, settings, now_ms) or _raised(asked, since, settings, now_ms)
 
 
-def _less(
+def _lowered(
     asked: SampleRequest, since: Sequence[WindowLoad], settings: SamplingSettings, now_ms: int
 ) -> SampleRequest | None:
     """Return a request for a smaller share if windows are too late or list too many deliveries, else None."""
@@ -63,7 +63,7 @@ def _less(
     if not steps or power <= asked.power:
         return None
     calm_windows = settings.calm_windows
-    if asked.is_raised and len(since) <= RELAPSE_CALMS * asked.calm_windows:
+    if asked.is_raised and len(since) <= RELAPSE_SPELLS * asked.calm_windows:
         calm_windows = min(2 * asked.calm_windows, CALM_FACTOR_MAX * settings.calm_windows)
     return SampleRequest(power, now_ms, reason, calm_windows=calm_windows)
 
@@ -87,7 +87,7 @@ def _steps_down(last: Sequence[WindowLoad], settings: SamplingSettings) -> tuple
     return 0, ""
 
 
-def _more(
+def _raised(
     asked: SampleRequest, since: Sequence[WindowLoad], settings: SamplingSettings, now_ms: int
 ) -> SampleRequest | None:
     """Return a request for twice the share after a calm spell, else None."""

@@ -43,17 +43,17 @@ def decide_plan(
     recently = situation.recently
     if recently is None:
         return _decision(situation, planners, epoch_next, settings)
-    soon = _decision(recently, planners, epoch_next, settings)
-    if soon.plan is not None:
-        return soon
-    later = _decision(situation, planners, epoch_next, settings)
-    if later.plan is None or _saves(later.plan, recently):
-        return later
+    on_recent = _decision(recently, planners, epoch_next, settings)
+    if on_recent.plan is not None:
+        return on_recent
+    on_all = _decision(situation, planners, epoch_next, settings)
+    if on_all.plan is None or _saves(on_all.plan, recently):
+        return on_all
     reason = "saves over the whole horizon, not on its recent windows"
     refused = (
-        structs.replace(one, verdict=Verdict.GAIN_WITHIN_NOISE, verdict_reason=reason) for one in later.plan.proposals
+        structs.replace(one, verdict=Verdict.GAIN_WITHIN_NOISE, verdict_reason=reason) for one in on_all.plan.proposals
     )
-    return Decision(later.window_end_ms, refused=(*refused, *later.refused))
+    return Decision(on_all.window_end_ms, refused=(*refused, *on_all.refused))
 
 
 def _decision(

@@ -135,7 +135,7 @@ class ClosedWindow:
         delivered, parts = self.parts.moved(self.sets.delivered, self.sets, to)
         handed: dict[tuple[str, str], int] = dict(self.local_deliveries)
         for key, target in to.items():
-            part = self.parts.taken.get(key)
+            part = self.parts.received.get(key)
             for publisher, count in ({} if part is None else part.handed).items():
                 gone = min(round(count), handed.get((publisher, key[0]), 0))
                 handed[publisher, key[0]] = handed.get((publisher, key[0]), 0) - gone

@@ -21,7 +21,7 @@ Masks = Mapping[tuple[str, int], int]  # By publisher and block.
 
 
 @dataclass(frozen=True, eq=False)
-class TakenPart:
+class ReceivedPart:
     """What one part received: ``masks`` by publisher and block, ``handed`` counts its hand-overs by publisher."""
 
     masks: Masks
@@ -30,7 +30,7 @@ class TakenPart:
     @classmethod
     def of_planes(
         cls, planes: Iterable[tuple[tuple[str, int], int, int]], sets: DeliverySets, share: float
-    ) -> TakenPart:
+    ) -> ReceivedPart:
         """Build from (publisher and block, plane, mask); only what is in the sets counts, ``share`` of everything."""
         known = dict(zip(sets.columns, sets.published.tolist(), strict=True))
         masks: dict[tuple[str, int], int] = {}
@@ -55,16 +55,16 @@ class TakenPart:
 class WindowParts:
     """All reported parts of a window's brokers."""
 
-    taken: Mapping[PartKey, TakenPart] = field(default_factory=dict)
+    received: Mapping[PartKey, ReceivedPart] = field(default_factory=dict)
 
     def are_reported_at(self, broker: str) -> bool:
         """Return True if a broker reported parts of its deliveries."""
-        return any(source == broker for source, _ in self.taken)
+        return any(source == broker for source, _ in self.received)
 
     def over(self, brokers: Iterable[str]) -> WindowParts:
         """Return the parts of these brokers."""
         known = frozenset(brokers)
-        return WindowParts({key: part for key, part in self.taken.items() if key[0] in known})
+        return WindowParts({key: part for key, part in self.received.items() if key[0] in known})
 
     def moved(self, delivered: Words, sets: DeliverySets, to: Mapping[PartKey, str]) -> tuple[Words, WindowParts]:
         """Return what would have been delivered with these parts at other brokers, and the parts after that.
@@ -76,11 +76,11 @@ class WindowParts:
         columns = {column: place for place, column in enumerate(sets.columns)}
         brokers = {broker for broker, _ in to} | set(to.values())
         rests = {broker: self._rest(broker, delivered[row[broker]], columns) for broker in brokers}
-        placed: dict[PartKey, TakenPart] = {}
-        for key, part in self.taken.items():
+        placed: dict[PartKey, ReceivedPart] = {}
+        for key, part in self.received.items():
             if key[1] != REST:
                 there = (to.get(key, key[0]), key[1])
-                placed[there] = part if there not in placed else _united(placed[there], part)
+                placed[there] = part if there not in placed else _union(placed[there], part)
         found = delivered.copy()
         for broker, rest in rests.items():
             words = rest.copy()
@@ -88,17 +88,17 @@ class WindowParts:
                 if at == broker:
                     words |= part.words(columns)
             found[row[broker]] = words
-            placed[broker, REST] = TakenPart(_masks(rest, sets))
-        untouched = {key: part for key, part in self.taken.items() if key[1] == REST and key[0] not in rests}
+            placed[broker, REST] = ReceivedPart(_masks(rest, sets))
+        untouched = {key: part for key, part in self.received.items() if key[1] == REST and key[0] not in rests}
         return found, WindowParts(untouched | placed)
 
-    def taken_by_others(self, key: PartKey, delivered: Words, columns: Mapping[tuple[str, int], int]) -> Words:
+    def received_by_others(self, key: PartKey, delivered: Words, columns: Mapping[tuple[str, int], int]) -> Words:
         """Return what the subscribers of a part's broker outside that part received.
 
         ``delivered`` is what the broker delivered over ``columns``, which maps them to positions.
         """
         words = self._rest(key[0], delivered, columns)
-        for other, part in self.taken.items():
+        for other, part in self.received.items():
             if other[0] == key[0] and other[1] not in (REST, key[1]):
                 words |= part.words(columns)
         return words
@@ -106,7 +106,7 @@ class WindowParts:
     def _rest(self, broker: str, delivered: Words, columns: Mapping[tuple[str, int], int]) -> Words:
         """Return what the subscribers of a broker received that are in no part."""
         in_parts, rest = np.zeros_like(delivered), np.zeros_like(delivered)
-        for (at, number), part in self.taken.items():
+        for (at, number), part in self.received.items():
             if at == broker and number == REST:
                 rest |= part.words(columns)
             elif at == broker:
@@ -118,7 +118,7 @@ def _masks(words: Words, sets: DeliverySets) -> dict[tuple[str, int], int]:
     return {sets.columns[place]: int(words[place]) for place in np.flatnonzero(words).tolist()}
 
 
-def _united(one: TakenPart, other: TakenPart) -> TakenPart:
+def _union(one: ReceivedPart, other: ReceivedPart) -> ReceivedPart:
     masks, handed = dict(one.masks), dict(one.handed)
     for column, mask in other.masks.items():
         masks[column] = masks.get(column, 0) | mask

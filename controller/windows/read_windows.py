@@ -166,7 +166,7 @@ class WindowReader:
         counts = self._ports.clients.subscribers_at
         if counts is None:
             return window
-        return replace(window, subscribers_at=dict(counts), single=self._ports.clients.named(window.parts.taken))
+        return replace(window, subscribers_at=dict(counts), single=self._ports.clients.named(window.parts.received))
 
     def _keep(self, window: ClosedWindow) -> None:
         self.complete.append(window)

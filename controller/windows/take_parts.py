@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from regraft.controller.state.window_parts import PartKey, TakenPart, WindowParts
+from regraft.controller.state.window_parts import PartKey, ReceivedPart, WindowParts
 from regraft.overlay.delivery_sets import DeliverySets, MaskCells
 from regraft.schemas.part_blocks import part_of_block
 
@@ -42,4 +42,4 @@ def split_parts(cells: MaskCells, columns: Columns, brokers: Sequence[str]) -> t
 
 def parts_of(planes: Planes, sets: DeliverySets) -> WindowParts:
     """Return the parts, restricted to the notifications in the window's delivery sets."""
-    return WindowParts({key: TakenPart.of_planes(entries, sets, sets.share) for key, entries in planes.items()})
+    return WindowParts({key: ReceivedPart.of_planes(entries, sets, sets.share) for key, entries in planes.items()})

@@ -91,10 +91,10 @@ class ReachedRing:
         return reached
 
     def _copy(self) -> ReachedRing:
-        twin = object.__new__(ReachedRing)
+        copied = object.__new__(ReachedRing)
         known = {name: value for name, value in self.__dict__.items() if name not in ("configuration", "state")}
-        twin.__dict__.update(known)
-        return twin
+        copied.__dict__.update(known)
+        return copied
 
     def _reassign(self, id_moves: tuple[IdMove, ...]) -> None:
         id_of = dict(self._present.id_of)

@@ -171,7 +171,7 @@ class TreeState(ContentState):
         here, others = self.newest.single, self.windows[1:-1]
         return {name: at[0] for name, at in here.items() if all(window.single.get(name) == at for window in others)}
 
-    def taken_apart(self, name: str) -> tuple[NDArray[np.uint64], NDArray[np.uint64], float]:
+    def split_single(self, name: str) -> tuple[NDArray[np.uint64], NDArray[np.uint64], float]:
         """Return the deliveries of a single subscriber, those of all others at its home, and its hand-overs per second.
 
         Deliveries are over the columns of ``sets``.
@@ -184,12 +184,12 @@ class TreeState(ContentState):
             places = [columns[column] for column in sets.columns]
             assert sets.delivered is not None
             delivered = sets.delivered[sets.brokers.index(key[0])]
-            part = window.parts.taken.get(key)
+            part = window.parts.received.get(key)
             if part is None:
                 staying[places] |= delivered
                 continue
             going[places] |= part.words(own)
-            staying[places] |= window.parts.taken_by_others(key, delivered, own)
+            staying[places] |= window.parts.received_by_others(key, delivered, own)
             count += sum(part.handed.values())
         return going, staying, count / self.horizon_s
 

@@ -51,7 +51,7 @@ def single_moves(
 
 def _changes_per_s(state: TreeState, names: list[str], detour_ms_max: float) -> Floats:
     """Return the cost change of each move, shape (names, brokers); infinite to the present home or too far away."""
-    inventory, apart = state.inventory, [state.taken_apart(name) for name in names]
+    inventory, apart = state.inventory, [state.split_single(name) for name in names]
     homes = [state.single[name] for name in names]
     parts = [(home, going, staying) for home, (going, staying, _) in zip(homes, apart, strict=True)]
     changes = part_move_changes_per_s(state.configuration, inventory, state.sets, state.configuration.home_of, parts)

@@ -46,9 +46,9 @@ class ChangeOrder:
         self._frailty = frailty
         self._frailty_per_s = 0.0 if frailty is None else frailty.price_per_s(present)
         self._least_per_s = TIE_SHARE * present.cost_per_s
-        self._going: set[Link] = set(present.tree.links) - set(target.tree.links)
-        self._coming: set[Link] = set(target.tree.links) - set(present.tree.links)
-        self._moving = {
+        self._to_remove: set[Link] = set(present.tree.links) - set(target.tree.links)
+        self._to_add: set[Link] = set(target.tree.links) - set(present.tree.links)
+        self._to_move = {
             place: int(home) for place, home in enumerate(target.homes.tolist()) if home != present.homes[place]
         }
 
@@ -96,7 +96,7 @@ class ChangeOrder:
 
     def _group(self) -> list[Change]:
         """Return changes that help only together, collected best first; empty if not even all of them help."""
-        trial, group = self._twin(), []
+        trial, group = self._copy(), []
         before_per_s = trial.reached.cost_per_s
         while changes := trial._all():
             _, change = max(changes, key=lambda pair: (pair[0], _key(pair[1])))
@@ -107,28 +107,29 @@ class ChangeOrder:
                 return group
         return []
 
-    def _twin(self) -> ChangeOrder:
-        twin = object.__new__(ChangeOrder)
-        twin.__dict__.update(self.__dict__)
-        twin.reached = self.reached.copy()
-        twin._going, twin._coming, twin._moving = set(self._going), set(self._coming), dict(self._moving)
-        return twin
+    def _copy(self) -> ChangeOrder:
+        copied = object.__new__(ChangeOrder)
+        copied.__dict__.update(self.__dict__)
+        copied.reached = self.reached.copy()
+        copied._to_remove, copied._to_add = set(self._to_remove), set(self._to_add)
+        copied._to_move = dict(self._to_move)
+        return copied
 
     def _all(self) -> list[tuple[float, Change]]:
         """Return every change that can be made now, with what it saves."""
         swaps = [
             LinkSwap(removed, added)
-            for added in sorted(self._coming)
+            for added in sorted(self._to_add)
             for removed in self.reached.tree.cycle(added)
-            if removed in self._going
+            if removed in self._to_remove
         ]
-        changes: list[Change] = [*swaps, *sorted(self._moving.items())]
+        changes: list[Change] = [*swaps, *sorted(self._to_move.items())]
         return [(self._gain_per_s(change), change) for change in changes]
 
     def _is_left(self, change: Change) -> bool:
         if isinstance(change, LinkSwap):
-            return change.removed in self._going and change.added in self._coming
-        return change[0] in self._moving
+            return change.removed in self._to_remove and change.added in self._to_add
+        return change[0] in self._to_move
 
     def _gain_per_s(self, change: Change) -> float:
         """Return what a change saves on the overlay reached, -inf if it cannot be made."""
@@ -144,11 +145,11 @@ class ChangeOrder:
     def _make(self, change: Change) -> None:
         if isinstance(change, LinkSwap):
             self.reached.apply(change)
-            self._going.remove(change.removed)
-            self._coming.remove(change.added)
+            self._to_remove.remove(change.removed)
+            self._to_add.remove(change.added)
         else:
             self.reached.move(dict([change]))
-            del self._moving[change[0]]
+            del self._to_move[change[0]]
 
     def _is_sound(self, group: list[Change], saved_per_s: float) -> bool:
         """Return True if the changes keep the caps and save more than the added frailty costs."""
@@ -158,7 +159,7 @@ class ChangeOrder:
         capped = self._search.load_max_per_s is not None and (len(group) > 1 or not isinstance(first, LinkSwap))
         if self._frailty is None and not capped and len(group) == 1:
             return True
-        trial = self._twin()
+        trial = self._copy()
         for change in group:
             trial._make(change)
         before, after = self.reached.tree, trial.reached.tree

@@ -42,7 +42,9 @@ def state_of(seed: int, caps_per_s: float | None = None) -> TreeState:
     for at in range(2):
         window = window_of(draw(rng, 6_400 * at), {}, FULL, reports_parts=False, single=numbers)
         windows.append(
-            replace(window, start_ms=5_000 * at, end_ms=5_000 * at + 5_000, single=register.named(window.parts.taken))
+            replace(
+                window, start_ms=5_000 * at, end_ms=5_000 * at + 5_000, single=register.named(window.parts.received)
+            )
         )
     return TreeState(Configuration.of(0, BROKERS, TREE.links, windows[0].homes), inventory(caps_per_s), tuple(windows))
 

@@ -85,7 +85,7 @@ def test_moving_parts_back_restores_the_window_before_the_move(seed: int) -> Non
     before, after = (window_of(traffic, homes, FULL, reports_parts=True) for homes in ({}, moved))
     back = {("b1", number_of_moved(EPOCH, first)): first for first in moved}
     found = after.with_parts_moved(back)
-    assert not before.parts.taken
+    assert not before.parts.received
     assert found.sets.columns == before.sets.columns
     assert np.array_equal(found.sets.words, before.sets.words)
     assert found.sets.delivered is not None
