@@ -68,9 +68,9 @@ class RingChange:
             effects += self._deaths.lose_in(tables, peer, now_ms)
         return effects + self._core.answer_prepare(now_ms) + self._core.drain(now_ms)
 
-    def heed_deaths(self, command: Command, now_ms: float) -> list[Effect]:
+    def note_deaths(self, command: Command, now_ms: float) -> list[Effect]:
         """Accept which brokers the controller reports dead, before its command is obeyed."""
-        return self._deaths.heed(command, now_ms)
+        return self._deaths.note_deaths(command, now_ms)
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ class DeadBrokers:
         effects = [effect for one in later for effect in self._publishers.end_lost_stays(one)]
         return effects + self._moves.await_nothing_from_dead()
 
-    def heed(self, command: Command, now_ms: float) -> list[Effect]:
+    def note_deaths(self, command: Command, now_ms: float) -> list[Effect]:
         """Accept which brokers the controller reports dead.
 
         A prepare reports deaths in the older epoch only: a lost broker may rejoin in the newer one. No command reports

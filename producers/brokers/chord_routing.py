@@ -62,7 +62,7 @@ from regraft.producers.brokers.chord_parts import RingBroker
 from regraft.producers.brokers.chord_publishers import TopicPublishers
 from regraft.producers.brokers.chord_tables import ChordTables, TopicEntry, TopicSubscription
 from regraft.producers.brokers.chord_trees import TOPIC, TopicTrees
-from regraft.producers.brokers.epoch_change import turned_away
+from regraft.producers.brokers.epoch_change import rejected
 from regraft.producers.brokers.two_epochs import (
     BROKER_DIED,
     EPOCH_UNKNOWN,
@@ -119,7 +119,7 @@ class RingRouting:
         publishers = {name: one.connection for name, one in self.publishers.here.items()}
         return publishers | self.trees.users_here() | self.moves.users_of_plan()
 
-    def look_around(self, now_ms: float) -> list[Effect]:
+    def check_progress(self, now_ms: float) -> list[Effect]:
         """Report prepared or drained if that is due: any message may have been the last one needed."""
         return self._core.answer_prepare(now_ms) + self._core.drain(now_ms)
 
@@ -237,7 +237,7 @@ class RingRouting:
     def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
         """Handle a request of a local client."""
         if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._takes(request):
-            return turned_away(request)
+            return rejected(request)
         match request:
             case SubscribeRequest():
                 return self.trees.subscribe(request, now_ms) + self.moves.see_late(request)

@@ -43,9 +43,9 @@ class ContentChange(Generic[Tables, Plan]):
         is_of_old = peer in self._links_to_end
         self._links_to_end.discard(peer)
         live = self._core.tables.items()
-        return self._mourn({(epoch, peer) for epoch, one in live if not (is_of_old and peer in one.lost)}, now_ms)
+        return self._note_deaths({(epoch, peer) for epoch, one in live if not (is_of_old and peer in one.lost)}, now_ms)
 
-    def heed_deaths(self, command: Command, now_ms: float) -> list[Effect]:
+    def note_deaths(self, command: Command, now_ms: float) -> list[Effect]:
         """Accept which brokers the controller reports dead, in the epochs that the report covers.
 
         A broker that the prepare of an epoch names as lost and that is in its overlay rejoins by that plan: it lives in
@@ -59,10 +59,10 @@ class ContentChange(Generic[Tables, Plan]):
         }
         neighbours = set(self._core.epochs()[0].neighbours) - self._core.lost_peers
         self._links_to_end |= {peer for epoch, peer in deaths if epoch == min(self._core.tables)} & neighbours
-        return self._mourn(deaths, now_ms) if deaths else []
+        return self._note_deaths(deaths, now_ms) if deaths else []
 
     @abstractmethod
-    def _mourn(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
+    def _note_deaths(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
         """Treat the lives of brokers as over; ``deaths`` holds epoch and broker."""
 
     def kept_notifications(self) -> list[Notification]:

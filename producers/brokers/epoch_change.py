@@ -67,7 +67,7 @@ def reason_to_stay(clients_here: Iterable[str], command: Command) -> str:
     return f"cannot leave: the plan does not move these clients of this broker: {named}" if left else ""
 
 
-def turned_away(request: SubscribeRequest | AdvertiseRequest) -> list[Effect]:
+def rejected(request: SubscribeRequest | AdvertiseRequest) -> list[Effect]:
     """Notify a client that this broker is not its home."""
     client = request.client if isinstance(request, SubscribeRequest) else request.publisher
     return [ClientDropped(client, request.connection)]
@@ -168,7 +168,7 @@ class EpochChange(Protocol[Tables, PlanIn]):
         """Return True if a control message is sent because of the plan."""
         ...
 
-    def heed_deaths(self, command: Command, now_ms: float) -> list[Effect]:
+    def note_deaths(self, command: Command, now_ms: float) -> list[Effect]:
         """Accept which brokers the controller reports dead, before its command is obeyed."""
         ...
 
@@ -211,6 +211,6 @@ class Routing(Protocol[Tables, PlanIn]):
         """Handle a control message from a neighbour."""
         ...
 
-    def look_around(self, now_ms: float) -> list[Effect]:
+    def check_progress(self, now_ms: float) -> list[Effect]:
         """Return the effects that the last message or command may have made possible."""
         ...

@@ -49,11 +49,11 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
     # --- deaths ------------------------------------------------------------------------------------------------------
 
-    def _mourn(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
+    def _note_deaths(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
         effects: list[Effect] = []
         under_way = self._core.under_way
         for epoch, peer in sorted(deaths):
-            effects += self._interests.mourn(self._core.tables[epoch], peer)
+            effects += self._interests.note_death(self._core.tables[epoch], peer)
             if under_way is not None:
                 under_way.expected = {name: home for name, home in under_way.expected.items() if home != peer}
         if under_way is not None and self._core.epoch == under_way.epoch_to:
@@ -191,10 +191,10 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
     def is_ready_to_switch(self, under_way: ScotPlanUnderWay) -> bool:
         """Return True if all homes' subscriptions and publishers are known in the new epoch."""
-        under_way.waiting_for = {name for name in under_way.waiting_for if self._is_waited_for(under_way, name)}
+        under_way.waiting_for = {name for name in under_way.waiting_for if self._is_awaited(under_way, name)}
         return not under_way.waiting_for and not under_way.expected and self.movers.is_ready(under_way)
 
-    def _is_waited_for(self, under_way: ScotPlanUnderWay, name: str) -> bool:
+    def _is_awaited(self, under_way: ScotPlanUnderWay, name: str) -> bool:
         tables = self._core.tables[under_way.epoch_to]
         entry, hosted = tables.entries.get(name), tables.hosted.get(name)
         return (entry is not None and not entry.is_confirmed) or (hosted is not None and bool(hosted.awaited))

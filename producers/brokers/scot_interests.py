@@ -280,7 +280,7 @@ class ScotInterests:
 
     # --- deaths ------------------------------------------------------------------------------------------------------
 
-    def mourn(self, tables: ScotTables, peer: str) -> list[Effect]:
+    def note_death(self, tables: ScotTables, peer: str) -> list[Effect]:
         """Stop waiting for a dead broker in one epoch, and forget its publishers."""
         tables.lose_peer(peer)
         effects: list[Effect] = []

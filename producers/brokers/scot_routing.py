@@ -36,7 +36,7 @@ from regraft.producers.brokers.broker_messages import (
     UnadvertiseRequest,
     Unsubscribe,
 )
-from regraft.producers.brokers.epoch_change import turned_away
+from regraft.producers.brokers.epoch_change import rejected
 from regraft.producers.brokers.scot_change import ScotChange
 from regraft.producers.brokers.scot_copies import copies
 from regraft.producers.brokers.scot_interests import ScotInterests
@@ -99,7 +99,7 @@ class ScotRouting:
         """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
         return self.interests.clients_here()
 
-    def look_around(self, now_ms: float) -> list[Effect]:
+    def check_progress(self, now_ms: float) -> list[Effect]:
         """Forget the subscriptions that ended long ago."""
         return self.interests.release_ended(now_ms)
 
@@ -152,7 +152,7 @@ class ScotRouting:
     def serve(self, request: Any, now_ms: float) -> list[Effect]:
         """Handle a request of a local client."""
         if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._core.takes_clients:
-            return turned_away(request)
+            return rejected(request)
         match request:
             case SubscribeRequest():
                 return self.interests.subscribe(request)

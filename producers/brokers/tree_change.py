@@ -49,7 +49,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         self._interests = interests
         self.movers = MovingSubscribers(core, interests)
 
-    def _mourn(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
+    def _note_deaths(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
         """Treat the flows of the dead as ended, and wait for none of their answers; ``deaths``: epoch and broker."""
         under_way = self._core.under_way
         for epoch, peer in deaths:

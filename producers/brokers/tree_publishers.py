@@ -105,12 +105,12 @@ class TreePublishers:
             if known is not None and later is not None and later[1].connection == message.connection:
                 known.successor = None  # It has ended while it waited.
             return [*self.flood_on(message, source)]  # A newer epoch, even an aborted one, may have announced it.
-        is_waited_for = known.epoch < message.epoch and message.publisher in self.unconfirmed_advertisements
+        is_awaited = known.epoch < message.epoch and message.publisher in self.unconfirmed_advertisements
         self.forget_stay(message.publisher)
         self.repairs.keep_for_abort(known, message.epoch)
         effects: list[Effect] = [*self.flood_on(message, source), *self.repairs.forward(message)]
         effects += self.repairs.return_end(source, message)
-        if is_waited_for and known.announcer != LOCAL:  # In that epoch its announcer may not learn of the end.
+        if is_awaited and known.announcer != LOCAL:  # In that epoch its announcer may not learn of the end.
             effects.append(Send(known.announcer, AdvertiseAck(known.epoch, message.publisher, message.connection)))
         return effects if known.successor is None else effects + self.learn_advertisement(*known.successor)
 
@@ -119,10 +119,10 @@ class TreePublishers:
         if earlier.connection < message.connection:
             earlier.successor = None
             return self.forget_advertisement(source, Unadvertise(message.epoch, message.publisher, earlier.connection))
-        was_waited_for = message.publisher in self.unconfirmed_advertisements
+        was_awaited = message.publisher in self.unconfirmed_advertisements
         self.forget_stay(message.publisher)
         ack = AdvertiseAck(earlier.epoch, message.publisher, earlier.connection)
-        return [Send(earlier.announcer, ack)] if was_waited_for else []
+        return [Send(earlier.announcer, ack)] if was_awaited else []
 
     def forget_stay(self, publisher: str) -> None:
         """Forget a publisher that has ended, or whose home has died."""

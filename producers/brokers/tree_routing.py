@@ -35,7 +35,7 @@ from regraft.producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from regraft.producers.brokers.epoch_change import turned_away
+from regraft.producers.brokers.epoch_change import rejected
 from regraft.producers.brokers.tree_change import TreeChange
 from regraft.producers.brokers.tree_interests import TreeInterests
 from regraft.producers.brokers.tree_publishers import TreeBroker
@@ -73,7 +73,7 @@ class TreeRouting:
         """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
         return self.interests.clients_here()
 
-    def look_around(self, now_ms: float) -> list[Effect]:
+    def check_progress(self, now_ms: float) -> list[Effect]:
         """Return nothing: on a tree each step itself checks what it makes possible."""
         return []
 
@@ -112,7 +112,7 @@ class TreeRouting:
     def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
         """Handle a request of a local client."""
         if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._core.takes_clients:
-            return turned_away(request)
+            return rejected(request)
         match request:
             case SubscribeRequest():
                 return self.interests.subscribe(request, now_ms)

@@ -115,7 +115,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         else:
             messages = message.messages if isinstance(message, Bundle) else (message,)
             effects = [effect for one in messages for effect in self._take(source, one, now_ms)]
-        effects += self.routing.look_around(now_ms)
+        effects += self.routing.check_progress(now_ms)
         self.count_control(effects)
         return bundled(effects)
 
@@ -164,7 +164,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         refusal, reason = self.fence.refusal_of(command, self.epoch)
         if refusal is not Refusal.NONE:
             return [self._refuse(command, refusal, reason, now_ms)]
-        return self._change.heed_deaths(command, now_ms) + self._carry_out(command, now_ms)
+        return self._change.note_deaths(command, now_ms) + self._carry_out(command, now_ms)
 
     def _carry_out(self, command: Command, now_ms: float) -> list[Effect]:
         match command.phase:

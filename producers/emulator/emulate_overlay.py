@@ -56,7 +56,7 @@ from regraft.schemas.telemetry import ClientChange
 
 CONTROL_BYTES = 64  # Assumed size of a control message on a link, also in a bundle.
 QUEUE_OVERFLOW = "queue_overflow"
-CLIENTS_GIVEN_MAX = 10_000  # Brokers that will take over clients of lost ones, in plans not active yet.
+CLIENTS_ASSIGNED_MAX = 10_000  # Brokers that will take over clients of lost ones, in plans not active yet.
 
 
 def _control_bytes(message: Served) -> int:
@@ -130,7 +130,7 @@ class EmulatedOverlay:
         self._queue_length_max = queue_length_max
         self.cells = cells
         self.link_faults = LinkFaults(env)
-        self._clients_given: dict[tuple[int, str], set[str]] = {}  # Clients of lost brokers, by epoch and next home.
+        self._clients_assigned: dict[tuple[int, str], set[str]] = {}  # Clients of lost brokers, by epoch and next home.
         self.judge = ledger.excuses = LossJudge(self.start.configuration)
         self._connect_clients()
         self._under_way = 0  # Messages in queues and on links.
@@ -216,7 +216,7 @@ class EmulatedOverlay:
             last_ms = self.env.now if sent is None else sent.last_arrival_ms
             pause_ms = max(notice_ms, last_ms - self.env.now)
             dead.arrives_from_ms = max(dead.arrives_from_ms, self.env.now + pause_ms)
-            self.brokers[peer].ends_beside.append(end)
+            self.brokers[peer].neighbour_deaths.append(end)
             self.env.timeout(pause_ms, (name, self.brokers[peer])).callbacks.append(self._notice_death)
 
     def _notice_death(self, event: simpy.Event) -> None:
@@ -228,10 +228,10 @@ class EmulatedOverlay:
         if isinstance(message, Notification):
             dead.lost.add(passage(message))
 
-    def _pass_the_dead(self, broker: EmulatedBroker, notification: Notification) -> None:
+    def _mark_cut_off(self, broker: EmulatedBroker, notification: Notification) -> None:
         """Note a notification that a neighbour of a dead broker handles only now: it can no longer cross that."""
         publisher, sequence, _ = passage(notification)
-        for end in broker.ends_beside:
+        for end in broker.neighbour_deaths:
             if notification.publish_ms < end.ended_ms:
                 end.lost.update(((publisher, sequence, False), (publisher, sequence, True)))
 
@@ -244,7 +244,7 @@ class EmulatedOverlay:
             clients.lose_home(broker.name)
         return end
 
-    def come_back(self, name: str) -> None:
+    def restart_broker(self, name: str) -> None:
         """Restart a dead broker, empty and outside the overlay, until a plan lets it join."""
         dead = self.brokers[name]
         if not dead.is_dead:
@@ -291,19 +291,19 @@ class EmulatedOverlay:
         given = {move.client for move in command.moves if move.home_from in command.lost_brokers}
         if command.phase is CommandPhase.PREPARE and given:
             here = {move.client for move in command.moves if move.client in given and move.home_to == command.broker}
-            self._clients_given[command.epoch_to, command.broker] = here
-            while len(self._clients_given) > CLIENTS_GIVEN_MAX:
-                del self._clients_given[next(iter(self._clients_given))]
+            self._clients_assigned[command.epoch_to, command.broker] = here
+            while len(self._clients_assigned) > CLIENTS_ASSIGNED_MAX:
+                del self._clients_assigned[next(iter(self._clients_assigned))]
 
-    def _take_clients(self, broker: EmulatedBroker, *, is_over: bool) -> None:
+    def _admit_clients(self, broker: EmulatedBroker, *, is_over: bool) -> None:
         """Let clients connect that a plan sends to this broker; once the plan is over, also those that wait for it."""
-        for client in sorted(self._clients_given.pop((broker.core.epoch, broker.name), ())):
+        for client in sorted(self._clients_assigned.pop((broker.core.epoch, broker.name), ())):
             self.publishers.reconnect(client, broker.name)
             self.users.reconnect(client, broker.name)
-        if is_over and broker.is_waited_for and self.judge.takes_part(broker.name, broker.core.epoch):
-            broker.is_outside, broker.turns_away, broker.known_as = False, False, broker
+        if is_over and broker.is_awaited and self.judge.takes_part(broker.name, broker.core.epoch):
+            broker.is_outside, broker.has_rejected, broker.known_as = False, False, broker
             for clients in (self.publishers, self.subscribers, self.users):
-                clients.come_home(broker.name)
+                clients.reconnect_waiting(broker.name)
 
     def obey(self, command: Command) -> None:
         """Put a command into its broker's queue; raise KeyError if there is no such broker."""
@@ -340,7 +340,7 @@ class EmulatedOverlay:
 
     def _report_result(self, broker: EmulatedBroker, result: CommandResult) -> None:
         if result.outcome in (Outcome.ACTIVATED, Outcome.RETIRED, Outcome.ABORTED):
-            self._take_clients(broker, is_over=result.outcome is not Outcome.ACTIVATED)
+            self._admit_clients(broker, is_over=result.outcome is not Outcome.ACTIVATED)
         for listener in self.listeners:
             listener.on_result(result)
 
@@ -395,8 +395,8 @@ class EmulatedOverlay:
             counters.notifications_out += 1
             counters.bytes_out += message.size_bytes
             self.hop_count += 1
-            if broker.ends_beside:
-                self._pass_the_dead(broker, message)
+            if broker.neighbour_deaths:
+                self._mark_cut_off(broker, message)
         else:
             counters.bytes_out += _control_bytes(message)
             self.control_count += control_messages_in(message)
@@ -441,8 +441,8 @@ class EmulatedOverlay:
             case Answer(result):
                 self._report_result(broker, result)
             case ClientDropped(client, connection):
-                broker.turns_away = not broker.core.takes_clients
-                self._drop_client(client, connection, may_return=not broker.turns_away)
+                broker.has_rejected = not broker.core.takes_clients
+                self._drop_client(client, connection, may_return=not broker.has_rejected)
             case Dropped(notification, reason):
                 self.ledger.drop(notification, reason)
 

@@ -15,7 +15,7 @@ from regraft.producers.emulator.judge_losses import LifeEnd, Passed
 from regraft.schemas.command import Command
 from regraft.schemas.telemetry import ClientChange
 
-ENDS_KEPT_MAX = 100  # Deaths of neighbours that are remembered for a broker.
+DEATHS_KEPT_MAX = 100  # Deaths of neighbours that are remembered for a broker.
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class QueueCounters:
 class EmulatedBroker:
     """One life of a broker: its core behind one bounded service queue, and its telemetry.
 
-    ``is_outside``: it is not part of the overlay, so clients must wait; ``turns_away``: it has refused a client,
+    ``is_outside``: it is not part of the overlay, so clients must wait; ``has_rejected``: it has refused a client,
     because it accepts none now. ``is_suspended``: its loop is stopped; ``is_overdue``: the message in service fell due
     while it was stopped. ``arrives_from_ms``: nothing that this life sends arrives before, because the neighbours of
     the previous life must first learn of its end. ``lost``: notifications in it, or on their way to it, when it died;
-    ``ends_beside``: deaths of its neighbours. ``known_as``: the life that others know, an earlier one until a plan lets
-    this one join.
+    ``neighbour_deaths``: deaths of its neighbours. ``known_as``: the life that others know, an earlier one until a plan
+    lets this one join.
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class EmulatedBroker:
         "changes",
         "core",
         "counters",
-        "ends_beside",
+        "has_rejected",
         "is_dead",
         "is_outside",
         "is_overdue",
@@ -79,10 +79,10 @@ class EmulatedBroker:
         "known_as",
         "lost",
         "name",
+        "neighbour_deaths",
         "overflow_count",
         "queue",
         "service_began_ms",
-        "turns_away",
     )
 
     def __init__(self, core: BrokerProtocol, cells: DeliveryCells) -> None:
@@ -96,10 +96,10 @@ class EmulatedBroker:
         self.overflow_count = 0
         self.arrives_from_ms = 0.0
         self.lost: set[Passed] = set()
-        self.ends_beside: deque[LifeEnd] = deque(maxlen=ENDS_KEPT_MAX)
+        self.neighbour_deaths: deque[LifeEnd] = deque(maxlen=DEATHS_KEPT_MAX)
         self.batches_sent = 0
         self.known_as = self
-        self.is_dead = self.is_outside = self.turns_away = self.is_suspended = self.is_overdue = False
+        self.is_dead = self.is_outside = self.has_rejected = self.is_suspended = self.is_overdue = False
 
     def handle(self, source: str | None, message: Served, now_ms: float) -> list[Effect]:
         """Let its core handle a message."""
@@ -108,9 +108,9 @@ class EmulatedBroker:
         return self.core.handle(source, message, now_ms)
 
     @property
-    def is_waited_for(self) -> bool:
+    def is_awaited(self) -> bool:
         """Whether clients may be waiting for it: it is outside the overlay, or has turned one away."""
-        return self.is_outside or self.turns_away
+        return self.is_outside or self.has_rejected
 
 
 class LinkEnd:

@@ -148,7 +148,7 @@ class OutagePlayer:
             for name in outage.whom:
                 del self._down[name]
                 if outage.kind is OutageKind.DEATH:
-                    self._overlay.come_back(name)
+                    self._overlay.restart_broker(name)
                 else:
                     self._overlay.resume(name)
         self._note(outage, is_over=True)

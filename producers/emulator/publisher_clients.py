@@ -34,7 +34,7 @@ HANDED_OVER_AT_ONCE_MAX = 20  # From one publisher's buffer; 500 publishers toge
 # up to 0.6 of the time, so it copes with all publishers of an overlay coming home at once.
 CATCH_UP_FACTOR = 1.5
 STAYS_KEPT_MAX = 100_000  # Departed publishers whose numbering continues if they return.
-WHOEVER_TAKES_IT = ""  # Next home of a publisher whose home has died; no broker has an empty name.
+ANY_HOME = ""  # Next home of a publisher whose home has died; no broker has an empty name.
 
 
 class ClientError(ValueError):
@@ -88,7 +88,7 @@ class _Publisher:
     @property
     def is_homeless(self) -> bool:
         """Whether its home has died or ended its stay, so that it waits for that one or another."""
-        return self.goes_to == WHOEVER_TAKES_IT
+        return self.goes_to == ANY_HOME
 
     @property
     def may_hand_over(self) -> bool:
@@ -162,7 +162,7 @@ class PublisherClients:
         self._forget_oldest()
         client = self._publishers[publisher] = _Publisher(home, filter_, connection)
         if not self._is_serving(home):
-            client.goes_to = WHOEVER_TAKES_IT
+            client.goes_to = ANY_HOME
             return
         self._on_change(publisher, connection, home, filter_)
         self._ask(home, AdvertiseRequest(publisher, filter_, connection))
@@ -212,7 +212,7 @@ class PublisherClients:
             self._ask(client.home, LeaveRequest(publisher, connection))
             self._go(publisher, client, home_to)
             if client.goes_to == home_to and not self._may_take(home_to):
-                client.home, client.goes_to = home_to, WHOEVER_TAKES_IT
+                client.home, client.goes_to = home_to, ANY_HOME
 
     def lose_home(self, broker: str) -> None:
         """Let the publishers of a dead broker go to the home that has accepted them, or wait for one."""
@@ -220,11 +220,11 @@ class PublisherClients:
             if client.taken_by == broker:
                 client.taken_by = None
             if client.home == broker and client.goes_to is None:
-                self._go(publisher, client, client.taken_by or WHOEVER_TAKES_IT)
+                self._go(publisher, client, client.taken_by or ANY_HOME)
             elif client.goes_to == broker:
-                client.home, client.goes_to = broker, WHOEVER_TAKES_IT  # It has left the old home.
+                client.home, client.goes_to = broker, ANY_HOME  # It has left the old home.
 
-    def come_home(self, broker: str) -> None:
+    def reconnect_waiting(self, broker: str) -> None:
         """Let the publishers that wait for a broker reconnect to it."""
         for publisher, client in list(self._publishers.items()):
             if client.is_homeless and client.home == broker:
@@ -255,7 +255,7 @@ class PublisherClients:
             del self._publishers[publisher]
             self._on_change(publisher, connection, client.home, None)
             return True
-        client.goes_to, client.taken_by, client.left_ms = WHOEVER_TAKES_IT, None, self._env.now
+        client.goes_to, client.taken_by, client.left_ms = ANY_HOME, None, self._env.now
         if may_return:
             self.reconnect(publisher, client.home)
         return True
@@ -267,7 +267,7 @@ class PublisherClients:
             self._ask(home, UnadvertiseRequest(publisher, connection))  # It is in another stay, or gone.
             return
         client.taken_by = home
-        if client.goes_to in (home, WHOEVER_TAKES_IT):
+        if client.goes_to in (home, ANY_HOME):
             self._arrive(publisher, client, home)
 
     def _stay(self, publisher: str, connection: int) -> _Publisher | None:

@@ -149,7 +149,7 @@ class SubscriberClients:
                 self.reconnected_count += 1
                 self._connect(name, one)
 
-    def come_home(self, broker: str) -> None:
+    def reconnect_waiting(self, broker: str) -> None:
         """Let the subscribers that wait for a broker connect to it."""
         for name, one in self._subscribers.items():
             if one.home == broker and not one.subscription:

@@ -254,7 +254,7 @@ class UserClients:
                 self._end(user, topic)
             self._follow(name, user)
 
-    def come_home(self, broker: str) -> None:
+    def reconnect_waiting(self, broker: str) -> None:
         """Let the users that wait for a broker reconnect to it."""
         for name in [name for name, waiting in self._homeless.items() if waiting.home == broker]:
             self.reconnect(name, broker)

@@ -190,8 +190,8 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
         name = type(effect).__name__
         if type(effect) not in KNOWN_EFFECTS:
             raise NotImplementedError(f"{broker.name} wants {name}: tell the any-order overlay what that means")
-        is_turned_away = isinstance(effect, ClientDropped) and not broker.core.takes_clients
-        if name in FAULT_EFFECTS and not (self.may_drop or self.lives_from or is_turned_away):
+        is_rejected = isinstance(effect, ClientDropped) and not broker.core.takes_clients
+        if name in FAULT_EFFECTS and not (self.may_drop or self.lives_from or is_rejected):
             raise BrokenPromiseError(f"brokers want {name}", f"{effect} at {broker.name}, though no client is silent")
         if isinstance(effect, Published):
             self.stamped_epochs.add(effect.notification.epoch)

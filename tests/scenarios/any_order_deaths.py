@@ -24,7 +24,7 @@ from regraft.producers.brokers.broker_messages import Dropped, Notification, Pub
 from regraft.producers.brokers.two_epochs import FROM_THE_DEAD
 from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.producers.emulator.emulate_overlay import EmulatedBroker
-from regraft.producers.emulator.publisher_clients import WHOEVER_TAKES_IT
+from regraft.producers.emulator.publisher_clients import ANY_HOME
 from regraft.schemas.plan import ClientMove, Plan
 from tests.scenarios.any_order_account import Account, Key
 from tests.scenarios.any_order_controller import new_plan
@@ -120,7 +120,7 @@ class MortalBrokers:
         self.returned[name] = None
         self.brokers[name] = EmulatedBroker(self.start.outsider(name, self.clock.now), DeliveryCells(1))
         for client in self.publishers._publishers.values():
-            client.goes_to = WHOEVER_TAKES_IT if client.goes_to == name else client.goes_to
+            client.goes_to = ANY_HOME if client.goes_to == name else client.goes_to
         return True
 
     def is_left_behind(self, name: str) -> bool:
@@ -195,7 +195,7 @@ class MortalBrokers:
         elif client.is_ending:
             del self.publishers._publishers[name]
         else:
-            client.goes_to = WHOEVER_TAKES_IT
+            client.goes_to = ANY_HOME
             self.publishers.reconnect(name, home)
         return True
 

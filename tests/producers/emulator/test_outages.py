@@ -179,7 +179,7 @@ def test_clients_of_a_dead_broker_reconnect_once_a_plan_admits_it_again() -> Non
     without = present.replaced(1, (), (), change=BrokerChange(lost=frozenset("a")))
     repair(virtual, without, BrokerChange(lost=frozenset("a")))
     assert virtual.overlay.publishers.waiting_count == 1
-    virtual.overlay.come_back("a")
+    virtual.overlay.restart_broker("a")
     install(virtual, "a", without)
     joined = without.replaced(2, (), [("a", "d")], change=BrokerChange(joined=frozenset("a")))
     repair(virtual, joined, BrokerChange(joined=frozenset("a")))
@@ -212,7 +212,7 @@ def test_returning_publishers_do_not_flood_brokers_with_what_they_kept() -> None
     without = tree.replaced(1, (), (), change=BrokerChange(lost=frozenset("a")))
     repair(virtual, without, BrokerChange(lost=frozenset("a")))
     virtual.run_until(62_000.0)
-    virtual.overlay.come_back("a")
+    virtual.overlay.restart_broker("a")
     install(virtual, "a", without)
     joined = without.replaced(2, (), [("a", "b")], change=BrokerChange(joined=frozenset("a")))
     repair(virtual, joined, BrokerChange(joined=frozenset("a")))

@@ -170,7 +170,7 @@ def test_a_publisher_that_must_leave_for_a_dead_home_waits_for_one() -> None:
     homes.publish()
     assert homes.take_asked() == [("b1", LeaveRequest("p", 0))]
     assert homes.publishers.waiting_count == 1
-    homes.publishers.come_home("b2")
+    homes.publishers.reconnect_waiting("b2")
     assert homes.take_asked() == [("b2", AdvertiseRequest("p", topic_filter("a"), 1))]
     homes.publishers.allow("p", 1)
     assert homes.take_asked() == [("b2", 0)]
@@ -193,7 +193,7 @@ def test_a_publisher_refused_by_its_home_reconnects_once_that_takes_clients() ->
     assert not homes.publishers.drop("p", 0, may_return=False)
     assert homes.take_asked() == []
     assert homes.publishers.waiting_count == 1
-    homes.publishers.come_home("b1")
+    homes.publishers.reconnect_waiting("b1")
     homes.publishers.allow("p", 1)
     assert homes.take_asked() == [("b1", AdvertiseRequest("p", topic_filter("a"), 1)), ("b1", 0)]
 
@@ -257,7 +257,7 @@ def test_an_ending_publisher_whose_next_home_dies_ends_in_its_next_stay() -> Non
     homes.publish()
     homes.publishers.disconnect("p")
     homes.publishers.lose_home("b2")
-    homes.publishers.come_home("b2")
+    homes.publishers.reconnect_waiting("b2")
     assert not homes.publishers.allow("p", 1)
     assert homes.take_asked()[-2:] == [("b2", 0), ("b2", UnadvertiseRequest("p", 1))]
 
@@ -318,7 +318,7 @@ def test_a_home_with_spare_capacity_handles_all_its_publishers_after_any_outages
         env.run(env.now + peace_ms + 1.0)
         publishers.lose_home("b1")
         env.run(env.now + outage_ms + 1.0)
-        publishers.come_home("b1")
+        publishers.reconnect_waiting("b1")
         for name in range(len(pauses_ms)):
             publishers.allow(str(name), stay)
     env.run(env.now + 2 * sum(outage_ms for _, outage_ms in outages) + 5_000.0)

@@ -124,7 +124,7 @@ class Control:
         if isinstance(event, str):
             return self._enter(CommandPhase.ABORT)
         if isinstance(event, tuple):
-            return replace(self, declared=self.declared | {event[1]})._heed_death()
+            return replace(self, declared=self.declared | {event[1]})._note_death()
         if self.phase is None or event.epoch_to != self.epoch_max or event.digest != self._digest:
             return self, []
         if self.phase is event.phase is CommandPhase.ABORT and event.refusal is Refusal.PLAN:
