@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.producers.brokers.broker_messages import UNSTAMPED_EPOCH, Notification
-from regraft.producers.emulator.overlay_ways import Passage, target_of, way_in
+from regraft.producers.emulator.overlay_paths import Passage, target_of, way_in
 from regraft.schemas.command import Command, CommandPhase
 
 LOST_WITH_BROKER = "lost_with_broker"  # It was in a broker that died, or on its way there.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import networkx as nx
 
 from regraft.overlay.overlay_configuration import Link, OverlayConfiguration
-from regraft.producers.emulator.overlay_ways import target_of
+from regraft.producers.emulator.overlay_paths import target_of
 from regraft.schemas.command import Command, CommandPhase
 
 Parts = Mapping[str, int]  # Broker -> number of the part of an overlay that it is left in.
