@@ -130,11 +130,11 @@ class RingChange:
         it.
         """
         for topic, entry in old.topics.items():
-            if tables.same_way(old, topic, self.broker):
+            if tables.same_path(old, topic, self.broker):
                 kept = {
                     peer: issued_max
                     for peer, issued_max in entry.issued.items()
-                    if issued_max < tables.epoch and tables.same_way(old, topic, peer)
+                    if issued_max < tables.epoch and tables.same_path(old, topic, peer)
                 }
                 derived = tables.topics[topic] = TopicEntry(
                     topic, entry.parent, entry.is_joined, tuple(sorted(kept)), kept, is_derived=True
@@ -211,9 +211,9 @@ class RingChange:
         """Return True if the users that arrived know it and have all of the old epoch, and every END has come."""
         if under_way.unacknowledged or self._core.tables[under_way.epoch_from].awaited:
             return False
-        return self._endings.are_ends_in(under_way)
+        return self._endings.have_ends_arrived(under_way)
 
-    def see_topic_over(self, tables: ChordTables, topic: str) -> list[Effect]:
+    def note_topic_over(self, tables: ChordTables, topic: str) -> list[Effect]:
         """Handle the parent's message that nothing of a topic follows in this epoch."""
         entry = tables.topics.get(topic)
         if entry is None:

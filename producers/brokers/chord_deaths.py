@@ -56,12 +56,12 @@ class DeadBrokers:
                 entry.is_joined = True
                 effects += self._trees.settle(entry.topic, now_ms)
         if tables.configuration.parent(dead, self.broker) == dead:
-            effects += self.see_end_behind(tables, EndBehind(tables.epoch, dead))
+            effects += self.note_end_behind(tables, EndBehind(tables.epoch, dead))
         for entry in list(tables.topics.values()):
             effects += self._trees.consider_leaving(tables, entry)
         return effects + self._forget(tables)
 
-    def see_end_behind(self, tables: ChordTables, message: EndBehind) -> list[Effect]:
+    def note_end_behind(self, tables: ChordTables, message: EndBehind) -> list[Effect]:
         """Note that nothing more that crossed a dead broker comes here, and pass that on."""
         is_known = message.lost in tables.configuration.place_of  # Else it is of another plan for the same epoch.
         if message.lost in tables.ended_behind or tables.is_outside or not is_known:
@@ -69,7 +69,7 @@ class DeadBrokers:
         tables.ended_behind.add(message.lost)
         next_ones = (peer for peer in tables.below(message.lost) if peer not in tables.dead)
         effects: list[Effect] = [Send(peer, message) for peer in next_ones]
-        return effects + self._endings.see_ended_behind(tables) + self._forget(tables)
+        return effects + self._endings.note_ended_behind(tables) + self._forget(tables)
 
     def _forget(self, tables: ChordTables) -> list[Effect]:
         """Forget the publishers of dead brokers, and what dead brokers were to hand over."""

@@ -51,9 +51,9 @@ class TopicEndings:
         self._publishers = publishers
         self.broker = core.broker
 
-    # --- which ways change -------------------------------------------------------------------------------------------
+    # --- which paths change ------------------------------------------------------------------------------------------
 
-    def _turns(self, under_way: RingPlanUnderWay, topic: str) -> bool:
+    def _changes_rendezvous(self, under_way: RingPlanUnderWay, topic: str) -> bool:
         """Return True if the topic has another rendezvous in the new epoch."""
         if under_way.is_ring_kept:
             return False
@@ -61,42 +61,44 @@ class TopicEndings:
         root = old.rendezvous(topic)
         return root != new.rendezvous(topic) or root in new.lost
 
-    def _ends_unasked(self, under_way: RingPlanUnderWay, topic: str) -> bool:
+    def _end_goes_to_all(self, under_way: RingPlanUnderWay, topic: str) -> bool:
         """Return True if END of a topic goes to its whole tree: most brokers need it, and asking doubles the cost."""
         if under_way.is_ring_kept:
             return False
         old, new = self._core.tables[under_way.epoch_from], self._core.tables[under_way.epoch_to]
-        return self._turns(under_way, topic) or new.changes_most(old, old.rendezvous(topic))
+        return self._changes_rendezvous(under_way, topic) or new.changes_most(old, old.rendezvous(topic))
 
     def is_rerouted(self, under_way: RingPlanUnderWay, topic: str) -> bool:
         """Return True if the topic's notifications reach this broker over another path in the new epoch."""
         old, new = self._core.tables[under_way.epoch_from], self._core.tables[under_way.epoch_to]
-        return not new.same_way(old, topic, self.broker)
+        return not new.same_path(old, topic, self.broker)
 
     def _is_publisher_rerouted(self, under_way: RingPlanUnderWay, topic: str, home: str) -> bool:
         """Return True if notifications published at ``home`` take another path to the rendezvous in the new epoch."""
         old, new = self._core.tables[under_way.epoch_from], self._core.tables[under_way.epoch_to]
-        return self._turns(under_way, topic) or not new.same_route(old, home, old.rendezvous(topic))
+        return self._changes_rendezvous(under_way, topic) or not new.same_route(old, home, old.rendezvous(topic))
 
     # --- asking for END ----------------------------------------------------------------------------------------------
 
-    def want_end(self, topic: str) -> list[Effect]:
+    def request_end(self, topic: str) -> list[Effect]:
         """Ask for END of a topic, unless it goes to the whole tree anyway."""
         under_way = self._core.under_way
         assert under_way is not None
         entry = self._core.tables[under_way.epoch_from].topics.get(topic)
-        if entry is None or topic in under_way.ends_wanted or self._ends_unasked(under_way, topic):
+        if entry is None or topic in under_way.awaited_ends or self._end_goes_to_all(under_way, topic):
             return []
-        under_way.ends_wanted.add(topic)
+        under_way.awaited_ends.add(topic)
         if entry.parent is not None:
             return [] if entry.is_over else [Send(entry.parent, AskEndTopic(under_way.epoch_to, topic))]
         publishers = self._core.tables[under_way.epoch_from].registered.get(topic, {})
         effects: list[Effect] = []
         for publisher, known in sorted(publishers.items()):
-            effects += self._ask_end_of(under_way, topic, publisher, known)
+            effects += self._request_end_of(under_way, topic, publisher, known)
         return effects
 
-    def _ask_end_of(self, under_way: RingPlanUnderWay, topic: str, publisher: str, known: Registration) -> list[Effect]:
+    def _request_end_of(
+        self, under_way: RingPlanUnderWay, topic: str, publisher: str, known: Registration
+    ) -> list[Effect]:
         """Ask a publisher's home for END, unless it sends END unasked."""
         if self._is_publisher_rerouted(under_way, topic, known.home):
             return []
@@ -106,12 +108,12 @@ class TopicEndings:
     def registered(self, tables: ChordTables, message: Register) -> list[Effect]:
         """Ask a publisher that registers during the transition for END as well."""
         under_way = self._core.under_way
-        if under_way is None or tables.epoch != under_way.epoch_from or message.topic not in under_way.ends_wanted:
+        if under_way is None or tables.epoch != under_way.epoch_from or message.topic not in under_way.awaited_ends:
             return []
         known = Registration(message.connection, message.home)
-        return self._ask_end_of(under_way, message.topic, message.publisher, known)
+        return self._request_end_of(under_way, message.topic, message.publisher, known)
 
-    def accept_end_wanted(self, source: str, message: AskEndTopic) -> list[Effect]:
+    def accept_topic_end_request(self, source: str, message: AskEndTopic) -> list[Effect]:
         """Handle a child's request for END, which it sends only once, even if it leaves the tree and returns."""
         under_way = self._core.under_way
         if under_way is None or message.epoch != under_way.epoch_to:
@@ -120,16 +122,16 @@ class TopicEndings:
         entry = self._core.tables[under_way.epoch_from].topics.get(message.topic)
         if entry is not None and entry.is_over and source in entry.children and source not in entry.waiting:
             return [Send(source, EndTopic(under_way.epoch_from, message.topic))]
-        return self.want_end(message.topic)
+        return self.request_end(message.topic)
 
     def joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
         """Ask for END again for a child that had asked and returns: this broker may have left the tree in between."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
             return []
-        return self.want_end(topic) if source in under_way.end_children.get(topic, ()) else []
+        return self.request_end(topic) if source in under_way.end_children.get(topic, ()) else []
 
-    def accept_end_asked(self, message: AskEndPublisher) -> list[Effect]:
+    def accept_publisher_end_request(self, message: AskEndPublisher) -> list[Effect]:
         """Send END of a local publisher to the rendezvous that asks: at once if this broker stamps the new epoch."""
         under_way, local = self._core.under_way, self._publishers.here.get(message.publisher)
         if under_way is None or message.epoch != under_way.epoch_to:
@@ -137,7 +139,7 @@ class TopicEndings:
         if local is None or local.connection != message.connection:
             return []  # It has left; its Unregister is on the way to the rendezvous.
         if not under_way.has_ended_publishing:
-            under_way.ends_asked.add(message.publisher)
+            under_way.requested_ends.add(message.publisher)
             return []
         return self._end_publisher(under_way, message.publisher)
 
@@ -155,7 +157,9 @@ class TopicEndings:
             return []
         effects: list[Effect] = []
         for publisher, local in sorted(self._publishers.here.items()):
-            is_wanted = has_deaths or publisher in under_way.ends_asked or self._ends_unasked(under_way, local.topic)
+            is_wanted = (
+                has_deaths or publisher in under_way.requested_ends or self._end_goes_to_all(under_way, local.topic)
+            )
             if is_wanted or self._is_publisher_rerouted(under_way, local.topic, self.broker):
                 effects += self._end_publisher(under_way, publisher)
         return effects
@@ -190,7 +194,7 @@ class TopicEndings:
         under_way.publishers_over.discard(stay)  # The next stay under its name has its own END.
         return effects
 
-    def see_ended_behind(self, tables: ChordTables) -> list[Effect]:
+    def note_ended_behind(self, tables: ChordTables) -> list[Effect]:
         """End what had to come over a dead broker: nothing more has crossed it."""
         effects: list[Effect] = []
         for entry in list(tables.topics.values()):
@@ -207,7 +211,7 @@ class TopicEndings:
         old = self._core.tables[under_way.epoch_from]
         effects: list[Effect] = []
         for entry in list(old.topics.values()):
-            if entry.parent is None and not entry.is_over and self._ends(under_way, entry.topic):
+            if entry.parent is None and not entry.is_over and self._awaits_end(under_way, entry.topic):
                 known = old.registered.get(entry.topic, {})
                 if all(self._is_over(under_way, entry.topic, name, one.home) for name, one in known.items()):
                     effects += self.end_topic(old, entry)
@@ -218,16 +222,16 @@ class TopicEndings:
         is_cut = self._core.tables[under_way.epoch_from].is_over_from(home)
         return is_cut or (topic, publisher) in under_way.publishers_over
 
-    def _ends(self, under_way: RingPlanUnderWay, topic: str) -> bool:
+    def _awaits_end(self, under_way: RingPlanUnderWay, topic: str) -> bool:
         """Return True if this broker waits for END of a topic."""
-        return topic in under_way.ends_wanted or self._ends_unasked(under_way, topic)
+        return topic in under_way.awaited_ends or self._end_goes_to_all(under_way, topic)
 
     def passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
         """Return True if this broker passes END of a topic on to a child."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
             return True
-        return self._ends_unasked(under_way, entry.topic) or peer in under_way.end_children.get(entry.topic, ())
+        return self._end_goes_to_all(under_way, entry.topic) or peer in under_way.end_children.get(entry.topic, ())
 
     def end_topic(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
         """Mark a topic as over in this epoch; notify the children and the users that have moved away."""
@@ -239,10 +243,10 @@ class TopicEndings:
         effects: list[Effect] = [Send(peer, EndTopic(tables.epoch, entry.topic)) for peer in receivers]
         return effects + self._ring.flushed(tables, entry.subscriptions)
 
-    def are_ends_in(self, under_way: RingPlanUnderWay) -> bool:
+    def have_ends_arrived(self, under_way: RingPlanUnderWay) -> bool:
         """Return True if every END that this broker waits for has come."""
         old = self._core.tables[under_way.epoch_from]
-        if any(not entry.is_over and self._ends(under_way, entry.topic) for entry in old.topics.values()):
+        if any(not entry.is_over and self._awaits_end(under_way, entry.topic) for entry in old.topics.values()):
             return False
         return not any(
             self._waits_at_root(topic, publisher) for topic, known in old.registered.items() for publisher in known
@@ -265,7 +269,7 @@ class TopicEndings:
         if under_way is None:
             return False
         known = self._core.tables[under_way.epoch_from].registered.get(topic, {}).get(publisher)
-        if known is None or self._turns(under_way, topic):
+        if known is None or self._changes_rendezvous(under_way, topic):
             return False
         if self._is_over(under_way, topic, publisher, known.home):
             return False

@@ -81,7 +81,7 @@ class MovingUsers:
         epoch_min = self._core.epoch if under_way is not None and under_way.is_active else 0
         return epoch_max, [tables for tables in epochs if epoch_min <= tables.epoch <= epoch_max]
 
-    def see_late(self, request: SubscribeRequest) -> list[Effect]:
+    def notify_late(self, request: SubscribeRequest) -> list[Effect]:
         """Notify a user to be moved if its request comes too late to be handed over from here."""
         under_way = self._core.under_way
         if under_way is None or not under_way.is_active:
@@ -101,7 +101,7 @@ class MovingUsers:
                 return self.flushed(tables, (local.subscription,))
         elif not self._endings.is_rerouted(under_way, local.topic):
             return []
-        return self._endings.want_end(local.topic)
+        return self._endings.request_end(local.topic)
 
     def _is_leaving(self, under_way: RingPlanUnderWay, local: TopicSubscription) -> bool:
         return not local.has_ended and under_way.leaving.get(local.user) == local.connection
@@ -127,7 +127,7 @@ class MovingUsers:
             under_way.unacknowledged.pop(request.user, None)
         return []
 
-    def see_gone(self, request: GoneRequest) -> list[Effect]:
+    def note_gone(self, request: GoneRequest) -> list[Effect]:
         """Forget a user of the plan that has disconnected; if it returns here, it is a user like any other."""
         under_way = self._core.under_way
         if under_way is not None and self._stay_of(under_way, request.user) == request.connection:
@@ -219,7 +219,7 @@ class MovingUsers:
             self._core.under_way.come_users.pop(user, None)
         return self._end_user(user, now_ms, only_come=True)
 
-    def see_handed_over(self, user: str, now_ms: float) -> list[Effect]:
+    def note_handed_over(self, user: str, now_ms: float) -> list[Effect]:
         """Note that the old home of an arrived user has handed over everything."""
         if self._core.under_way is not None:
             self._core.under_way.handed_over[user] = now_ms
@@ -234,7 +234,7 @@ class MovingUsers:
             old.awaited = {name: user for name, user in old.awaited.items() if user not in gone}
         return self._core.release_held()
 
-    def see_drained(self, request: DrainedRequest) -> list[Effect]:
+    def note_drained(self, request: DrainedRequest) -> list[Effect]:
         """Stop holding for an arrived subscription: its old home has handed over everything."""
         for tables in self._core.tables.values():
             tables.awaited.pop(request.subscription, None)
@@ -253,10 +253,10 @@ class MovingUsers:
             move = None if local is None or local.has_come else under_way.moves.get(local.user)
             if local is not None and move is not None and move.home_from == self.broker:
                 effects.append(UserDrained(local.user, name, move.home_to))
-                effects += self._see_flushed(under_way, local)
+                effects += self._note_flushed(under_way, local)
         return effects
 
-    def _see_flushed(self, under_way: RingPlanUnderWay, local: TopicSubscription) -> list[Effect]:
+    def _note_flushed(self, under_way: RingPlanUnderWay, local: TopicSubscription) -> list[Effect]:
         under_way.unflushed.get(local.user, set()).discard(local.subscription)
         return self._hand_over(under_way, local.user) if under_way.is_active else []
 

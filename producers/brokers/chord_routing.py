@@ -107,7 +107,9 @@ class RingRouting:
         self.deaths = DeadBrokers(core, self.trees, self.publishers, self.endings, self.moves)
         self.change = RingChange(core, self, self.trees, self.publishers, self.endings, self.moves, self.deaths)
         self._retired: deque[_Retired] = deque(maxlen=RETIRED_KEPT_MAX)
-        self._as_ever: dict[tuple[int, str, str, bool], bool] = {}  # Cache of _is_as_ever, cleared at each retirement.
+        self._unchanged: dict[
+            tuple[int, str, str, bool], bool
+        ] = {}  # Cache of _path_unchanged, cleared at each retirement.
 
     @property
     def ended_count(self) -> int:
@@ -147,13 +149,13 @@ class RingRouting:
         if (
             notification.from_rendezvous
             and notification.epoch < oldest
-            and not self._comes_as_ever(notification.epoch, topic, self.broker)
+            and not self._downward_unchanged(notification.epoch, topic, self.broker)
         ):
             return []  # From a parent that did not know yet that we had left the tree.
         if tables.is_outside:
             return [Dropped(notification, OUTSIDE)]
         if not notification.from_rendezvous:
-            if notification.epoch < oldest and not self._goes_as_ever(notification.epoch, notification.home, topic):
+            if notification.epoch < oldest and not self._upward_unchanged(notification.epoch, notification.home, topic):
                 return [Dropped(notification, BROKER_DIED)]  # Else we would have waited for END behind it.
             root = tables.rendezvous(topic)
             if root != self.broker:
@@ -170,20 +172,20 @@ class RingRouting:
             return source in tables.dead
         return any(source in one.dead for one in self._retired if one.epoch == epoch)
 
-    def _goes_as_ever(self, epoch: int, start: str, topic: str) -> bool:
+    def _upward_unchanged(self, epoch: int, start: str, topic: str) -> bool:
         """Return True if a broker's path to a topic's rendezvous has not changed since a retired epoch."""
-        return self._is_as_ever(epoch, topic, start, is_up=True)
+        return self._path_unchanged(epoch, topic, start, is_up=True)
 
-    def _comes_as_ever(self, epoch: int, topic: str, broker: str) -> bool:
+    def _downward_unchanged(self, epoch: int, topic: str, broker: str) -> bool:
         """Return True if the topic's path to a broker has not changed since an epoch that is retired here.
 
         Messages of that epoch still in transit may then use the current tables.
         """
-        return self._is_as_ever(epoch, topic, broker, is_up=False)
+        return self._path_unchanged(epoch, topic, broker, is_up=False)
 
-    def _is_as_ever(self, epoch: int, topic: str, broker: str, *, is_up: bool) -> bool:
+    def _path_unchanged(self, epoch: int, topic: str, broker: str, *, is_up: bool) -> bool:
         key = (epoch, topic, broker, is_up)
-        if key not in self._as_ever:
+        if key not in self._unchanged:
             since = [one for one in self._retired if one.epoch >= epoch]
             is_known = bool(since) and since[0].epoch == epoch
             now = self._core.tables[min(self._core.tables)]
@@ -191,13 +193,13 @@ class RingRouting:
             is_ever_there = all(broker in one.place_of for one in rings)
             ways = {one.topic_route(topic, broker, is_up=is_up) for one in rings} if is_ever_there else set()
             lost = now.lost.union(*(one.lost for one in since[1:]))
-            self._as_ever[key] = len(ways) == 1 and lost.isdisjoint(*ways)
-        return self._as_ever[key]
+            self._unchanged[key] = len(paths) == 1 and lost.isdisjoint(*paths)
+        return self._unchanged[key]
 
     def retire(self, gone: ChordTables) -> None:
         """Remember an epoch that may have messages in transit."""
         self._retired.append(_Retired(gone.epoch, gone.configuration, gone.lost, frozenset(gone.dead)))
-        self._as_ever.clear()
+        self._unchanged.clear()
 
     def pass_down(self, tables: ChordTables, notification: Notification) -> list[Effect]:
         """Pass on a notification that has come to the rendezvous of its topic, or down from it."""
@@ -210,7 +212,7 @@ class RingRouting:
         if notification.epoch < min(self._core.tables):
             # A child whose path has changed since then got it over its old one.
             epoch, topic = notification.epoch, entry.topic
-            children = [peer for peer in children if self._comes_as_ever(epoch, topic, peer)]
+            children = [peer for peer in children if self._downward_unchanged(epoch, topic, peer)]
         effects: list[Effect] = [Send(peer, notification) for peer in children]
         if entry.subscriptions:
             self._hand_over(notification, tuple(entry.subscriptions), effects)
@@ -240,7 +242,7 @@ class RingRouting:
             return rejected(request)
         match request:
             case SubscribeRequest():
-                return self.trees.subscribe(request, now_ms) + self.moves.see_late(request)
+                return self.trees.subscribe(request, now_ms) + self.moves.notify_late(request)
             case GoneRequest() if (epoch := self.moves.epoch_of_coming(request.user, request.connection)) is not None:
                 return self._core.keep_early(epoch, None, request)
             case CancelRequest() | DrainedRequest() if (
@@ -262,9 +264,9 @@ class RingRouting:
             case MoveAckRequest():
                 return self.moves.confirm_move(request)
             case DrainedRequest():
-                return self.moves.see_drained(request)
+                return self.moves.note_drained(request)
             case GoneRequest():
-                return self.moves.see_gone(request)
+                return self.moves.note_gone(request)
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
     def _takes(self, request: SubscribeRequest | AdvertiseRequest) -> bool:
@@ -292,11 +294,11 @@ class RingRouting:
             case Leave():
                 return self.trees.accept_leave(tables, source, message)
             case EndTopic():
-                return self.change.see_topic_over(tables, message.topic)
+                return self.change.note_topic_over(tables, message.topic)
             case AskEndTopic():
-                return self.endings.accept_end_wanted(source, message)
+                return self.endings.accept_topic_end_request(source, message)
             case EndBehind():
-                return self.deaths.see_end_behind(tables, message)
+                return self.deaths.note_end_behind(tables, message)
         return self.route_on(tables, message)
 
     def _concerns_who_leaves(self, tables: ChordTables, source: str, message: Any) -> bool:
@@ -339,7 +341,7 @@ class RingRouting:
             case EndPublisher():
                 return self.endings.accept_end_of_publisher(message)
             case AskEndPublisher():
-                return self.endings.accept_end_asked(message)
+                return self.endings.accept_publisher_end_request(message)
             case AskFlush():
                 return self.trees.begin_flush(tables, message)
             case Probe():
@@ -351,7 +353,7 @@ class RingRouting:
             case NotComing():
                 return self.moves.await_no_longer(message.user, self._core.now_ms)
             case HandedOver():
-                return self.moves.see_handed_over(message.user, self._core.now_ms)
+                return self.moves.note_handed_over(message.user, self._core.now_ms)
 
     def route_on(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
         """Send a message one hop towards its target, or accept it if this broker is the target."""

@@ -112,8 +112,8 @@ class RingPlanUnderWay(PlanUnderWay):
     connection. ``unacknowledged``: users that have not acknowledged their move, with when they were notified: before
     this broker is active those that leave, from then on those that it has taken over. ``unflushed``: subscriptions of
     leaving users that the old epoch still serves here, by user. ``handed_over``: users that have arrived and whose old
-    home has nothing more for them, with the time since when. ``ends_wanted``: topics whose END this broker waits for,
-    for itself or for the children in ``end_children``. ``ends_asked``: local publishers whose END a rendezvous has
+    home has nothing more for them, with the time since when. ``awaited_ends``: topics whose END this broker waits for,
+    for itself or for the children in ``end_children``. ``requested_ends``: local publishers whose END a rendezvous has
     asked for; ``ends_sent``: those whose END was sent. ``publishers_over``: topic and publisher if nothing more of the
     old epoch will come from it; ``waiting_at_root``: what other publishers have sent in the new epoch.
     """
@@ -125,9 +125,9 @@ class RingPlanUnderWay(PlanUnderWay):
     come_users: dict[str, int] = field(default_factory=dict)
     unflushed: dict[str, set[str]] = field(default_factory=dict)
     handed_over: dict[str, float] = field(default_factory=dict)
-    ends_wanted: set[str] = field(default_factory=set)
+    awaited_ends: set[str] = field(default_factory=set)
     end_children: dict[str, set[str]] = field(default_factory=dict)
-    ends_asked: set[str] = field(default_factory=set)
+    requested_ends: set[str] = field(default_factory=set)
     publishers_over: set[tuple[str, str]] = field(default_factory=set)
     waiting_at_root: dict[tuple[str, str], deque[FromPublisher]] = field(default_factory=dict)
     has_ended_publishing: bool = False
@@ -172,9 +172,9 @@ class ChordTables:
         self._parent: dict[str, str | None] = {}
         self._rendezvous: dict[str, str] = {}
         if not self.is_outside:
-            self._find_ways()
+            self._find_paths()
 
-    def _find_ways(self) -> None:
+    def _find_paths(self) -> None:
         ring, position = self.configuration.ring, self.configuration.position_of[self.broker]
         names = self.configuration.broker_at
         self._next_hop = {names[to]: names[hop] for to, hop in enumerate(ring.next_hops[position].tolist())}
@@ -226,7 +226,7 @@ class ChordTables:
         is_kept = root == self.rendezvous(topic) and all(home in place_of for place_of in places)
         return is_kept and self.lost.isdisjoint(older.configuration.route(home, root))
 
-    def same_way(self, older: ChordTables, topic: str, broker: str) -> bool:
+    def same_path(self, older: ChordTables, topic: str, broker: str) -> bool:
         """Return True if the path from a topic's rendezvous to a broker is that of an older epoch, broker by broker.
 
         This then also holds for all brokers on the path, because routes from one node share their beginnings.

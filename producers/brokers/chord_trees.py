@@ -201,7 +201,7 @@ class TopicTrees:
         entry.add_child(source, message.issued_max)
         entry.waiting.add(source)
         for later in self._core.epochs():
-            if later.epoch > message.issued_max and later.same_way(tables, message.topic, source):
+            if later.epoch > message.issued_max and later.same_path(tables, message.topic, source):
                 self.entered(later, message.topic, effects).add_child(source, message.issued_max)
         return effects + self._ring.joined(tables, message.topic, source) + self.settle(message.topic, now_ms)
 

@@ -111,7 +111,7 @@ class MovingSubscribers(Generic[Tables, Plan]):
                 effects.append(SubscriberMoves(name, home_to, under_way.epoch_to))
         return effects
 
-    def see_ready(self, request: ReadyRequest, now_ms: float) -> list[Effect]:
+    def note_ready(self, request: ReadyRequest, now_ms: float) -> list[Effect]:
         """Note that the next home of a subscription has it."""
         under_way = self._core.under_way
         if under_way is not None and under_way.epoch_to == request.epoch:

@@ -172,12 +172,12 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         way = self._core.tables[message.epoch_of_way].configuration.static_route(self.broker, message.home)
         return [Send(way[1], message)]
 
-    def see_coming(self, message: PublisherComes, now_ms: float) -> list[Effect]:
+    def note_arrival(self, message: PublisherComes, now_ms: float) -> list[Effect]:
         """Become the home of an announced publisher, or note that it will not come; pass other announcements on."""
         if message.home != self.broker:
-            way = message.epoch_of_way
+            epoch = message.epoch_of_path
             # A rival's plan for the same epoch may fit no overlay here; both plans will be aborted.
-            return self.pass_on(message) if way in self._core.tables and self._is_in(way, message.home) else []
+            return self.pass_on(message) if epoch in self._core.tables and self._is_in(epoch, message.home) else []
         under_way, tables, effects = self._core.under_way, self._core.tables[message.epoch], list[Effect]()
         if message.filter_ is not None:
             effects += self._interests.host(tables, message.publisher, message.filter_, message.connection)
@@ -210,7 +210,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
     def unadvertise(self, request: UnadvertiseRequest, now_ms: float) -> list[Effect]:
         """Forget a publisher that has ended; if it is moving to another home, notify that."""
-        under_way, effects = self._core.under_way, self.see_leave(request, now_ms)
+        under_way, effects = self._core.under_way, self.note_leave(request, now_ms)
         self._interests.may_publish.discard((request.publisher, request.connection))
         if under_way is not None and under_way.announced.get(request.publisher) == request.connection:
             effects += self._announce(under_way, request.publisher, request.connection, None)
@@ -232,7 +232,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             return self._core.switch(under_way, now_ms)
         return [PublisherLeaves(name, under_way.moves[name].home_to, one.connection) for name, one in here.items()]
 
-    def see_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
+    def note_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
         """Note that a publisher hands over nothing more here; switch once the last one has left."""
         under_way = self._core.under_way
         if under_way is None or not under_way.leaving:
@@ -288,7 +288,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         """Return True if nothing of the old epoch can arrive any more."""
         return self._core.tables[under_way.epoch_from].is_drained
 
-    def see_end(self, tables: ScotTables, source: str, message: FlowEnd, now_ms: float) -> list[Effect]:
+    def note_flow_end(self, tables: ScotTables, source: str, message: FlowEnd, now_ms: float) -> list[Effect]:
         """Note that a neighbour sends nothing more with this many crossings or fewer."""
         tables.ended[source] = max(tables.ended.get(source, 0), message.crossings + 1)
         return self._core.drain(now_ms) + self._core.release_held()

@@ -256,7 +256,7 @@ class ScotInterests:
         remote.unanswered += 1
         return [Send(remote.host, VectorBit(tables.epoch, *stay, is_wanted))]
 
-    def see_bit_set(self, tables: ScotTables, message: VectorAck) -> list[Effect]:
+    def note_bit_set(self, tables: ScotTables, message: VectorAck) -> list[Effect]:
         """Note that the host has acknowledged a report."""
         remote = tables.remotes.get((message.publisher, message.connection))
         if remote is None:

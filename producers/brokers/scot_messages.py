@@ -30,7 +30,7 @@ class VectorAck:
 class PublisherComes:
     """A publisher's home will be ``home`` in ``epoch``; without a filter, it will not come or has ended.
 
-    Sent from its home in the epoch before, hop by hop over the overlay of ``epoch_of_way``.
+    Sent from its home in the epoch before, hop by hop over the overlay of ``epoch_of_path``.
     """
 
     epoch: int
@@ -38,7 +38,7 @@ class PublisherComes:
     connection: int
     home: str
     filter_: Filter | None
-    epoch_of_way: int
+    epoch_of_path: int
 
 
 @dataclass(frozen=True, slots=True)

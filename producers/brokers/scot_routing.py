@@ -163,11 +163,11 @@ class ScotRouting:
             case UnadvertiseRequest():
                 return self.change.unadvertise(request, now_ms)
             case LeaveRequest():
-                return self.change.see_leave(request, now_ms)
+                return self.change.note_leave(request, now_ms)
             case ArriveRequest():
                 return self.change.movers.arrive(request, now_ms)
             case ReadyRequest():
-                return self.change.movers.see_ready(request, now_ms)
+                return self.change.movers.note_ready(request, now_ms)
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
     def converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
@@ -176,11 +176,11 @@ class ScotRouting:
             return self._core.keep_early(message.epoch, source, message)
         tables = self._core.tables[message.epoch]
         if isinstance(message, PublisherComes):
-            return self.change.see_coming(message, now_ms)
+            return self.change.note_arrival(message, now_ms)
         if source in tables.dead or tables.is_outside:
             return []
         if isinstance(message, FlowEnd):
-            return self.change.see_end(tables, source, message, now_ms)
+            return self.change.note_flow_end(tables, source, message, now_ms)
         return self._learn(tables, source, message) + self._core.answer_prepare(now_ms)
 
     def _learn(self, tables: ScotTables, source: str, message: Any) -> list[Effect]:
@@ -201,7 +201,7 @@ class ScotRouting:
             case VectorBit():
                 return interests.set_bit(tables, source, message)
             case VectorAck():
-                return interests.see_bit_set(tables, message)
+                return interests.note_bit_set(tables, message)
         raise ProtocolError(f"{self.broker} got {type(message).__name__} from {source}")
 
 

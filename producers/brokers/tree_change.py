@@ -79,10 +79,14 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         under_way = self._core.under_way
         move = None if under_way is None else under_way.moves.get(notification.publisher)
         newest = self._core.tables[max(self._core.tables)]
-        if under_way is not None and under_way.lost and (move is not None or notification.home not in newest.same_way):
+        if (
+            under_way is not None
+            and under_way.lost
+            and (move is not None or notification.home not in newest.same_path_to)
+        ):
             # An earlier stay of its publisher, at any home, may have ended unnoticed behind the lost brokers.
             return tables.is_drained and self._core.epoch > tables.epoch
-        if under_way is not None and move is None and notification.home in newest.same_way:
+        if under_way is not None and move is None and notification.home in newest.same_path_to:
             return True  # Both epochs take the same links, which keep order.
         home = notification.home if move is None else move.home_from
         # The home itself has stamped everything of an epoch that it has left.
@@ -204,7 +208,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         if self._core.under_way is not None and self._core.under_way.is_active:
             return self._core.postpone(request)
         end = Unadvertise(self._core.epoch, request.publisher, request.connection)
-        switched = self.see_leave(request, now_ms)  # Behind the end, or END would overtake that.
+        switched = self.note_leave(request, now_ms)  # Behind the end, or END would overtake that.
         effects = self._interests.forget_advertisement(LOCAL, end) + switched + self._core.take_postponed(now_ms)
         return effects + self._interests.settle((), now_ms)
 
@@ -225,7 +229,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         known = self._interests.advertisements.get(publisher)
         return known is not None and known.home == self.broker
 
-    def see_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
+    def note_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
         """Note that a publisher hands over nothing more here; switch once the last one has left."""
         under_way, known = self._core.under_way, self._interests.advertisements.get(request.publisher)
         if under_way is None or not under_way.leaving or known is None or known.connection != request.connection:

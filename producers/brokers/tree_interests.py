@@ -141,7 +141,7 @@ class TreeInterests(TreePublishers):
         if entry is None:
             return [Send(source, UnsubscribeAck(tables.epoch, message.subscription))]
         for other in self._core.epochs():
-            is_derived = other.epoch > tables.epoch and entry.home in other.same_way and not other.is_moved(entry)
+            is_derived = other.epoch > tables.epoch and entry.home in other.same_path_to and not other.is_moved(entry)
             if other is tables or is_derived:
                 effects += self._begin_leaving(other, message.subscription)
         return effects + self.settle((message.subscription,), now_ms)
@@ -306,7 +306,7 @@ class TreeInterests(TreePublishers):
     def _is_derived(self, tables: RoutingTables, entry: Entry) -> bool:
         """Return True if a later epoch's tables derive the entry from the older epoch's."""
         is_old = entry.epoch_issued_max < tables.epoch
-        return is_old and entry.home in tables.same_way and not tables.is_moved(entry)
+        return is_old and entry.home in tables.same_path_to and not tables.is_moved(entry)
 
     def _note_derived(self, older: RoutingTables, entry: Entry, peer: str) -> list[Effect]:
         """Record that a neighbour which gets an entry of the older epoch derives the newer one's from it.

@@ -123,11 +123,11 @@ class TreeRouting:
             case UnadvertiseRequest():
                 return self.change.unadvertise(request, now_ms)
             case LeaveRequest():
-                return self.change.see_leave(request, now_ms)
+                return self.change.note_leave(request, now_ms)
             case ArriveRequest():
                 return self.change.movers.arrive(request, now_ms)
             case ReadyRequest():
-                return self.change.movers.see_ready(request, now_ms)
+                return self.change.movers.note_ready(request, now_ms)
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
     def converse(self, source: str, message: TreeMessage, now_ms: float) -> list[Effect]:

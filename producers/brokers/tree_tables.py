@@ -93,10 +93,10 @@ class RoutingTables:
 
     ``moved`` maps clients whose home changed with this epoch to the new one, ``left`` to the old one; all subscribers
     of ``emptied`` brokers have moved. ``shared`` are the neighbours over links that the epoch before also had;
-    ``same_way`` the brokers that such links alone reach: the path between any two of these is the same in both trees,
-    broker by broker. ``fresh`` are the neighbours over new links; ``unsure`` those to which the plan to this epoch
-    announces no publishers. ``lost`` are the brokers that this plan names as lost, ``dead`` those whose life in this
-    epoch is over: nothing is awaited or accepted from it any more. A broker that is not in the overlay has tables
+    ``same_path_to`` the brokers that such links alone reach: the path between any two of these is the same in both
+    trees, broker by broker. ``fresh`` are the neighbours over new links; ``unsure`` those to which the plan to this
+    epoch announces no publishers. ``lost`` are the brokers that this plan names as lost, ``dead`` those whose life in
+    this epoch is over: nothing is awaited or accepted from it any more. A broker that is not in the overlay has tables
     without neighbours; so has one in it with ``is_outside``, as only an earlier life of it is in the overlay.
     """
 
@@ -122,7 +122,7 @@ class RoutingTables:
         self.neighbours: tuple[str, ...] = () if self.is_outside else configuration.neighbours[broker]
         self.next_hop = {} if self.is_outside else configuration.next_hops_from(broker)
         kept = frozenset() if older is None or self.is_outside else configuration.links_kept_since(older, lost)
-        self.same_way = frozenset((broker,)) if self.is_outside else configuration.reached_over(kept, broker)
+        self.same_path_to = frozenset((broker,)) if self.is_outside else configuration.reached_over(kept, broker)
         self.shared = frozenset(peer for peer in self.neighbours if link(broker, peer) in kept)
         self.fresh = frozenset(self.neighbours) - self.shared
         self.unsure = frozenset[str]()

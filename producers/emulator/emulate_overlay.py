@@ -41,7 +41,7 @@ from regraft.producers.brokers.broker_messages import (
 from regraft.producers.brokers.match_content import Content, Filter
 from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emulated_parts import EmulatedBroker, Homes, LinkEnd, PeerLost, QueueCounters, Served
-from regraft.producers.emulator.judge_losses import LifeEnd, LossJudge, passage
+from regraft.producers.emulator.judge_losses import LifeEnd, LossJudge, copy_key
 from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.link_faults import LinkFaults
 from regraft.producers.emulator.notify_movers import notify_mover
@@ -207,7 +207,7 @@ class EmulatedOverlay:
         dead.is_dead = True
         for _, message, _ in dead.queue:
             self._lose(dead, message)
-        dead.lost.update(passage(one) for one in dead.core.held_notifications)
+        dead.lost.update(copy_key(one) for one in dead.core.held_notifications)
         self._under_way -= len(dead.queue)
         dead.queue.clear()
         known = {peer for peer, other in self.brokers.items() if name in other.core.live_neighbours}
@@ -226,11 +226,11 @@ class EmulatedOverlay:
 
     def _lose(self, dead: EmulatedBroker, message: Served) -> None:
         if isinstance(message, Notification):
-            dead.lost.add(passage(message))
+            dead.lost.add(copy_key(message))
 
     def _mark_cut_off(self, broker: EmulatedBroker, notification: Notification) -> None:
         """Note a notification that a neighbour of a dead broker handles only now: it can no longer cross that."""
-        publisher, sequence, _ = passage(notification)
+        publisher, sequence, _ = copy_key(notification)
         for end in broker.neighbour_deaths:
             if notification.publish_ms < end.ended_ms:
                 end.lost.update(((publisher, sequence, False), (publisher, sequence, True)))
@@ -283,9 +283,9 @@ class EmulatedOverlay:
         self.link_ends[broker, target.name] = end
         return end
 
-    def _see_command(self, command: Command) -> None:
+    def _note_command(self, command: Command) -> None:
         """Note the next overlay, the lost brokers and the next homes of their clients from a command."""
-        for name in self.judge.see_command(command):
+        for name in self.judge.note_command(command):
             if not self.brokers[name].is_dead:
                 self._end_life(self.brokers[name], is_alive=True)
         given = {move.client for move in command.moves if move.home_from in command.lost_brokers}
@@ -307,7 +307,7 @@ class EmulatedOverlay:
 
     def obey(self, command: Command) -> None:
         """Put a command into its broker's queue; raise KeyError if there is no such broker."""
-        self._see_command(command)
+        self._note_command(command)
         self._enqueue(self.brokers[command.broker], None, command)
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from regraft.producers.brokers.broker_messages import ClientRequest, Effect, Message
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.emulator.delivery_cells import DeliveryCells
-from regraft.producers.emulator.judge_losses import LifeEnd, Passed
+from regraft.producers.emulator.judge_losses import CopyKey, LifeEnd
 from regraft.schemas.command import Command
 from regraft.schemas.telemetry import ClientChange
 
@@ -95,7 +95,7 @@ class EmulatedBroker:
         self.service_began_ms = 0.0
         self.overflow_count = 0
         self.arrives_from_ms = 0.0
-        self.lost: set[Passed] = set()
+        self.lost: set[CopyKey] = set()
         self.neighbour_deaths: deque[LifeEnd] = deque(maxlen=DEATHS_KEPT_MAX)
         self.batches_sent = 0
         self.known_as = self

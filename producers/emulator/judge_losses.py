@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.producers.brokers.broker_messages import UNSTAMPED_EPOCH, Notification
-from regraft.producers.emulator.overlay_paths import Passage, target_of, way_in
+from regraft.producers.emulator.overlay_paths import Hop, path_in, target_of
 from regraft.schemas.command import Command, CommandPhase
 
 LOST_WITH_BROKER = "lost_with_broker"  # It was in a broker that died, or on its way there.
@@ -25,10 +25,10 @@ EXCUSES = frozenset({LOST_WITH_BROKER, BROKER_WAS_DEAD})
 EPOCHS_KEPT_MAX = 1_000
 LIVES_KEPT_MAX = 1_000
 
-Passed = tuple[str, int, bool]  # Publisher, sequence number, whether the copy came from its topic's rendezvous.
+CopyKey = tuple[str, int, bool]  # Publisher, sequence number, whether the copy came from its topic's rendezvous.
 
 
-def passage(notification: Notification) -> Passed:
+def copy_key(notification: Notification) -> CopyKey:
     """Return what identifies a notification and, on a ring, which of its copies (up or down) this is."""
     return notification.publisher, notification.sequence, notification.from_rendezvous
 
@@ -41,7 +41,7 @@ class LifeEnd:
     """
 
     ended_ms: float
-    lost: set[Passed]
+    lost: set[CopyKey]
     is_alive: bool = False
 
 
@@ -73,7 +73,7 @@ class LossJudge:
         """Forget a subscription of which nothing can be missing any more."""
         self._homes.pop(subscription, None)
 
-    def see_command(self, command: Command) -> list[str]:
+    def note_command(self, command: Command) -> list[str]:
         """Note the overlay that a plan leads to; it counts from its activation.
 
         Returns the brokers that the command names as lost although they are alive in that life.
@@ -124,12 +124,12 @@ class LossJudge:
         home = self._home_of(subscription, notification.epoch)
         if epoch is None or home is None:
             return None
-        way = way_in(epoch.configuration, notification, home)
-        found = [self._excuse_at(passed, epoch, notification) for passed in way]
+        path = path_in(epoch.configuration, notification, home)
+        found = [self._excuse_at(hop, epoch, notification) for hop in path]
         return next((reason for reason in found if reason), None)
 
-    def _excuse_at(self, passed: Passage, epoch: _Epoch, notification: Notification) -> str | None:
-        broker, from_rendezvous = passed
+    def _excuse_at(self, hop: Hop, epoch: _Epoch, notification: Notification) -> str | None:
+        broker, from_rendezvous = hop
         end = self._ends.get((broker, epoch.life_of.get(broker, -1)))
         if end is None:
             return None
@@ -141,7 +141,7 @@ class LossJudge:
     def _lost_at_home(self, notification: Notification) -> str | None:
         """Return the excuse for a notification that its home never stamped: the home died with it in its queue."""
         ends = [end for (name, _), end in self._ends.items() if name == notification.home]
-        is_lost = any(end.is_alive or passage(notification) in end.lost for end in ends)
+        is_lost = any(end.is_alive or copy_key(notification) in end.lost for end in ends)
         return LOST_WITH_BROKER if is_lost else None
 
     def _home_of(self, subscription: str, epoch: int) -> str | None:

@@ -16,13 +16,13 @@ from regraft.producers.brokers.chord_trees import TOPIC
 from regraft.producers.brokers.epoch_change import change_asked, digest_mismatch
 from regraft.schemas.command import Command
 
-Passage = tuple[str, bool]  # A broker, and whether a notification reaches it from its topic's rendezvous.
+Hop = tuple[str, bool]  # A broker, and whether a notification reaches it from its topic's rendezvous.
 
 
-class OverlayWays(Protocol):
+class OverlayPaths(Protocol):
     """The paths and plans of one kind of overlay."""
 
-    def way(self, overlay: Any, notification: Notification, home: str) -> list[Passage]:
+    def path(self, overlay: Any, notification: Notification, home: str) -> list[Hop]:
         """Return the brokers on the path from the notification's home to a subscription's, both included."""
         ...
 
@@ -31,10 +31,10 @@ class OverlayWays(Protocol):
         ...
 
 
-class _TreeWays:
+class _TreePaths:
     """The only path of a tree."""
 
-    def way(self, overlay: Configuration, notification: Notification, home: str) -> list[Passage]:
+    def path(self, overlay: Configuration, notification: Notification, home: str) -> list[Hop]:
         return [(broker, False) for broker in overlay.path(notification.home, home)]
 
     def target(self, overlay: Configuration, command: Command) -> OverlayConfiguration:
@@ -43,10 +43,10 @@ class _TreeWays:
         return overlay.replaced(command.epoch_to, removed, added, change=change_asked(command, overlay))
 
 
-class _RingWays:
+class _RingPaths:
     """The path to the topic's rendezvous, and from there down its tree."""
 
-    def way(self, overlay: ChordConfiguration, notification: Notification, home: str) -> list[Passage]:
+    def path(self, overlay: ChordConfiguration, notification: Notification, home: str) -> list[Hop]:
         root = overlay.rendezvous(str(notification.content[TOPIC]))
         up = [(broker, False) for broker in overlay.route(notification.home, root)]
         return up + [(broker, True) for broker in overlay.route(root, home)[1:]]
@@ -55,7 +55,7 @@ class _RingWays:
         return overlay.replaced(command.epoch_to, command.id_moves, change=change_asked(command, overlay))
 
 
-class _ScotWays:
+class _ScotPaths:
     """The path of static routing; so this does not excuse a loss to a death on a detour."""
 
     def way(self, overlay: ScotConfiguration, notification: Notification, home: str) -> list[Passage]:
@@ -67,24 +67,24 @@ class _ScotWays:
         return overlay.replaced(command.epoch_to, command.id_moves, *exchanged, change)
 
 
-WAYS: dict[str, OverlayWays] = {
-    Configuration.KIND: _TreeWays(),
-    ChordConfiguration.KIND: _RingWays(),
-    ScotConfiguration.KIND: _ScotWays(),
+PATHS: dict[str, OverlayPaths] = {
+    Configuration.KIND: _TreePaths(),
+    ChordConfiguration.KIND: _RingPaths(),
+    ScotConfiguration.KIND: _ScotPaths(),
 }
 
 
-def way_in(overlay: OverlayConfiguration, notification: Notification, home: str) -> list[Passage]:
+def path_in(overlay: OverlayConfiguration, notification: Notification, home: str) -> list[Hop]:
     """Return a notification's path to a subscription at ``home``; empty if one of its ends is not in the overlay."""
     if notification.home not in overlay.neighbours or home not in overlay.neighbours:
         return []
-    return WAYS[overlay.KIND].way(overlay, notification, home)
+    return PATHS[overlay.KIND].path(overlay, notification, home)
 
 
 def target_of(overlay: OverlayConfiguration, command: Command) -> OverlayConfiguration | None:
     """Return the overlay that a prepare leads to from this one, or None if no broker can execute it."""
     try:
-        target = WAYS[overlay.KIND].target(overlay, command)
+        target = PATHS[overlay.KIND].target(overlay, command)
     except ValueError:
         return None
     return None if digest_mismatch(command, target) else target

@@ -72,7 +72,7 @@ def test_without_the_old_home_in_the_hold_order_breaks(monkeypatch: pytest.Monke
 
 def test_without_waiting_for_publishers_to_leave_notifications_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """An old home that activates with notifications of a moving publisher still in its queue loses them."""
-    monkeypatch.setattr(TreeChange, "see_leave", lambda *_: [])
+    monkeypatch.setattr(TreeChange, "note_leave", lambda *_: [])
     switch = TwoEpochBroker._activate
 
     def at_once(self: TwoEpochBroker[Any, Any], command: Command, now_ms: float) -> list[Effect]:

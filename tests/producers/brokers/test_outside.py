@@ -52,8 +52,8 @@ def test_no_path_over_a_lost_broker_is_kept_on_a_tree() -> None:
     """Its links are new, even those between the same two brokers."""
     later = TREE.at_epoch(4)
     kept, cut = (RoutingTables("a", later, TREE, lost=lost) for lost in (frozenset(), frozenset("b")))
-    assert (kept.same_way, kept.shared) == ({"a", "b", "c"}, {"b"})
-    assert (cut.same_way, cut.shared) == ({"a"}, frozenset())
+    assert (kept.same_path_to, kept.shared) == ({"a", "b", "c"}, {"b"})
+    assert (cut.same_path_to, cut.shared) == ({"a"}, frozenset())
 
 
 def test_no_path_over_a_lost_broker_is_kept_on_a_ring() -> None:
