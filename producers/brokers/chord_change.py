@@ -107,7 +107,7 @@ class RingChange:
         self._core.begin_plan(under_way, tables)
         self._core.lost_peers.difference_update(command.brokers_joined)
         self._derive(old, tables)
-        effects = self._moves.send_away(tables, sorted(going), now_ms)  # Before messages that report the old epoch over
+        effects = self._moves.notify_leaving(tables, sorted(going), now_ms)  # Before messages that end the old epoch.
         for local in self._trees.locals.values():
             if local.subscription in getattr(old.topics.get(local.topic), "subscriptions", ()):
                 effects += self._moves.issued(old, local)
@@ -168,15 +168,15 @@ class RingChange:
         """Switch at once: users continue at their new homes without leaving the old ones first."""
         return self._core.switch(under_way, now_ms)
 
-    def taken_over(self, under_way: RingPlanUnderWay) -> list[Effect]:
+    def take_over_clients(self, under_way: RingPlanUnderWay) -> list[Effect]:
         """Notify the users that have arrived that this is their home."""
         return self._moves.take_over(under_way)
 
     def must_hold(self, delivery: Deliver) -> bool:
         """Return True if one of the delivery's subscriptions may still get something of an older epoch."""
-        return any(self.may_come_older(delivery.notification, name) for name in delivery.subscriptions)
+        return any(self.may_get_older(delivery.notification, name) for name in delivery.subscriptions)
 
-    def may_come_older(self, notification: Notification, subscription: str) -> bool:
+    def may_get_older(self, notification: Notification, subscription: str) -> bool:
         """Return True if a subscription may still get something of an older epoch, here or at its old home."""
         under_way, local = self._core.under_way, self._trees.locals.get(subscription)
         if under_way is None or notification.epoch <= under_way.epoch_from:
@@ -184,7 +184,7 @@ class RingChange:
         old = self._core.tables[under_way.epoch_from]
         if subscription in old.awaited:
             return True
-        entry = None if local is None or local.has_come else old.topics.get(local.topic)
+        entry = None if local is None or local.has_arrived else old.topics.get(local.topic)
         if entry is None or entry.is_over or subscription not in entry.subscriptions:
             return False
         return self._endings.is_rerouted(under_way, entry.topic)
@@ -199,7 +199,7 @@ class RingChange:
 
     # --- draining ----------------------------------------------------------------------------------------------------
 
-    def drain_on(self, under_way: RingPlanUnderWay) -> list[Effect]:
+    def continue_drain(self, under_way: RingPlanUnderWay) -> list[Effect]:
         """Send END of our publishers and of our topics if it is due."""
         return [
             *self._endings.end_publishers(under_way),
@@ -226,7 +226,7 @@ class RingChange:
         """Treat the users that arrived like any others from now on."""
         self._core.tables[under_way.epoch_to].ended.clear()
         for local in self._trees.locals.values():
-            local.has_come = False
+            local.has_arrived = False
 
     def forget_epoch(self, gone: ChordTables, under_way: RingPlanUnderWay | None, now_ms: float) -> list[Effect]:
         """Confirm and forget what waited for the epoch; after an abort, notify users that they stay."""
@@ -252,7 +252,7 @@ class RingChange:
             for tables in self._core.tables.values():
                 tables.awaited.clear()
             effects += [UserStays(name, connection) for name, connection in sorted(under_way.leaving.items())]
-        return effects + self._core.take_postponed(now_ms)
+        return effects + self._core.serve_postponed(now_ms)
 
     def _is_issued(self, local: TopicSubscription) -> bool:
         entries = (tables.topics.get(local.topic) for tables in self._core.tables.values())

@@ -48,7 +48,7 @@ class DeadBrokers:
             return []
         tables.dead.add(dead)
         if tables.is_outside:
-            return self._moves.await_nothing_from_dead()
+            return self._moves.stop_awaiting_dead()
         effects: list[Effect] = []
         for entry in list(tables.topics.values()):
             entry.drop_child(dead)
@@ -75,7 +75,7 @@ class DeadBrokers:
         """Forget the publishers of dead brokers, and what dead brokers were to hand over."""
         later = [one for one in self._core.epochs() if one.epoch >= tables.epoch]
         effects = [effect for one in later for effect in self._publishers.end_lost_stays(one)]
-        return effects + self._moves.await_nothing_from_dead()
+        return effects + self._moves.stop_awaiting_dead()
 
     def note_deaths(self, command: Command, now_ms: float) -> list[Effect]:
         """Accept which brokers the controller reports dead.

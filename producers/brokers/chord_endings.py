@@ -103,7 +103,7 @@ class TopicEndings:
         if self._is_publisher_rerouted(under_way, topic, known.home):
             return []
         ask = AskEndPublisher(under_way.epoch_to, known.home, topic, publisher, known.connection)
-        return self._ring.route_on(self._core.tables[under_way.epoch_to], ask)
+        return self._ring.route_onward(self._core.tables[under_way.epoch_to], ask)
 
     def registered(self, tables: ChordTables, message: Register) -> list[Effect]:
         """Ask a publisher that registers during the transition for END as well."""
@@ -170,7 +170,7 @@ class TopicEndings:
         under_way.ends_sent.add(publisher)
         old, local = self._core.tables[under_way.epoch_from], self._publishers.here[publisher]
         root = old.rendezvous(local.topic)
-        return self._ring.route_on(old, EndPublisher(old.epoch, root, local.topic, publisher, local.connection))
+        return self._ring.route_onward(old, EndPublisher(old.epoch, root, local.topic, publisher, local.connection))
 
     def accept_end_of_publisher(self, message: EndPublisher) -> list[Effect]:
         """Release what a publisher has sent in the new epoch: nothing more of it follows in the old one."""

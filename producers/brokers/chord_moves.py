@@ -106,7 +106,7 @@ class MovingUsers:
     def _is_leaving(self, under_way: RingPlanUnderWay, local: TopicSubscription) -> bool:
         return not local.has_ended and under_way.leaving.get(local.user) == local.connection
 
-    def send_away(self, tables: ChordTables, users: Iterable[str], now_ms: float) -> list[Effect]:
+    def notify_leaving(self, tables: ChordTables, users: Iterable[str], now_ms: float) -> list[Effect]:
         """Notify users to be moved; for those that are not here, notify their next homes not to wait."""
         under_way = self._core.under_way
         assert under_way is not None
@@ -117,7 +117,7 @@ class MovingUsers:
                 under_way.unacknowledged[user] = now_ms
                 effects.append(UserMoves(user, connection, home_to, tables.epoch))
             else:  # It has left, or is elsewhere and stays there.
-                effects += self._ring.route_on(tables, NotComing(tables.epoch, home_to, user))
+                effects += self._ring.route_onward(tables, NotComing(tables.epoch, home_to, user))
         return effects
 
     def confirm_move(self, request: MoveAckRequest) -> list[Effect]:
@@ -132,14 +132,14 @@ class MovingUsers:
         under_way = self._core.under_way
         if under_way is not None and self._stay_of(under_way, request.user) == request.connection:
             under_way.leaving.pop(request.user, None)
-            under_way.come_users.pop(request.user, None)
+            under_way.arrived_users.pop(request.user, None)
             under_way.unacknowledged.pop(request.user, None)
         return []
 
     def users_of_plan(self) -> dict[str, int]:
         """Return the users that the plan under way moves away or has brought here, with their stays."""
         under_way = self._core.under_way
-        return {} if under_way is None else under_way.leaving | under_way.come_users
+        return {} if under_way is None else under_way.leaving | under_way.arrived_users
 
     def is_of_plan(self, user: str, connection: int) -> bool:
         """Return True if the plan under way moves this user away or has brought it here."""
@@ -148,7 +148,7 @@ class MovingUsers:
 
     def _stay_of(self, under_way: RingPlanUnderWay, user: str) -> int | None:
         """Return the connection of a user that is to leave or has arrived, None for others."""
-        return under_way.leaving.get(user, under_way.come_users.get(user))
+        return under_way.leaving.get(user, under_way.arrived_users.get(user))
 
     # --- users that come ----------------------------------------------------------------------------------------------
 
@@ -164,10 +164,10 @@ class MovingUsers:
         if under_way is None or request.epoch != under_way.epoch_to:
             return []
         is_first = request.user in under_way.awaited_users
-        if not is_first and under_way.come_users.get(request.user) != request.connection:
+        if not is_first and under_way.arrived_users.get(request.user) != request.connection:
             return []
         under_way.awaited_users.discard(request.user)
-        under_way.come_users[request.user] = request.connection
+        under_way.arrived_users[request.user] = request.connection
         tables, old = self._core.tables[under_way.epoch_to], self._core.tables[under_way.epoch_from]
         effects: list[Effect] = []
         for moved in request.subscriptions:
@@ -178,7 +178,7 @@ class MovingUsers:
                 moved.topic,
                 {tables.epoch},
                 is_confirmed=is_first,
-                has_come=True,
+                has_arrived=True,
                 epoch_min=tables.epoch,
             )
             self._trees.locals[moved.subscription] = local
@@ -193,7 +193,7 @@ class MovingUsers:
                 return epoch
         return None
 
-    def epoch_of_coming(self, user: str, connection: int) -> int | None:
+    def epoch_of_arrival(self, user: str, connection: int) -> int | None:
         """Return the epoch, not yet prepared here, for which a user has already arrived, or None."""
         for epoch, kept in self._core.early:
             if isinstance(kept, AttachRequest) and (kept.user, kept.connection) == (user, connection):
@@ -205,19 +205,19 @@ class MovingUsers:
 
         From now on each must acknowledge that, and later that it has all of the old epoch; this broker waits for both.
         """
-        under_way.unacknowledged = dict.fromkeys(under_way.come_users, self._core.now_ms)
+        under_way.unacknowledged = dict.fromkeys(under_way.arrived_users, self._core.now_ms)
         under_way.handed_over = dict.fromkeys(under_way.handed_over, self._core.now_ms)
-        effects: list[Effect] = [UserTaken(name) for name in sorted(under_way.come_users)]
+        effects: list[Effect] = [UserTaken(name) for name in sorted(under_way.arrived_users)]
         for user in sorted(under_way.unflushed):
             effects += self._hand_over(under_way, user)
         return effects
 
-    def await_no_longer(self, user: str, now_ms: float) -> list[Effect]:
+    def stop_awaiting(self, user: str, now_ms: float) -> list[Effect]:
         """Stop waiting for a user that does not come, or whose old home has ended its stay after it arrived."""
         if self._core.under_way is not None:
             self._core.under_way.awaited_users.discard(user)
-            self._core.under_way.come_users.pop(user, None)
-        return self._end_user(user, now_ms, only_come=True)
+            self._core.under_way.arrived_users.pop(user, None)
+        return self._end_user(user, now_ms, only_arrived=True)
 
     def note_handed_over(self, user: str, now_ms: float) -> list[Effect]:
         """Note that the old home of an arrived user has handed over everything."""
@@ -225,7 +225,7 @@ class MovingUsers:
             self._core.under_way.handed_over[user] = now_ms
         return []
 
-    def await_nothing_from_dead(self) -> list[Effect]:
+    def stop_awaiting_dead(self) -> list[Effect]:
         """Stop waiting for what dead brokers were to hand over to users that came from them."""
         under_way = self._core.under_way
         if under_way is not None:
@@ -250,7 +250,7 @@ class MovingUsers:
         effects: list[Effect] = []
         for name in names:
             local = self._trees.locals.get(name)
-            move = None if local is None or local.has_come else under_way.moves.get(local.user)
+            move = None if local is None or local.has_arrived else under_way.moves.get(local.user)
             if local is not None and move is not None and move.home_from == self.broker:
                 effects.append(UserDrained(local.user, name, move.home_to))
                 effects += self._note_flushed(under_way, local)
@@ -268,36 +268,34 @@ class MovingUsers:
         if under_way.unflushed.get(user) or under_way.unflushed.pop(user, None) is None:
             return []
         handed_over = HandedOver(under_way.epoch_to, under_way.moves[user].home_to, user)
-        return self._ring.route_on(self._core.tables[under_way.epoch_to], handed_over)
+        return self._ring.route_onward(self._core.tables[under_way.epoch_to], handed_over)
 
     # --- users that do not answer -------------------------------------------------------------------------------------
 
     def drop_silent(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
         """End the stay of users that did not acknowledge their move, or the end of the old epoch, in time."""
         effects: list[Effect] = []
-        late = self._core.take_late(under_way.unacknowledged, now_ms)
+        late = self._core.pop_late(under_way.unacknowledged, now_ms)
         if not under_way.is_active:
             for user in late:
                 connection = under_way.leaving.pop(user)
                 tables = self._core.tables[under_way.epoch_to]
-                effects += [ClientDropped(user, connection), *self._end_user(user, now_ms, only_come=False)]
-                effects += self._ring.route_on(tables, NotComing(tables.epoch, under_way.moves[user].home_to, user))
+                effects += [ClientDropped(user, connection), *self._end_user(user, now_ms, only_arrived=False)]
+                effects += self._ring.route_onward(tables, NotComing(tables.epoch, under_way.moves[user].home_to, user))
             return effects
         awaited = self._core.tables[under_way.epoch_from].awaited
-        drained_late = [
-            user for user in self._core.take_late(under_way.handed_over, now_ms) if user in awaited.values()
-        ]
+        drained_late = [user for user in self._core.pop_late(under_way.handed_over, now_ms) if user in awaited.values()]
         for user in dict.fromkeys([*late, *drained_late]):
-            come = under_way.come_users.pop(user, None)
-            effects += [] if come is None else [ClientDropped(user, come)]
-            effects += self._end_user(user, now_ms, only_come=True)
+            stay = under_way.arrived_users.pop(user, None)
+            effects += [] if stay is None else [ClientDropped(user, stay)]
+            effects += self._end_user(user, now_ms, only_arrived=True)
         return effects
 
-    def _end_user(self, user: str, now_ms: float, *, only_come: bool) -> list[Effect]:
-        """End all subscriptions of a user here at once; with ``only_come`` only those that arrived by the plan."""
+    def _end_user(self, user: str, now_ms: float, *, only_arrived: bool) -> list[Effect]:
+        """End all subscriptions of a user here at once; with ``only_arrived`` only those that arrived by the plan."""
         effects: list[Effect] = []
         for local in list(self._trees.locals.values()):
-            if local.user == user and not local.has_ended and (local.has_come or not only_come):
+            if local.user == user and not local.has_ended and (local.has_arrived or not only_arrived):
                 effects += self._trees.cancel(CancelRequest(local.subscription))
         for tables in self._core.tables.values():
             tables.awaited = {name: owner for name, owner in tables.awaited.items() if owner != user}

@@ -22,7 +22,7 @@ class RingParts(Protocol):
 
     # --- messages on their way ---------------------------------------------------------------------------------------
 
-    def route_on(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
+    def route_onward(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
         """Send a message one hop towards its target, or accept it if this broker is the target."""
         ...
 

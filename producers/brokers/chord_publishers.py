@@ -35,7 +35,7 @@ class TopicPublishers:
         local.unconfirmed_epochs.add(tables.epoch)
         root = tables.rendezvous(local.topic)
         message = Register(tables.epoch, root, local.topic, publisher, local.connection, self.broker)
-        return self._ring.route_on(tables, message)
+        return self._ring.route_onward(tables, message)
 
     def accept_registration(self, tables: ChordTables, message: Register) -> list[Effect]:
         """Note a publisher; if an earlier stay of it is still known, the new one waits for the end of that.
@@ -62,7 +62,7 @@ class TopicPublishers:
                 self._trees.entered(other, message.topic, effects)
             effects += self._ring.registered(tables, message)
         ack = RegisterAck(tables.epoch, message.home, message.publisher, message.connection)
-        return effects + self._ring.route_on(tables, ack)
+        return effects + self._ring.route_onward(tables, ack)
 
     def _derives(self, later: ChordTables, tables: ChordTables, message: Register) -> bool:
         """Return True if a later epoch derives a registration from this one, and does not get its own."""
@@ -91,7 +91,7 @@ class TopicPublishers:
             root = tables.rendezvous(local.topic)
             newest = max(self._core.tables)
             message = Unregister(tables.epoch, root, local.topic, request.publisher, local.connection, newest)
-            effects += self._ring.route_on(tables, message)
+            effects += self._ring.route_onward(tables, message)
         return effects
 
     def accept_unregistration(self, tables: ChordTables, message: Unregister) -> list[Effect]:

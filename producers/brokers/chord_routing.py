@@ -227,7 +227,7 @@ class RingRouting:
             return
         at_once = []
         for name in wanted:  # Those that moved here wait for other ENDs.
-            if self.change.may_come_older(notification, name):
+            if self.change.may_get_older(notification, name):
                 self._core.deliver_or_hold(Deliver(notification, (name,)), effects)
             else:
                 at_once.append(name)
@@ -243,7 +243,7 @@ class RingRouting:
         match request:
             case SubscribeRequest():
                 return self.trees.subscribe(request, now_ms) + self.moves.notify_late(request)
-            case GoneRequest() if (epoch := self.moves.epoch_of_coming(request.user, request.connection)) is not None:
+            case GoneRequest() if (epoch := self.moves.epoch_of_arrival(request.user, request.connection)) is not None:
                 return self._core.keep_early(epoch, None, request)
             case CancelRequest() | DrainedRequest() if (
                 epoch := self.moves.epoch_awaited_by(request.subscription)
@@ -284,7 +284,7 @@ class RingRouting:
             if any(one.epoch == message.epoch for one in self._retired):
                 return self._take_late(source, message)
             return self._core.keep_early(message.epoch, source, message)
-        if tables.is_outside and not self._concerns_who_leaves(tables, source, message):
+        if tables.is_outside and not self._concerns_leaving(tables, source, message):
             return []  # It is for an earlier life of this broker, or of another plan.
         match message:
             case Join():
@@ -299,9 +299,9 @@ class RingRouting:
                 return self.endings.accept_topic_end_request(source, message)
             case EndBehind():
                 return self.deaths.note_end_behind(tables, message)
-        return self.route_on(tables, message)
+        return self.route_onward(tables, message)
 
-    def _concerns_who_leaves(self, tables: ChordTables, source: str, message: Any) -> bool:
+    def _concerns_leaving(self, tables: ChordTables, source: str, message: Any) -> bool:
         """Return True if this broker, outside this epoch's ring, must handle a message of it.
 
         That is so for a leaving broker if END is wanted, or if another leaving broker relays over it.
@@ -324,7 +324,7 @@ class RingRouting:
             case Leave() if oldest.epoch > message.issued_max:
                 return self.trees.accept_leave(oldest, source, message)
             case Unregister() if oldest.epoch > message.issued_max:
-                return self.route_on(oldest, message)
+                return self.route_onward(oldest, message)
         return []
 
     def arrive(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
@@ -351,11 +351,11 @@ class RingRouting:
             case GrantFlush():
                 return self.trees.end_flush(tables, message) + self._core.release_held()
             case NotComing():
-                return self.moves.await_no_longer(message.user, self._core.now_ms)
+                return self.moves.stop_awaiting(message.user, self._core.now_ms)
             case HandedOver():
                 return self.moves.note_handed_over(message.user, self._core.now_ms)
 
-    def route_on(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
+    def route_onward(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
         """Send a message one hop towards its target, or accept it if this broker is the target."""
         if message.target == self.broker:
             return self.arrive(tables, message)

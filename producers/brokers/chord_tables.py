@@ -62,7 +62,7 @@ class TopicEntry:
 class TopicSubscription:
     """A subscription of a local user: whether it is confirmed or has ended, and which epochs have yet to confirm it.
 
-    ``has_come``: it arrived by the plan under way, and its old home has it in the older epoch. ``epoch_min`` is the
+    ``has_arrived``: it arrived by the plan under way, and its old home has it in the older epoch. ``epoch_min`` is the
     first epoch in which this broker serves it; its old home hands over everything of older epochs.
     """
 
@@ -73,7 +73,7 @@ class TopicSubscription:
     unconfirmed_epochs: set[int]
     is_confirmed: bool = False
     has_ended: bool = False
-    has_come: bool = False
+    has_arrived: bool = False
     epoch_min: int = 0
 
     def wants(self, notification: Notification) -> bool:
@@ -108,7 +108,7 @@ class RingPlanUnderWay(PlanUnderWay):
     """The plan under way at a broker of a ring; ``moves`` are of the users that come here or leave.
 
     ``is_ring_kept``: no broker changes its ID. ``leaving``: users to be moved that are still connected, with their
-    connection. ``awaited_users``: users that have yet to arrive; ``come_users``: those that have, with their
+    connection. ``awaited_users``: users that have yet to arrive; ``arrived_users``: those that have, with their
     connection. ``unacknowledged``: users that have not acknowledged their move, with when they were notified: before
     this broker is active those that leave, from then on those that it has taken over. ``unflushed``: subscriptions of
     leaving users that the old epoch still serves here, by user. ``handed_over``: users that have arrived and whose old
@@ -122,7 +122,7 @@ class RingPlanUnderWay(PlanUnderWay):
     leaving: dict[str, int] = field(default_factory=dict)
     unacknowledged: dict[str, float] = field(default_factory=dict)
     awaited_users: set[str] = field(default_factory=set)
-    come_users: dict[str, int] = field(default_factory=dict)
+    arrived_users: dict[str, int] = field(default_factory=dict)
     unflushed: dict[str, set[str]] = field(default_factory=dict)
     handed_over: dict[str, float] = field(default_factory=dict)
     awaited_ends: set[str] = field(default_factory=set)

@@ -149,7 +149,7 @@ class TopicTrees:
             if entry is None or not entry.is_joined:
                 continue
             for peer in sorted(entry.waiting):
-                if self._stands_later(tables, topic, peer):
+                if self._holds_later(tables, topic, peer):
                     entry.waiting.discard(peer)
                     effects.append(Send(peer, JoinAck(tables.epoch, topic)))
                     if entry.is_over and self._ring.passes_end(tables, entry, peer):
@@ -158,7 +158,7 @@ class TopicTrees:
             effects += self.confirm(fresh, tables.epoch, now_ms)
         return effects
 
-    def _stands_later(self, tables: ChordTables, topic: str, peer: str) -> bool:
+    def _holds_later(self, tables: ChordTables, topic: str, peer: str) -> bool:
         """Return True if an acknowledgement to a child also holds in later epochs that derive its place."""
         later = (other.topics.get(topic) for other in self._core.epochs() if other.epoch > tables.epoch)
         return all(
@@ -271,7 +271,7 @@ class TopicTrees:
             return []
         entry.flushing = frozenset(entry.ended_here)
         root = tables.rendezvous(entry.topic)
-        return self._ring.route_on(tables, AskFlush(tables.epoch, root, entry.topic, self.broker))
+        return self._ring.route_onward(tables, AskFlush(tables.epoch, root, entry.topic, self.broker))
 
     # --- flushes -----------------------------------------------------------------------------------------------------
 
@@ -279,19 +279,19 @@ class TopicTrees:
         """Send a probe to every publisher of a topic, or grant the flush if it has none."""
         publishers = tables.registered.get(message.topic, {})
         if not publishers:
-            return self._ring.route_on(tables, GrantFlush(tables.epoch, message.asker, message.topic))
+            return self._ring.route_onward(tables, GrantFlush(tables.epoch, message.asker, message.topic))
         tables.flushes[message.topic, message.asker] = set(publishers)
         effects: list[Effect] = []
         for publisher, known in sorted(publishers.items()):
             probe = Probe(tables.epoch, known.home, message.topic, publisher, message.asker)
-            effects += self._ring.route_on(tables, probe)
+            effects += self._ring.route_onward(tables, probe)
         return effects
 
     def answer_probe(self, tables: ChordTables, message: Probe) -> list[Effect]:
         """Send a probe back behind its publisher's notifications."""
         root = tables.rendezvous(message.topic)
         back = ProbeBack(tables.epoch, root, message.topic, message.publisher, message.asker)
-        return self._ring.route_on(tables, back)
+        return self._ring.route_onward(tables, back)
 
     def take_probe_back(self, tables: ChordTables, message: ProbeBack) -> list[Effect]:
         """Note a returned probe; grant the flush if it is the last."""
@@ -303,7 +303,7 @@ class TopicTrees:
         if missing:
             return []
         del tables.flushes[key]
-        return self._ring.route_on(tables, GrantFlush(tables.epoch, message.asker, message.topic))
+        return self._ring.route_onward(tables, GrantFlush(tables.epoch, message.asker, message.topic))
 
     def end_flush(self, tables: ChordTables, message: GrantFlush) -> list[Effect]:
         """Release the subscriptions that had ended when the flush was requested."""

@@ -34,7 +34,7 @@ class ContentPlanUnderWay(PlanUnderWay):
     ``homes``: by broker, the new home of all its subscribers that ``moves`` does not name. ``waiting_for``:
     subscriptions and publishers that keep this broker from being prepared. ``leaving``: publishers that must leave
     before this broker is active, with when they were notified; None before any is notified. ``going``: the local
-    subscriptions that the plan moves elsewhere; ``ready``: those that their next home has; ``come``: those that the
+    subscriptions that the plan moves elsewhere; ``ready``: those that their next home has; ``arrived``: those that the
     plan has brought here.
     """
 
@@ -43,14 +43,14 @@ class ContentPlanUnderWay(PlanUnderWay):
     leaving: dict[str, float] | None = None
     going: set[str] = field(default_factory=set)
     ready: set[str] = field(default_factory=set)
-    come: set[str] = field(default_factory=set)
+    arrived: set[str] = field(default_factory=set)
 
     def home_after(self, subscription: str, home: str) -> str:
         """Return the new home of a subscription, empty if it stays."""
         move = self.moves.get(subscription)
         return move.home_to if move is not None and move.home_from == home else self.homes.get(home, "")
 
-    def brings(self, subscription: str, broker: str) -> bool:
+    def may_bring(self, subscription: str, broker: str) -> bool:
         """Return True if the plan may bring a subscription to a broker."""
         move = self.moves.get(subscription)
         return broker in self.homes.values() or (move is not None and move.home_to == broker)
@@ -60,7 +60,7 @@ class ContentPlanUnderWay(PlanUnderWay):
 class LocalSubscription:
     """A subscription of a local client: whether it is confirmed or has ended, and which epochs have yet to confirm it.
 
-    A subscription that ``has_come`` by the plan under way is confirmed to the old home first.
+    A subscription that ``has_arrived`` by the plan under way is confirmed to the old home first.
 
     Notifications published after the confirmation arrive after it, and those published before the end arrive before the
     subscription is released; so everything that arrives between the two is handed over, without comparing publish
@@ -73,7 +73,7 @@ class LocalSubscription:
     unconfirmed_epochs: set[int]
     is_confirmed: bool = False
     has_ended: bool = False
-    has_come: bool = False
+    has_arrived: bool = False
 
 
 Tables = TypeVar("Tables", bound=EpochTables)
@@ -86,7 +86,7 @@ class LocalInterests(Protocol[TablesIn]):
 
     locals: dict[str, LocalSubscription]
 
-    def bring(self, tables: TablesIn, request: ArriveRequest, now_ms: float) -> list[Effect]:
+    def issue_arrived(self, tables: TablesIn, request: ArriveRequest, now_ms: float) -> list[Effect]:
         """Issue a subscription that a plan brings here, in the tables of its epoch alone."""
         ...
 
@@ -101,7 +101,7 @@ class MovingSubscribers(Generic[Tables, Plan]):
 
     # --- at the old home ---------------------------------------------------------------------------------------------
 
-    def send_away(self, under_way: Plan) -> list[Effect]:
+    def notify_leaving(self, under_way: Plan) -> list[Effect]:
         """Notify the clients of subscriptions to be moved; one that has ended stays here until it is released."""
         effects: list[Effect] = []
         for name, local in sorted(self._interests.locals.items()):
@@ -132,36 +132,36 @@ class MovingSubscribers(Generic[Tables, Plan]):
             return self._core.keep_early(request.epoch, None, request)
         if under_way is None or request.epoch != under_way.epoch_to or name in self._interests.locals:
             return []
-        if not under_way.brings(name, self.broker):
+        if not under_way.may_bring(name, self.broker):
             return []
-        under_way.come.add(name)
-        return self._interests.bring(self._core.tables[request.epoch], request, now_ms)
+        under_way.arrived.add(name)
+        return self._interests.issue_arrived(self._core.tables[request.epoch], request, now_ms)
 
     def take_over(self, under_way: Plan) -> list[Effect]:
         """Notify the clients of arrived subscriptions that this is their home; this broker has just switched."""
-        return [SubscriberTaken(name, under_way.epoch_to) for name in sorted(under_way.come)]
+        return [SubscriberTaken(name, under_way.epoch_to) for name in sorted(under_way.arrived)]
 
-    def apart(self, subscriptions: Sequence[str]) -> list[tuple[str, ...]]:
+    def split_moved(self, subscriptions: Sequence[str]) -> list[tuple[str, ...]]:
         """Split subscriptions into those already here and those that the plan under way brought; omit empty parts."""
         under_way = self._core.under_way
-        come = set() if under_way is None else under_way.come
-        both = [tuple(one for one in subscriptions if (one in come) is is_come) for is_come in (False, True)]
+        arrived = set() if under_way is None else under_way.arrived
+        both = [tuple(one for one in subscriptions if (one in arrived) is has_arrived) for has_arrived in (False, True)]
         return [part for part in both if part]
 
     def must_hold(self, delivery: Deliver) -> bool:
         """Return True if the old home may still hand over earlier notifications."""
         under_way = self._core.under_way
-        return under_way is not None and delivery.subscriptions[0] in under_way.come
+        return under_way is not None and delivery.subscriptions[0] in under_way.arrived
 
     # --- the end of the plan -----------------------------------------------------------------------------------------
 
     def finish(self, under_way: Plan) -> None:
         """Treat arrived subscriptions like any others, and hold back nothing for them."""
-        for name in under_way.come & self._interests.locals.keys():
-            self._interests.locals[name].has_come = False
-        under_way.come.clear()
+        for name in under_way.arrived & self._interests.locals.keys():
+            self._interests.locals[name].has_arrived = False
+        under_way.arrived.clear()
 
-    def let_go(self, names: set[str]) -> list[Effect]:
+    def release(self, names: set[str]) -> list[Effect]:
         """Forget subscriptions whose home is elsewhere: they have moved, or their move was aborted."""
         gone = [self._interests.locals.pop(name) for name in sorted(names) if name in self._interests.locals]
         return [Cancelled(one.subscription) for one in gone if one.has_ended]

@@ -128,11 +128,11 @@ class EpochChange(Protocol[Tables, PlanIn]):
         """Let the core switch to the new epoch, at once or as soon as nothing prevents it."""
         ...
 
-    def taken_over(self, under_way: PlanIn) -> list[Effect]:
+    def take_over_clients(self, under_way: PlanIn) -> list[Effect]:
         """Return the messages to clients that are due after this broker has switched."""
         ...
 
-    def drain_on(self, under_way: PlanIn) -> list[Effect]:
+    def continue_drain(self, under_way: PlanIn) -> list[Effect]:
         """Return the markers of draining that have become due."""
         ...
 

@@ -80,11 +80,11 @@ _OPPOSITE = {
 def matches(filter_: Filter, content: Content) -> bool:
     """Return True if the content fulfils every predicate; an absent attribute or one of another type fulfils none."""
     return all(
-        predicate.attribute in content and _fulfils(predicate, content[predicate.attribute]) for predicate in filter_
+        predicate.attribute in content and _satisfies(predicate, content[predicate.attribute]) for predicate in filter_
     )
 
 
-def _fulfils(predicate: Predicate, value: float | str) -> bool:
+def _satisfies(predicate: Predicate, value: float | str) -> bool:
     if predicate.operator is Operator.PRESENT:
         return True
     if isinstance(value, str) is not isinstance(predicate.value, str):
@@ -166,19 +166,19 @@ def _is_satisfiable(predicates: Sequence[Predicate]) -> bool:
         return False
     for predicate in typed:
         if predicate.operator is Operator.EQ and predicate.value is not None:
-            return all(_fulfils(other, predicate.value) for other in typed)
-    return _some_text(typed) if text_count else _some_number(typed)
+            return all(_satisfies(other, predicate.value) for other in typed)
+    return _text_exists(typed) if text_count else _number_exists(typed)
 
 
-def _some_number(typed: list[Predicate]) -> bool:
+def _number_exists(typed: list[Predicate]) -> bool:
     bounds = [(predicate, float(predicate.value or 0)) for predicate in typed]
     lower = max((value for predicate, value in bounds if predicate.operator in (">", ">=")), default=-math.inf)
     upper = min((value for predicate, value in bounds if predicate.operator in ("<", "<=")), default=math.inf)
     # There are more numbers between two different bounds than `!=` can refuse.
-    return lower < upper or (lower == upper and all(_fulfils(predicate, lower) for predicate in typed))
+    return lower < upper or (lower == upper and all(_satisfies(predicate, lower) for predicate in typed))
 
 
-def _some_text(typed: list[Predicate]) -> bool:
+def _text_exists(typed: list[Predicate]) -> bool:
     """Return True if the least text that fulfils lower bounds, prefixes and `!=` also fulfils the rest.
 
     The text right after t is t + NUL, so the least one always exists.
@@ -193,7 +193,7 @@ def _some_text(typed: list[Predicate]) -> bool:
     refused = {predicate.value for predicate in typed if predicate.operator is Operator.NE}
     while least in refused:
         least += "\0"
-    return all(_fulfils(predicate, least) for predicate in typed)
+    return all(_satisfies(predicate, least) for predicate in typed)
 
 
 # --- many filters, one content -----------------------------------------------------------------------------------

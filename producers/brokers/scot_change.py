@@ -126,7 +126,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             tables.lose_peer(peer)
         coming = {name: move.home_from for name, move in moves.items() if move.home_to == self.broker}
         under_way.expected = {name: home for name, home in coming.items() if home != self.broker}
-        effects = self.movers.send_away(under_way)
+        effects = self.movers.notify_leaving(under_way)
         for name, local in sorted(interests.locals.items()):
             # What an ended subscription is owed is already in the homes' queues, so it belongs to the old epoch.
             if local.has_ended or name in under_way.going or tables.is_outside:
@@ -249,13 +249,13 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         if not under_way.leaving:
             return []
         effects: list[Effect] = []
-        for publisher in self._core.take_late(dict(under_way.leaving), now_ms):
+        for publisher in self._core.pop_late(dict(under_way.leaving), now_ms):
             connection = self._core.tables[under_way.epoch_from].hosted[publisher].connection
             effects.append(ClientDropped(publisher, connection))
             effects += self.unadvertise(UnadvertiseRequest(publisher, connection), now_ms)
         return effects
 
-    def taken_over(self, under_way: ScotPlanUnderWay) -> list[Effect]:
+    def take_over_clients(self, under_way: ScotPlanUnderWay) -> list[Effect]:
         """Notify the clients that have moved here that this is their home."""
         hosted = self._core.tables[under_way.epoch_to].hosted
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
@@ -279,7 +279,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             if move.home_to == self.broker and move.home_from in old.dead and name in hosted
         ]
 
-    def drain_on(self, under_way: ScotPlanUnderWay) -> list[Effect]:
+    def continue_drain(self, under_way: ScotPlanUnderWay) -> list[Effect]:
         """Send the markers that are due."""
         old = self._core.tables[under_way.epoch_from]
         return [Send(peer, FlowEnd(old.epoch, crossings)) for peer, crossings in old.ends_due()]
@@ -301,7 +301,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         """Stop waiting for confirmations of the epoch; forget subscriptions whose home is elsewhere."""
         effects: list[Effect] = []
         if under_way is not None:
-            effects += self.movers.let_go(under_way.going if gone.epoch < self._core.epoch else under_way.come)
+            effects += self.movers.release(under_way.going if gone.epoch < self._core.epoch else under_way.arrived)
         for name, local in list(self._interests.locals.items()):
             if local.has_ended and not any(name in tables.entries for tables in self._core.epochs()):
                 del self._interests.locals[name]

@@ -81,10 +81,10 @@ class ScotInterests:
         self.locals[name] = LocalSubscription(name, request.client, request.connection, set(self._core.tables))
         return [effect for tables in self._core.epochs() for effect in self.issue(tables, name, request.filter_)]
 
-    def bring(self, tables: ScotTables, request: ArriveRequest, now_ms: float) -> list[Effect]:
+    def issue_arrived(self, tables: ScotTables, request: ArriveRequest, now_ms: float) -> list[Effect]:
         """Issue a subscription that a plan brings here, in the tables of its epoch alone."""
         name, epoch = request.subscription, tables.epoch
-        self.locals[name] = LocalSubscription(name, request.client, request.connection, {epoch}, has_come=True)
+        self.locals[name] = LocalSubscription(name, request.client, request.connection, {epoch}, has_arrived=True)
         return self.issue(tables, name, request.filter_) + self._core.answer_prepare(now_ms)
 
     def issue(self, tables: ScotTables, name: str, filter_: Filter) -> list[Effect]:
@@ -164,7 +164,7 @@ class ScotInterests:
         if local.unconfirmed_epochs:
             return []
         local.is_confirmed = True
-        if local.has_come:
+        if local.has_arrived:
             return [SubscriberAwaited(name, epoch)]
         return [Confirmed(name)]
 

@@ -126,7 +126,7 @@ class ScotRouting:
         if LOCAL in destinations:
             wanted, known = tables.index.keys_for(notification.content, LOCAL), self.interests.locals
             confirmed = tuple(sorted(key for key in wanted if key in known and known[key].is_confirmed))
-            for part in self.change.movers.apart(confirmed):
+            for part in self.change.movers.split_moved(confirmed):
                 self._core.deliver_or_hold(Deliver(notification, part), effects)
         return effects
 

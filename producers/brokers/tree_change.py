@@ -58,7 +58,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
                 known.unanswered.discard(peer)
             if under_way is not None and epoch == under_way.epoch_to:
                 under_way.unacknowledged = {one for one in under_way.unacknowledged if one[0] != peer}
-        effects = self._interests.forget_dead_homes() + self._core.take_postponed(now_ms)
+        effects = self._interests.forget_dead_homes() + self._core.serve_postponed(now_ms)
         names = {name for tables in self._core.tables.values() for name in tables.entries}
         effects += self._interests.settle(sorted(names | set(self._interests.locals)), now_ms)
         return effects + self._core.release_held() + self._core.drain(now_ms)
@@ -111,7 +111,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         self._core.begin_plan(under_way, tables)
         under_way.lost, under_way.announces = lost, bool(lost or command.brokers_joined or command.brokers_left)
         if under_way.announces:
-            under_way.near = older.reached_past(lost)
+            under_way.near = older.reached_without(lost)
         else:
             tables.unsure = tables.fresh
         if lost:
@@ -120,7 +120,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         for peer in self._core.lost_peers.intersection(tables.neighbours):
             tables.lose_peer(peer)
         effects = self._interests.derive_later(older.entries.values()) + self._interests.repairs.begin()
-        effects += self.movers.send_away(under_way)
+        effects += self.movers.notify_leaving(under_way)
         under_way.waiting_for = {
             name for name in {*tables.entries, *self._own_unconfirmed()} if not self.is_ready(name)
         }
@@ -209,7 +209,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             return self._core.postpone(request)
         end = Unadvertise(self._core.epoch, request.publisher, request.connection)
         switched = self.note_leave(request, now_ms)  # Behind the end, or END would overtake that.
-        effects = self._interests.forget_advertisement(LOCAL, end) + switched + self._core.take_postponed(now_ms)
+        effects = self._interests.forget_advertisement(LOCAL, end) + switched + self._core.serve_postponed(now_ms)
         return effects + self._interests.settle((), now_ms)
 
     # --- switching and draining --------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         if not under_way.leaving:
             return []
         effects: list[Effect] = []
-        for publisher in self._core.take_late(dict(under_way.leaving), now_ms):
+        for publisher in self._core.pop_late(dict(under_way.leaving), now_ms):
             connection = self._interests.advertisements[publisher].connection
             effects.append(ClientDropped(publisher, connection))
             effects += self.unadvertise(UnadvertiseRequest(publisher, connection), now_ms)
@@ -253,7 +253,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         """Return True if END has come over every old link."""
         return self._core.tables[under_way.epoch_from].is_drained
 
-    def taken_over(self, under_way: TreePlanUnderWay) -> list[Effect]:
+    def take_over_clients(self, under_way: TreePlanUnderWay) -> list[Effect]:
         """Notify the clients that have moved here that this is their home: publishers may publish here."""
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
         known, tables = self._interests.advertisements, self._core.tables[under_way.epoch_to]
@@ -263,7 +263,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         taken: list[Effect] = [PublisherTaken(one.publisher, one.connection) for one in here]
         return taken + self.movers.take_over(under_way)
 
-    def drain_on(self, under_way: TreePlanUnderWay) -> list[Effect]:
+    def continue_drain(self, under_way: TreePlanUnderWay) -> list[Effect]:
         """Send END over each old link for which END has come over all others."""
         old = self._core.tables[under_way.epoch_from]
         effects: list[Effect] = []
@@ -288,16 +288,16 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         names = sorted(gone.entries)
         repairs, sent = self._interests.repairs, list[Effect]()
         if under_way is not None and gone.epoch > self._core.epoch:
-            sent = repairs.call_off(gone, under_way) + self.movers.let_go(under_way.come)
+            sent = repairs.abort(gone, under_way) + self.movers.release(under_way.arrived)
         elif under_way is not None and gone.dead:  # The end of a stay may be lost: ask again.
-            sent = self.taken_over(under_way)
+            sent = self.take_over_clients(under_way)
         if under_way is not None and gone.epoch < self._core.epoch:
-            sent += self.movers.let_go(under_way.going)
-        effects = sent + repairs.let_go() + self._interests.forget_dead_homes()
+            sent += self.movers.release(under_way.going)
+        effects = sent + repairs.forget_ended() + self._interests.forget_dead_homes()
         effects += self._interests.settle([*names, *sorted(set(self._interests.locals) - set(names))], now_ms)
         if not self._core.takes_clients:
             self._interests.forget_publishers()
-        return effects + self._core.take_postponed(now_ms)
+        return effects + self._core.serve_postponed(now_ms)
 
     def is_of_plan(self, message: Message, under_way: TreePlanUnderWay) -> bool:
         """Return True for END and for messages that build the new tables."""

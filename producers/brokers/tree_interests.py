@@ -62,8 +62,8 @@ class TreeInterests(TreePublishers):
         self.locals[name] = LocalSubscription(name, request.client, request.connection, set(self._core.tables))
         effects: list[Effect] = []
         for tables in self._core.epochs():
-            meets = self._meets(tables, request.filter_)
-            entry = Entry(name, self.broker, request.filter_, LOCAL, meets, max(self._core.tables))
+            matching = self._matching(tables, request.filter_)
+            entry = Entry(name, self.broker, request.filter_, LOCAL, matching, max(self._core.tables))
             tables.install(entry)
             effects += self._forward(tables, entry)
         return effects + self.settle((name,), now_ms)
@@ -96,11 +96,11 @@ class TreeInterests(TreePublishers):
                 return self._core.keep_early(epoch, None, request)
         return []
 
-    def bring(self, tables: RoutingTables, request: ArriveRequest, now_ms: float) -> list[Effect]:
+    def issue_arrived(self, tables: RoutingTables, request: ArriveRequest, now_ms: float) -> list[Effect]:
         """Install a subscription that a plan brings here, in the tables of its epoch alone."""
         name, epoch = request.subscription, tables.epoch
-        self.locals[name] = LocalSubscription(name, request.client, request.connection, {epoch}, has_come=True)
-        entry = Entry(name, self.broker, request.filter_, LOCAL, self._meets(tables, request.filter_), epoch)
+        self.locals[name] = LocalSubscription(name, request.client, request.connection, {epoch}, has_arrived=True)
+        entry = Entry(name, self.broker, request.filter_, LOCAL, self._matching(tables, request.filter_), epoch)
         tables.install(entry)
         return self._forward(tables, entry) + self.settle((name,), now_ms)
 
@@ -119,9 +119,9 @@ class TreeInterests(TreePublishers):
         if entry is not None and entry.leaving and entry.towards == source and is_in_force:
             raise ProtocolError(f"{self.broker} got {message.subscription} again before {source} knew it was released")
         if entry is None:
-            meets = self._meets(tables, message.filter_)
+            matching = self._matching(tables, message.filter_)
             issued_max = message.epoch_issued_max
-            entry = Entry(message.subscription, message.home, message.filter_, source, meets, issued_max)
+            entry = Entry(message.subscription, message.home, message.filter_, source, matching, issued_max)
             tables.install(entry)
             tables.await_withdrawn(entry)
             effects += self._forward(tables, entry)
@@ -188,7 +188,7 @@ class TreeInterests(TreePublishers):
 
     def _wanted(self, tables: RoutingTables, entry: Entry) -> set[str]:
         """Return the neighbours towards the homes of publishers that the subscription matches."""
-        homes = self._homes_met(tables, entry) - {self.broker}
+        homes = self._matching_homes(tables, entry) - {self.broker}
         # The home of a publisher whose stay is about to end may no longer be in the tree.
         return {tables.next_hop[home] for home in homes if home in tables.next_hop} - {entry.towards}
 
@@ -248,7 +248,7 @@ class TreeInterests(TreePublishers):
         local.unconfirmed_epochs = {epoch for epoch in live if not self.is_settled(name, epoch)}
         if not local.is_confirmed and not local.unconfirmed_epochs:
             local.is_confirmed = True
-            return [SubscriberAwaited(name, max(self._core.tables)) if local.has_come else Confirmed(name)]
+            return [SubscriberAwaited(name, max(self._core.tables)) if local.has_arrived else Confirmed(name)]
         return []
 
     def _are_settled(self, known: Advertisement) -> bool:
@@ -293,7 +293,7 @@ class TreeInterests(TreePublishers):
                     entry.home,
                     entry.filter_,
                     entry.towards,
-                    entry.meets | self._meets(tables, entry.filter_, tables.epoch),
+                    entry.matching | self._matching(tables, entry.filter_, tables.epoch),
                     entry.epoch_issued_max,
                 )
                 tables.install(derived)

@@ -31,7 +31,7 @@ class TreePublishers:
     def _forward(self, tables: RoutingTables, entry: Entry) -> list[Effect]:
         """Send a subscription to each neighbour towards a matching advertisement that does not hold it yet."""
 
-    def _meets(self, tables: RoutingTables, filter_: Filter, epoch_min: int = -1) -> set[str]:
+    def _matching(self, tables: RoutingTables, filter_: Filter, epoch_min: int = -1) -> set[str]:
         """Return the publishers of an epoch that match a filter, without those advertised in later epochs.
 
         With ``epoch_min``, return only those that were advertised in that epoch or later.
@@ -56,7 +56,7 @@ class TreePublishers:
             return [Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))]
         self.repairs.note_announced(message)
         if earlier is not None and self.repairs.supersedes(earlier, message):
-            effects += self._give_way(earlier, source, message)
+            effects += self._replace_stay(earlier, source, message)
             earlier = None
         if earlier is not None and earlier.connection < message.connection:
             if waiting is None or _order(waiting[1]) < _order(message):
@@ -64,8 +64,8 @@ class TreePublishers:
             return []
         if earlier is not None:
             ack = Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))
-            return [ack, *self.repairs.pass_outrun(earlier, message, source)]
-        sends = self.flood_on(message, source) + self.repairs.forward(message)
+            return [ack, *self.repairs.pass_late_announcement(earlier, message, source)]
+        sends = self.flood(message, source) + self.repairs.forward(message)
         asked = {send.peer for send in sends} - {source}  # Its announcer already knows it.
         known = Advertisement(
             message.epoch, message.publisher, message.connection, message.home, message.filter_, source, asked
@@ -74,16 +74,16 @@ class TreePublishers:
         self.advertisements[message.publisher] = known
         self.unconfirmed_advertisements[message.publisher] = known
         effects += sends
-        effects += self._attract(message)
+        effects += self._send_matching(message)
         known.unsettled = {
             name
             for tables in self._core.epochs()
             for name, entry in tables.entries.items()
-            if not entry.is_settled and message.publisher in entry.meets
+            if not entry.is_settled and message.publisher in entry.matching
         }
         return effects
 
-    def _attract(self, message: Advertise) -> list[Effect]:
+    def _send_matching(self, message: Advertise) -> list[Effect]:
         """Send the subscriptions that a publisher matches towards it."""
         met = [
             (tables, entry)
@@ -93,28 +93,28 @@ class TreePublishers:
             if intersects(message.filter_, entry.filter_)
         ]
         for _, entry in met:
-            entry.meets.add(message.publisher)
+            entry.matching.add(message.publisher)
         return [effect for tables, entry in met for effect in self._forward(tables, entry)]
 
     def forget_advertisement(self, source: str, message: Unadvertise) -> list[Effect]:
         """Forget a publisher; subscriptions sent towards it stay there until they end or the epoch does."""
         known = self.advertisements.get(message.publisher)
-        self.repairs.take_end(message)
+        self.repairs.note_end(message)
         if known is None or known.connection != message.connection:
             later = None if known is None else known.successor
             if known is not None and later is not None and later[1].connection == message.connection:
                 known.successor = None  # It has ended while it waited.
-            return [*self.flood_on(message, source)]  # A newer epoch, even an aborted one, may have announced it.
+            return [*self.flood(message, source)]  # A newer epoch, even an aborted one, may have announced it.
         is_awaited = known.epoch < message.epoch and message.publisher in self.unconfirmed_advertisements
         self.forget_stay(message.publisher)
         self.repairs.keep_for_abort(known, message.epoch)
-        effects: list[Effect] = [*self.flood_on(message, source), *self.repairs.forward(message)]
+        effects: list[Effect] = [*self.flood(message, source), *self.repairs.forward(message)]
         effects += self.repairs.return_end(source, message)
         if is_awaited and known.announcer != LOCAL:  # In that epoch its announcer may not learn of the end.
             effects.append(Send(known.announcer, AdvertiseAck(known.epoch, message.publisher, message.connection)))
         return effects if known.successor is None else effects + self.learn_advertisement(*known.successor)
 
-    def _give_way(self, earlier: Advertisement, source: str, message: Advertise) -> list[Effect]:
+    def _replace_stay(self, earlier: Advertisement, source: str, message: Advertise) -> list[Effect]:
         """Replace a known stay by the announced one; an earlier stay is ended on all brokers that know it."""
         if earlier.connection < message.connection:
             earlier.successor = None
@@ -131,13 +131,13 @@ class TreePublishers:
         self.repairs.forget(publisher, known.connection)
         for tables in self._core.epochs():
             for entry in tables.entries.values():
-                entry.meets.discard(publisher)
+                entry.matching.discard(publisher)
 
     def forget_dead_homes(self) -> list[Effect]:
         """Forget the publishers whose home has died, unless the plan under way gives them another one."""
         effects: list[Effect] = []
         oldest, newest = self._core.epochs()[0], self._core.epochs()[-1]
-        self.repairs.forget_outrun(oldest.dead)
+        self.repairs.forget_announced_late(oldest.dead)
         for name, known in list(self.advertisements.items()):
             tables = self._core.tables[max(known.epoch, oldest.epoch)]
             home = self.home_in(newest, name)
@@ -146,15 +146,15 @@ class TreePublishers:
                 effects += [] if known.successor is None else self.learn_advertisement(*known.successor)
         return effects
 
-    def know_again(self, known: Advertisement) -> None:
+    def restore(self, known: Advertisement) -> None:
         """Restore a publisher as it was known before an aborted plan."""
         self.advertisements[known.publisher] = known
         for tables in self._core.epochs():
             for entry in tables.entries.values():
                 if intersects(known.filter_, entry.filter_):
-                    entry.meets.add(known.publisher)
+                    entry.matching.add(known.publisher)
 
-    def flood_on(self, message: Advertise | Unadvertise, source: str) -> list[Send]:
+    def flood(self, message: Advertise | Unadvertise, source: str) -> list[Send]:
         """Send a message to the living neighbours in the tree of its epoch, except the one it came from."""
         tables = self._core.tables[message.epoch]
         return [Send(peer, message) for peer in tables.neighbours if peer != source and peer not in tables.dead]
@@ -163,15 +163,15 @@ class TreePublishers:
         """Forget all publishers: an outsider is not notified of their ends."""
         self.advertisements.clear()
         self.unconfirmed_advertisements.clear()
-        self.repairs.outrun.clear()
+        self.repairs.announced_late.clear()
 
     def publishers_here(self) -> dict[str, int]:
         """Return the publishers whose home this broker is, with the number of their stay."""
         return {name: one.connection for name, one in self.advertisements.items() if one.home == self.broker}
 
-    def _homes_met(self, tables: RoutingTables, entry: Entry) -> set[str]:
+    def _matching_homes(self, tables: RoutingTables, entry: Entry) -> set[str]:
         """Return the homes, in this epoch, of the publishers that an entry matches."""
-        return {self.home_in(tables, name) for name in entry.meets}
+        return {self.home_in(tables, name) for name in entry.matching}
 
     def is_advertised_here(self, publisher: str) -> bool:
         """Return True if this broker is a publisher's home in a live epoch; it refuses notifications of all others."""

@@ -28,7 +28,7 @@ class TreeRepairs:
         self._interests = interests
         self._ended: list[tuple[str, str, int]] = []  # Neighbour over the new link towards its home, publisher, stay.
         # Stays announced after a later one, without an end so far: other brokers may still know them.
-        self.outrun: dict[tuple[str, int], Advertise] = {}
+        self.announced_late: dict[tuple[str, int], Advertise] = {}
 
     @property
     def _known(self) -> Mapping[str, Advertisement]:
@@ -41,7 +41,7 @@ class TreeRepairs:
         under_way = self._core.under_way
         return under_way if under_way is not None and under_way.announces else None
 
-    def _may_know_otherwise(self, plan: TreePlanUnderWay) -> frozenset[str]:
+    def _may_differ(self, plan: TreePlanUnderWay) -> frozenset[str]:
         """Return the neighbours in the newer epoch that may know other publishers than this broker."""
         return self._core.tables[plan.epoch_to].fresh | plan.doubtful
 
@@ -71,7 +71,7 @@ class TreeRepairs:
         if plan is None or message.epoch != plan.epoch_from:
             return []
         tables = self._core.tables[plan.epoch_to]
-        peers, forwarded = self._may_know_otherwise(plan) - tables.dead, replace(message, epoch=tables.epoch)
+        peers, forwarded = self._may_differ(plan) - tables.dead, replace(message, epoch=tables.epoch)
         if isinstance(forwarded, Advertise):
             peers -= {tables.next_hop.get(forwarded.home)}
             forwarded = replace(forwarded, home=tables.moved.get(forwarded.publisher, forwarded.home))
@@ -80,7 +80,7 @@ class TreeRepairs:
     def return_end(self, source: str, end: Unadvertise) -> list[Send]:
         """Return an end that came over a new link: this broker's announcement over that link may have crossed it."""
         plan = self._core.under_way
-        if plan is None or end.epoch != plan.epoch_to or source not in self._may_know_otherwise(plan):
+        if plan is None or end.epoch != plan.epoch_to or source not in self._may_differ(plan):
             return []
         return [Send(source, end)]
 
@@ -107,23 +107,23 @@ class TreeRepairs:
         if repair is not None and message.epoch == repair.epoch_to:
             repair.vouched.add((message.publisher, message.connection))
 
-    def pass_outrun(self, known: Advertisement, message: Advertise, source: str) -> list[Send]:
+    def pass_late_announcement(self, known: Advertisement, message: Advertise, source: str) -> list[Send]:
         """Pass on a stay that is announced after a later one, and remember it until its end comes.
 
         Its announcer knows it. If a death cuts off its end, a repair finds that it has ended.
         """
         stay = message.publisher, message.connection
-        if message.connection == known.connection or stay in self.outrun:
+        if message.connection == known.connection or stay in self.announced_late:
             return []
         if message.epoch > min(self._core.tables):
             return []  # Its end may have come in the older epoch; an abort reverts this.
-        self.outrun[stay] = message
-        sends: list[Send] = self._interests.flood_on(message, source)
+        self.announced_late[stay] = message
+        sends: list[Send] = self._interests.flood(message, source)
         return sends
 
-    def forget_outrun(self, homes: Collection[str]) -> None:
+    def forget_announced_late(self, homes: Collection[str]) -> None:
         """Forget the stays that ended with their homes."""
-        self.outrun = {stay: one for stay, one in self.outrun.items() if one.home not in homes}
+        self.announced_late = {stay: one for stay, one in self.announced_late.items() if one.home not in homes}
 
     def supersedes(self, earlier: Advertisement, message: Advertise) -> bool:
         """Return True if the announcement replaces a known one without waiting for the end of that.
@@ -150,10 +150,10 @@ class TreeRepairs:
         if plan is not None:
             plan.unacknowledged = {one for one in plan.unacknowledged if one[1:] != (publisher, connection)}
 
-    def take_end(self, end: Unadvertise) -> None:
+    def note_end(self, end: Unadvertise) -> None:
         """Note an end, so that an abort does not restore a stay that has ended in the older epoch as well."""
         plan = self._core.under_way
-        self.outrun.pop((end.publisher, end.connection), None)
+        self.announced_late.pop((end.publisher, end.connection), None)
         kept = None if plan is None else plan.superseded.get(end.publisher)
         if plan is not None and kept is not None and (end.epoch, end.connection) == (plan.epoch_from, kept.connection):
             del plan.superseded[end.publisher]
@@ -165,9 +165,9 @@ class TreeRepairs:
         repair = self._repair
         if repair is None:
             return
-        tables, otherwise = self._core.tables[repair.epoch_to], self._may_know_otherwise(repair)
+        tables, otherwise = self._core.tables[repair.epoch_to], self._may_differ(repair)
         stays = {(name, known.connection): (known.epoch, known.home) for name, known in self._known.items()}
-        stays |= {stay: (one.epoch, one.home) for stay, one in self.outrun.items()}
+        stays |= {stay: (one.epoch, one.home) for stay, one in self.announced_late.items()}
         self._ended = [
             (peer, name, connection)
             for (name, connection), (epoch, home) in sorted(stays.items())
@@ -176,9 +176,9 @@ class TreeRepairs:
             and (peer := tables.next_hop.get(home, "")) in otherwise
         ]
         # The others' ends come as usual, or other brokers have found them.
-        self.outrun = {stay: one for stay, one in self.outrun.items() if one.home in repair.near}
+        self.announced_late = {stay: one for stay, one in self.announced_late.items() if one.home in repair.near}
 
-    def let_go(self) -> list[Effect]:
+    def forget_ended(self) -> list[Effect]:
         """Forget the stays that have ended, on all brokers that know them."""
         effects: list[Effect] = []
         for peer, name, connection in self._ended:
@@ -187,7 +187,7 @@ class TreeRepairs:
         self._ended = []
         return effects
 
-    def call_off(self, gone: RoutingTables, under_way: TreePlanUnderWay) -> list[Effect]:
+    def abort(self, gone: RoutingTables, under_way: TreePlanUnderWay) -> list[Effect]:
         """Revert what was announced in an aborted epoch; admit stays of the older one that waited for it."""
         waiting: list[tuple[str, Advertise]] = []
         for name, known in list(self._known.items()):
@@ -199,5 +199,5 @@ class TreeRepairs:
             known.unanswered -= gone.fresh
         for name, known in under_way.superseded.items():
             if name not in self._known:
-                self._interests.know_again(known)
+                self._interests.restore(known)
         return [effect for one in waiting for effect in self._interests.learn_advertisement(*one)]

@@ -103,7 +103,7 @@ class TreeRouting:
             wanted = tables.index.keys_for(notification.content, LOCAL)
             known = self.interests.locals
             subscriptions = tuple(sorted(key for key in wanted if key in known and known[key].is_confirmed))
-            for part in self.change.movers.apart(subscriptions):
+            for part in self.change.movers.split_moved(subscriptions):
                 self._core.deliver_or_hold(Deliver(notification, part), effects)
         return effects
 
@@ -146,7 +146,7 @@ class TreeRouting:
                 self.interests.repairs.accept_ack(source, message)
                 return self.interests.settle((), now_ms)
             case Unadvertise():
-                effects = self.interests.forget_advertisement(source, message) + self._core.take_postponed(now_ms)
+                effects = self.interests.forget_advertisement(source, message) + self._core.serve_postponed(now_ms)
                 return effects + self.interests.settle((), now_ms)
             case Subscribe():
                 return self.interests.accept_subscription(tables, source, message, now_ms)

@@ -21,18 +21,19 @@ LOCAL = ""  # The destination of a subscription whose home is this broker; no br
 class Entry:
     """One subscription in one epoch's table.
 
-    ``towards`` is the neighbour on the path to its home, or LOCAL. ``meets`` are the advertised publishers it matches.
-    ``forwarded`` are the neighbours that hold it because of this broker. ``unconfirmed`` and ``unreleased`` are those
-    whose acknowledgement of a subscribe or an unsubscribe is outstanding; a neighbour that has released it gets it
-    again if it is wanted there by then. ``waiting`` are those that wait for our acknowledgement. ``epoch_issued_max``
-    is the newest epoch in which its home issued it (:class:`producers.brokers.broker_messages.Subscribe`).
+    ``towards`` is the neighbour on the path to its home, or LOCAL. ``matching`` are the advertised publishers it
+    matches. ``forwarded`` are the neighbours that hold it because of this broker. ``unconfirmed`` and ``unreleased``
+    are those whose acknowledgement of a subscribe or an unsubscribe is outstanding; a neighbour that has released it
+    gets it again if it is wanted there by then. ``waiting`` are those that wait for our acknowledgement.
+    ``epoch_issued_max`` is the newest epoch in which its home issued it
+    (:class:`producers.brokers.broker_messages.Subscribe`).
     """
 
     subscription: str
     home: str
     filter_: Filter
     towards: str
-    meets: set[str]
+    matching: set[str]
     epoch_issued_max: int
     forwarded: set[str] = field(default_factory=set)
     unconfirmed: set[str] = field(default_factory=set)
@@ -186,7 +187,7 @@ class RoutingTables:
         peer = self.next_hop.get(home)
         return peer is None or peer in self.ends_received  # None if it was not in this tree.
 
-    def reached_past(self, lost: frozenset[str]) -> frozenset[str]:
+    def reached_without(self, lost: frozenset[str]) -> frozenset[str]:
         """Return the brokers that links of this epoch reach without crossing a lost one, including this broker."""
         if self.is_outside:
             return frozenset((self.broker,))

@@ -164,9 +164,9 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         refusal, reason = self.fence.refusal_of(command, self.epoch)
         if refusal is not Refusal.NONE:
             return [self._refuse(command, refusal, reason, now_ms)]
-        return self._change.note_deaths(command, now_ms) + self._carry_out(command, now_ms)
+        return self._change.note_deaths(command, now_ms) + self._execute(command, now_ms)
 
-    def _carry_out(self, command: Command, now_ms: float) -> list[Effect]:
+    def _execute(self, command: Command, now_ms: float) -> list[Effect]:
         match command.phase:
             case CommandPhase.PREPARE:
                 return self._prepare(command, now_ms)
@@ -245,14 +245,14 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         under_way.is_active = True
         self.epoch = under_way.epoch_to
         answer = self._result(under_way, CommandPhase.ACTIVATE, Outcome.ACTIVATED, now_ms)
-        return [answer, *self._change.taken_over(under_way), *self.release_held(), *self.drain(now_ms)]
+        return [answer, *self._change.take_over_clients(under_way), *self.release_held(), *self.drain(now_ms)]
 
     def drain(self, now_ms: float) -> list[Effect]:
         """Send the markers that are due, and report once nothing of the old epoch can arrive any more."""
         under_way = self.under_way
         if under_way is None or not under_way.is_active:
             return []
-        effects = self._change.drain_on(under_way)
+        effects = self._change.continue_drain(under_way)
         if self._change.is_drained(under_way) and not under_way.is_drained_reported:
             under_way.is_drained_reported = True
             effects.append(self._result(under_way, CommandPhase.ACTIVATE, Outcome.DRAINED, now_ms))
@@ -316,7 +316,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         self._begin_with(tables)
         return [*effects, self._answer(command, Outcome.INSTALLED, now_ms)]
 
-    def take_late(self, waiting: dict[str, float], now_ms: float) -> list[str]:
+    def pop_late(self, waiting: dict[str, float], now_ms: float) -> list[str]:
         """Remove from ``waiting`` (client -> since when) the clients awaited for too long, and return them."""
         late = sorted(client for client, since_ms in waiting.items() if now_ms - since_ms > CLIENT_WAIT_MS_MAX)
         for client in late:
@@ -383,7 +383,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         """Return True if this very request is postponed."""
         return request in self._postponed
 
-    def take_postponed(self, now_ms: float) -> list[Effect]:
+    def serve_postponed(self, now_ms: float) -> list[Effect]:
         """Serve the postponed requests; those that must wait longer are kept again, in order."""
         waiting, self._postponed = self._postponed, deque()
         return [effect for request in waiting for effect in self.routing.serve(request, now_ms)]

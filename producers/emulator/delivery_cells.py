@@ -96,7 +96,7 @@ class DeliveryCells:
         cell, is_full = self._changing_cell(notification)
         cell[3] |= 1 << notification.sequence % BLOCK_SIZE if is_full else PUBLISHED_FLAG
 
-    def take_changed(self, now_ms: float = math.inf) -> tuple[Delivery, ...]:
+    def pop_changed(self, now_ms: float = math.inf) -> tuple[Delivery, ...]:
         """Return the cells that changed since the last call, ordered by time, publisher and block.
 
         Counts of an unfinished span wait for its end, so that they are sent once. Without a time, all are returned.

@@ -85,7 +85,7 @@ class TelemetryEmitter:
             sequence=sequence,
             time_ms=int(now_ms),
             epoch=broker.core.epoch,
-            deliveries=broker.cells.take_changed(math.inf if is_last else now_ms),
+            deliveries=broker.cells.pop_changed(math.inf if is_last else now_ms),
             queues=self._samples(broker, neighbours),
             probes=tuple(
                 LinkProbe(peer, self._rtt_ms(broker.name, peer))

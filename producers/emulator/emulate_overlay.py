@@ -403,13 +403,13 @@ class EmulatedOverlay:
         if message.__class__ is Command and message.phase is CommandPhase.PREPARE and message.brokers_joined:
             self._renew_links(broker.name, message.brokers_joined)
         for effect in broker.handle(source, message, now_ms):
-            self._carry_out(broker, effect)
+            self._execute(broker, effect)
         broker.queue.popleft()  # Only now: what its effects put into this queue must not start a second service.
         self._under_way -= 1
         if broker.queue:
             self._begin_service(broker)
 
-    def _carry_out(self, broker: EmulatedBroker, effect: Effect) -> None:
+    def _execute(self, broker: EmulatedBroker, effect: Effect) -> None:
         if isinstance(effect, Send):
             self._send(broker.name, effect.peer, effect.message)
             return

@@ -316,7 +316,7 @@ class BrokerNode:
             sequence=sequence,
             time_ms=int(now_ms),
             epoch=self.core.epoch,
-            deliveries=self._cells.take_changed(math.inf if is_last else now_ms),
+            deliveries=self._cells.pop_changed(math.inf if is_last else now_ms),
             queues=self._samples(),
             probes=tuple(LinkProbe(*each) for each in self.links.round_trips()),
             clients=changes,

@@ -46,7 +46,7 @@ HASTY = TransitionLimits(prepare_ms=120, activate_ms=10**9, drain_ms=10**9, reti
 KNOWN_EFFECTS = frozenset(typing.get_args(Effect))
 FAULT_EFFECTS = frozenset({"ClientDropped", "Dropped"})  # By name: brokers may not have them yet.
 SEQUENCES_CONTINUE = "connection" in {one.name for one in fields(AdvertiseRequest)}
-KEPT_EMPTY = ("held", "_early", "_postponed", "unconfirmed_advertisements", "outrun")
+KEPT_EMPTY = ("held", "_early", "_postponed", "unconfirmed_advertisements", "announced_late")
 OF_CLIENTS = ("locals", "advertisements", "here")
 OF_SUBSCRIPTIONS = ("entries", "index", "withdrawn")  # Of a broker's tables, as the next.
 OF_TABLES = (*OF_SUBSCRIPTIONS, "topics", "registered", "successors", "ended", "flushes", "awaited", "moved")
@@ -195,7 +195,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
             raise BrokenPromiseError(f"brokers want {name}", f"{effect} at {broker.name}, though no client is silent")
         if isinstance(effect, Published):
             self.stamped_epochs.add(effect.notification.epoch)
-        self._carry_out(broker, effect)
+        self._execute(broker, effect)
 
     def do_wait(self, pause_ms: int) -> None:
         """Let time pass."""

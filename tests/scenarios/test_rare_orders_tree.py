@@ -389,8 +389,8 @@ def test_a_stay_announced_after_a_later_one_is_remembered_until_its_end_comes() 
     overlay.run()
     overlay.feed("b1", "b0", Advertise(0, "p", 0, "b0", ALL))
     overlay.run()
-    remembered = [set(overlay.cores[broker].routing.interests.repairs.outrun) for broker in ("b1", "b2")]
+    remembered = [set(overlay.cores[broker].routing.interests.repairs.announced_late) for broker in ("b1", "b2")]
     assert remembered == [{("p", 0)}] * 2
     overlay.feed("b1", "b0", Unadvertise(0, "p", 0))
     overlay.run()
-    assert not any(overlay.cores[broker].routing.interests.repairs.outrun for broker in ("b1", "b2"))
+    assert not any(overlay.cores[broker].routing.interests.repairs.announced_late for broker in ("b1", "b2"))

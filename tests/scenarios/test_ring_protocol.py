@@ -64,7 +64,7 @@ def test_runs_exercise_what_they_claim() -> None:
 
 def test_without_the_hold_order_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Delivering new-epoch notifications before the old epoch has ended breaks order: the hold is needed."""
-    monkeypatch.setattr(RingChange, "may_come_older", lambda *_: False)
+    monkeypatch.setattr(RingChange, "may_get_older", lambda *_: False)
     assert happens("out_of_order", range(40))
 
 
@@ -75,7 +75,7 @@ def test_without_waiting_for_the_old_home_order_breaks(monkeypatch: pytest.Monke
         self._core.epochs()[0].awaited.pop(subscription, None)
         return False
 
-    monkeypatch.setattr(RingChange, "may_come_older", by_own_tree)
+    monkeypatch.setattr(RingChange, "may_get_older", by_own_tree)
     assert happens("out_of_order", range(60))
 
 

@@ -15,12 +15,12 @@ def test_a_cell_is_cumulative_and_sent_only_if_changed() -> None:
     cells = DeliveryCells(60)
     cells.note_delivered(notification(0, 5_100.0), 2)
     cells.note_published(notification(1, 5_200.0))
-    assert cells.take_changed(5_300.0) == (Delivery("p", 0, 5, 0b01, 2, 20, 0b10),)
-    assert cells.take_changed(5_400.0) == ()
+    assert cells.pop_changed(5_300.0) == (Delivery("p", 0, 5, 0b01, 2, 20, 0b10),)
+    assert cells.pop_changed(5_400.0) == ()
     cells.note_delivered(notification(2, 5_900.0), 1)
-    assert cells.take_changed(6_000.0) == (Delivery("p", 0, 5, 0b101, 3, 30, 0b10),)
+    assert cells.pop_changed(6_000.0) == (Delivery("p", 0, 5, 0b101, 3, 30, 0b10),)
     cells.note_published(notification(2, 5_900.0))
-    assert cells.take_changed(6_100.0) == (Delivery("p", 0, 5, 0b101, 3, 30, 0b110),)
+    assert cells.pop_changed(6_100.0) == (Delivery("p", 0, 5, 0b101, 3, 30, 0b110),)
 
 
 def test_cells_end_at_seconds_and_blocks() -> None:
@@ -29,7 +29,7 @@ def test_cells_end_at_seconds_and_blocks() -> None:
     for sequence, publish_ms in ((62, 5_999.9), (63, 6_000.0), (64, 6_000.1)):
         cells.note_published(notification(sequence, publish_ms))
         cells.note_delivered(notification(sequence, publish_ms), 1)
-    taken = cells.take_changed(7_000.0)
+    taken = cells.pop_changed(7_000.0)
     assert [(cell.block, cell.second, cell.mask) for cell in taken] == [(0, 5, 1 << 62), (0, 6, -(1 << 63)), (1, 6, 1)]
     assert [cell.published for cell in taken] == [cell.mask for cell in taken]
 
@@ -40,7 +40,7 @@ def test_old_cells_are_dropped() -> None:
     for second in range(100):
         cells.note_delivered(notification(second, second * 1_000.0), 1)
         cells.note_published(notification(second, second * 1_000.0))
-        cells.take_changed(second * 1_000.0)
+        cells.pop_changed(second * 1_000.0)
     assert len(cells._cells) == 11
 
 
@@ -52,8 +52,8 @@ def test_the_share_may_change_mid_run_and_deliveries_stay_exact() -> None:
     for sequence in range(60):
         rule.sampling = FULL if sequence < 20 else sampling if sequence < 40 else FULL
         cells.note_delivered(notification(sequence, 5_000.0 + 80 * sequence), 2)
-        found += cells.take_changed(5_000.0 + 80 * sequence + 1)
-    found += cells.take_changed(10_001.0)
+        found += cells.pop_changed(5_000.0 + 80 * sequence + 1)
+    found += cells.pop_changed(10_001.0)
     newest = {(cell.second, cell.publisher, cell.block): cell for cell in found}
     assert sum(cell.local_deliveries for cell in newest.values()) == 120
     (counts,) = [cell for cell in newest.values() if rule_of_counts(cell.block)]

@@ -56,7 +56,7 @@ def test_the_reduction_loses_no_ending(name: str) -> None:
     ("name", "core", "method", "answer", "fault"),
     [
         ("tree_move", TreeChange, "must_hold", False, "lost or out of order"),
-        ("ring_move", RingChange, "may_come_older", False, "lost or out of order"),
+        ("ring_move", RingChange, "may_get_older", False, "lost or out of order"),
         ("tree_swap_subscribe", TreeChange, "is_ready", True, "lost"),
         ("tree_death_stays", TreeRepairs, "find_ended", None, "may never publish"),
         ("tree_two_controllers", CommandFence, "refusal_of", (Refusal.NONE, ""), "waits in"),
