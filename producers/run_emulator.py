@@ -50,7 +50,7 @@ SECOND_MS = 1_000.0
 CELLS_KEPT_S = 120  # Age, by publish time, after which a cell is not sent again; far above any delivery time.
 CONNECT_S_MAX = 60.0
 UNDECIDED_S_MAX = 60.0  # Wait for a plan that is being prepared; three times its controller's limit.
-TURN_MS = 100.0  # Wall time between two checks of the stop event.
+STEP_MS = 100.0  # Wall time between two checks of the stop event.
 FLUSH_S_MAX = 30.0
 STATUS_MS = 1_000.0  # In wall time.
 SILENCE_S_MAX = 30.0  # The model checks in every 100 ms unless it is hopelessly behind.
@@ -162,7 +162,7 @@ class WallClockEmulator:
         self._metrics = metrics or EmulatorMetrics()
         self._health = health or EmulatorHealth(SILENCE_S_MAX)
         self._speed = settings.clock.speed
-        self._turn_ms = TURN_MS * self._speed
+        self._step_ms = STEP_MS * self._speed
         self._status_file = None if settings.status_file is None else StatusFile(settings.status_file)
         rng = random.Random(settings.seed)
         self._started_s = time.monotonic()
@@ -199,24 +199,24 @@ class WallClockEmulator:
         self._outages.start()
         self._newcomers.start()
         self._obey_commands(None)
-        self._look_after(None)
+        self._update_status(None)
         self._health.is_running = True
         while not stop.is_set():
-            self._turn()
+            self._advance()
         self._workload.stop()
         self.overlay.publishers.stop()
         self._outages.stop()
         self._phase = "draining"
         deadline_ms = self._env.now + self._settings.drain_s_max * SECOND_MS
         while not self.overlay.is_quiet and self._env.now < deadline_ms:
-            self._turn()
+            self._advance()
         if not self.overlay.is_quiet:
             log.error("ledger_not_final", waited_s=self._settings.drain_s_max)
         self._emitter.flush_all()
         self._health.is_running = False
 
-    def _turn(self) -> None:
-        self._env.run(until=self._env.now + self._turn_ms)
+    def _advance(self) -> None:
+        self._env.run(until=self._env.now + self._step_ms)
         self._health.pulse.beat()
 
     def finish(self, counts: dict[str, int]) -> LedgerSnapshot:
@@ -236,12 +236,12 @@ class WallClockEmulator:
                 log.warning("command_for_unknown_broker", broker=command.broker)
         self._env.timeout(self._settings.command_poll_ms).callbacks.append(self._obey_commands)
 
-    def _look_after(self, _: object) -> None:
+    def _update_status(self, _: object) -> None:
         self._ledger.settle(self._env.now)
-        asked = self._ports.share_asked()
+        asked = self._ports.requested_share()
         self.overlay.cells.sampling = self._settings.sampling.at_most(asked.power if asked else 0)
         self._write_status(self._ledger.snapshot(), _port_counts(self._ports))
-        self._env.timeout(STATUS_MS * self._speed).callbacks.append(self._look_after)
+        self._env.timeout(STATUS_MS * self._speed).callbacks.append(self._update_status)
 
     def _write_status(self, account: LedgerSnapshot, counts: dict[str, int]) -> None:
         document = self._status(account, counts)

@@ -124,7 +124,7 @@ class FleetPorts(NodePorts, Protocol):
         """Return the newest version of each plan."""
         ...
 
-    def share_asked(self) -> SampleRequest | None:
+    def requested_share(self) -> SampleRequest | None:
         """Return the controller's request for what to report in full, or None if there is none."""
         ...
 
@@ -234,7 +234,7 @@ class RealFleet:
             self._nodes.obey(command)
 
     def _sample(self) -> None:
-        asked = self._ports.share_asked()
+        asked = self._ports.requested_share()
         self._nodes.sample(self._settings.sampling.at_most(asked.power if asked else 0))
 
     # --- status ------------------------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ merged by OR, kept and packed like all others, and count exactly however often t
 no bytes, which are in the cells of the whole broker.
 
 The part REST is all subscribers of the broker that are in no other part, in plane 0 only. Parts are reported for
-subscribers that a plan has moved to a broker, for MOVED_APART_MS after arrival, long enough to see what the plan saves;
-and, if configured, for the single subscribers that receive the most. Two parts of a broker share a number once in a
-million.
+subscribers that a plan has moved to a broker, for MOVED_SEPARATE_MS after arrival, long enough to see what the plan
+saves; and, if configured, for the single subscribers that receive the most. Two parts of a broker share a number once
+in a million.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PART_BLOCK_MIN = 1 << 55
 PART_BLOCK_END = PART_BLOCK_MIN + (1 << BLOCK_BITS + NUMBER_BITS + PLANE_BITS)
 PLANES_MAX = 1 << PLANE_BITS
 REST = 0
-MOVED_APART_MS = 5 * 60_000
+MOVED_SEPARATE_MS = 5 * 60_000
 
 
 @dataclass(frozen=True, slots=True)

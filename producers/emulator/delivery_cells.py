@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from regraft.producers.brokers.broker_messages import Notification
-from regraft.schemas.part_blocks import MOVED_APART_MS, REST, number_of_subscriber, part_block
+from regraft.schemas.part_blocks import MOVED_SEPARATE_MS, REST, number_of_subscriber, part_block
 from regraft.schemas.sampled_blocks import COUNTS_BLOCK_MIN, FULL, PUBLISHED_FLAG, Sampling
 from regraft.schemas.telemetry import BLOCK_SIZE, Delivery
 
@@ -63,10 +63,10 @@ class DeliveryCells:
         self._choose_at_ms = 0.0
         self._number_of: dict[str, int] = {}  # Both together.
 
-    def report_apart(self, subscription: str, number: int, now_ms: float) -> None:
-        """Report a subscription's deliveries under this part number, and all parts for MOVED_APART_MS from now on."""
+    def report_separately(self, subscription: str, number: int, now_ms: float) -> None:
+        """Report a subscription's deliveries under this number, and all parts, for MOVED_SEPARATE_MS from now on."""
         self._part_of[subscription] = self._number_of[subscription] = number
-        self._parts_until_ms = now_ms + MOVED_APART_MS
+        self._parts_until_ms = now_ms + MOVED_SEPARATE_MS
 
     def note_parts(self, notification: Notification, subscriptions: Sequence[str]) -> None:
         """Count the deliveries of a notification by part, if any is reported; call once for all its subscriptions."""

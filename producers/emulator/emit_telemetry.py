@@ -130,7 +130,7 @@ class TelemetryEmitter:
             if end is None:  # Nothing has been sent yet.
                 samples.append(QueueSample(peer, 0, 0, 0, 0, 0, 0, 0, 0))
             else:
-                samples.append(_sample(peer, end.counters, len(end.on_the_way)))
+                samples.append(_sample(peer, end.counters, len(end.in_transit)))
         return tuple(samples)
 
     def _rtt_ms(self, broker: str, peer: str) -> float:

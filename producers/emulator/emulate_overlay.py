@@ -151,7 +151,7 @@ class EmulatedOverlay:
             self._notify(name, Role.SUBSCRIBER, home, filter_)
 
         self.publishers = PublisherClients(
-            env, ledger, ask, self._change_publisher, move_publisher, homes.is_serving, homes.may_take
+            env, ledger, ask, self._change_publisher, move_publisher, homes.is_serving, homes.may_accept
         )
         self.subscribers = SubscriberClients(
             env, ledger, ask, change_subscriber, move_subscriber, homes.is_serving, judge.place
@@ -206,7 +206,7 @@ class EmulatedOverlay:
         end = self._end_life(dead)
         dead.is_dead = True
         for _, message, _ in dead.queue:
-            self._lose(dead, message)
+            self._note_loss(dead, message)
         dead.lost.update(copy_key(one) for one in dead.core.held_notifications)
         self._under_way -= len(dead.queue)
         dead.queue.clear()
@@ -224,7 +224,7 @@ class EmulatedOverlay:
         name, peer = cast("tuple[str, EmulatedBroker]", event.value)
         self._enqueue(peer, None, PeerLost(name))
 
-    def _lose(self, dead: EmulatedBroker, message: Served) -> None:
+    def _note_loss(self, dead: EmulatedBroker, message: Served) -> None:
         if isinstance(message, Notification):
             dead.lost.add(copy_key(message))
 
@@ -271,7 +271,7 @@ class EmulatedOverlay:
         """Return how long a message sent now takes over a link, including the wait for the end of a cut."""
         return self.link_faults.delayed_ms(broker, peer, self.timing.link_delay_ms(broker, peer))
 
-    def _renew_links(self, broker: str, peers: Iterable[str]) -> None:
+    def _reconnect_links(self, broker: str, peers: Iterable[str]) -> None:
         """Connect a broker to the present life of peers that join by a plan."""
         for peer in peers:
             end = self.link_ends.get((broker, peer))
@@ -300,7 +300,7 @@ class EmulatedOverlay:
         for client in sorted(self._clients_assigned.pop((broker.core.epoch, broker.name), ())):
             self.publishers.reconnect(client, broker.name)
             self.users.reconnect(client, broker.name)
-        if is_over and broker.is_awaited and self.judge.takes_part(broker.name, broker.core.epoch):
+        if is_over and broker.is_awaited and self.judge.participates(broker.name, broker.core.epoch):
             broker.is_outside, broker.has_rejected, broker.known_as = False, False, broker
             for clients in (self.publishers, self.subscribers, self.users):
                 clients.reconnect_waiting(broker.name)
@@ -352,7 +352,7 @@ class EmulatedOverlay:
 
     def _enqueue(self, broker: EmulatedBroker, source: str | None, message: Served) -> None:
         if broker.is_dead:
-            self._lose(broker, message)
+            self._note_loss(broker, message)
             return
         queue, counters = broker.queue, broker.counters
         if message.__class__ is Notification:
@@ -401,7 +401,7 @@ class EmulatedOverlay:
             counters.bytes_out += _control_bytes(message)
             self.control_count += control_messages_in(message)
         if message.__class__ is Command and message.phase is CommandPhase.PREPARE and message.brokers_joined:
-            self._renew_links(broker.name, message.brokers_joined)
+            self._reconnect_links(broker.name, message.brokers_joined)
         for effect in broker.handle(source, message, now_ms):
             self._execute(broker, effect)
         broker.queue.popleft()  # Only now: what its effects put into this queue must not start a second service.
@@ -465,8 +465,8 @@ class EmulatedOverlay:
         self._under_way += 1
         counters.messages_in += 1
         counters.bytes_in += size_bytes
-        end.on_the_way.append(message)
-        counters.queue_length_max = max(counters.queue_length_max, len(end.on_the_way))
+        end.in_transit.append(message)
+        counters.queue_length_max = max(counters.queue_length_max, len(end.in_transit))
         leaves_ms = now_ms
         if self.timing.bytes_per_ms_max is not None:
             transmission_ms = size_bytes / self.timing.bytes_per_ms_max
@@ -482,7 +482,7 @@ class EmulatedOverlay:
     def _arrive(self, event: simpy.Event) -> None:
         """Hand over the oldest message on the link, not the one the event was made for: rounding cannot break order."""
         end = cast(LinkEnd, event.value)
-        message, counters = end.on_the_way.popleft(), end.counters
+        message, counters = end.in_transit.popleft(), end.counters
         counters.messages_out += 1
         if end.waits_ms:
             counters.wait_ms += end.waits_ms.popleft()

@@ -119,14 +119,14 @@ class LinkEnd:
     It reaches only one life of the peer, ``target``. Nothing arrives before ``first_arrival_ms``.
     """
 
-    __slots__ = ("broker", "busy_until_ms", "counters", "last_arrival_ms", "on_the_way", "peer", "target", "waits_ms")
+    __slots__ = ("broker", "busy_until_ms", "counters", "in_transit", "last_arrival_ms", "peer", "target", "waits_ms")
 
     def __init__(self, broker: str, target: EmulatedBroker, counters: QueueCounters, first_arrival_ms: float) -> None:
         self.broker = broker
         self.peer = target.name
         self.target = target
         self.counters = counters
-        self.on_the_way: deque[Message] = deque()
+        self.in_transit: deque[Message] = deque()
         self.waits_ms: deque[float] = deque()  # Of the same messages; empty if bandwidth is unlimited.
         self.busy_until_ms = 0.0
         self.last_arrival_ms = first_arrival_ms
@@ -142,6 +142,6 @@ class Homes:
         """Return True if a broker accepts clients."""
         return not self.brokers[name].is_outside
 
-    def may_take(self, name: str) -> bool:
+    def may_accept(self, name: str) -> bool:
         """Return True if a broker is alive and in a live overlay, so that it may come to accept clients."""
         return not self.brokers[name].is_dead and bool(self.brokers[name].core.live_neighbours)

@@ -61,7 +61,7 @@ class MembershipPort(Protocol):
 class CommandSource(Protocol):
     """The source of commands, and of the share of deliveries to report."""
 
-    def share_asked(self) -> SampleRequest | None:
+    def requested_share(self) -> SampleRequest | None:
         """Return the controller's request for what to report in full, or None if there is none."""
         ...
 
@@ -135,7 +135,7 @@ class MemoryCommands:
     waiting: deque[Command] = field(default_factory=deque)
     asked: SampleRequest | None = None
 
-    def share_asked(self) -> SampleRequest | None:
+    def requested_share(self) -> SampleRequest | None:
         """Return the request that was put in."""
         return self.asked
 

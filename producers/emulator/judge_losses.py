@@ -107,7 +107,7 @@ class LossJudge:
         while len(self._ends) > LIVES_KEPT_MAX:
             del self._ends[next(iter(self._ends))]
 
-    def takes_part(self, broker: str, epoch: int) -> bool:
+    def participates(self, broker: str, epoch: int) -> bool:
         """Return True if a broker, in its present life, is in the overlay of an epoch."""
         known = self._epochs.get(epoch)
         return known is not None and known.life_of.get(broker) == self._life_now.get(broker, 0)

@@ -158,7 +158,7 @@ class KafkaPorts:
             self._members = MemberReader(self._kafka, self._topics.namespace)
         return self._members.poll()
 
-    def share_asked(self) -> SampleRequest | None:
+    def requested_share(self) -> SampleRequest | None:
         """Return the controller's request for what to report in full; the first call only starts reading."""
         if self._requests is None:
             self._requests = SampleReader(self._kafka, self._topics.namespace)
@@ -207,7 +207,7 @@ class CommandReader:
     def __init__(self, kafka: KafkaAccess, topics: BrokerTopics, letters: RecordWriter) -> None:
         self._kafka, self._namespace, self._letters = kafka, topics.namespace, letters
         self._names = topics.names(COMMANDS)
-        self._decoder = RecordDecoder(self._bury, lambda name, command: topics.fault(name, command.broker))
+        self._decoder = RecordDecoder(self._dead_letter, lambda name, command: topics.fault(name, command.broker))
         self._consumer = open_consumer(kafka, {"fetch.wait.max.ms": 50, "fetch.error.backoff.ms": 100})
 
     def connect(self, wait_s_max: float) -> None:
@@ -247,5 +247,5 @@ class CommandReader:
         _, end = self._consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=CALL_S)
         return TopicPartition(name, partition, end)
 
-    def _bury(self, letter: DeadLetter) -> None:
+    def _dead_letter(self, letter: DeadLetter) -> None:
         self._letters.write(*addressed(letter, self._namespace))

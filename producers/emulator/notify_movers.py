@@ -39,7 +39,7 @@ def notify_mover(
         case SubscriberTaken(subscription, epoch):
             home_from = subscribers.take(subscription, broker.name, epoch)
             if home_from:
-                broker.cells.report_apart(subscription, number_of_moved(epoch, home_from), now_ms)
+                broker.cells.report_separately(subscription, number_of_moved(epoch, home_from), now_ms)
         case UserMoves(user, connection, home_to, epoch):
             users.move(user, connection, home_to, epoch)
         case UserStays(user, connection):

@@ -21,7 +21,7 @@ from regraft.producers.emulator.newcomers import Newcomer
 from regraft.schemas.announcement import REPEAT_MS, Announcement
 
 SECOND_MS = 1_000.0
-LOOK_MS = 1_000.0  # Between two checks for its admission.
+CHECK_MS = 1_000.0  # Between two checks for its admission.
 
 log = structlog.get_logger(__name__)
 
@@ -45,27 +45,27 @@ class NewcomerPlayer:
     def start(self) -> None:
         """Schedule the newcomers, counting their times from now."""
         for one in self._newcomers.values():
-            self._overlay.env.timeout(one.at_s * SECOND_MS, one.broker).callbacks.append(self._come)
+            self._overlay.env.timeout(one.at_s * SECOND_MS, one.broker).callbacks.append(self._start_broker)
 
-    def _come(self, event: simpy.Event) -> None:
+    def _start_broker(self, event: simpy.Event) -> None:
         overlay, name = self._overlay, cast(str, event.value)
         core = overlay.start.outsider(name, int(overlay.env.now))
         broker = overlay.brokers[name] = EmulatedBroker(core, overlay.cells.new_cells())
         broker.is_outside = True
         log.info("broker_joining", broker=name)
-        self._look(event)
+        self._check_membership(event)
 
-    def _look(self, event: simpy.Event) -> None:
+    def _check_membership(self, event: simpy.Event) -> None:
         """Announce a broker from time to time until it is a member; from then on it sends telemetry."""
         overlay, name = self._overlay, cast(str, event.value)
         now_ms = float(overlay.env.now)
         if self._membership.is_member(name):
             log.info("broker_admitted", broker=name)
-            self._emitter.begin(name, LOOK_MS)
+            self._emitter.begin(name, CHECK_MS)
             return
         if now_ms - self._announced_ms.get(name, -REPEAT_MS) >= REPEAT_MS:
             self._announced_ms[name] = now_ms
             cost = float(overlay.inventory.processing_cost[overlay.inventory.index[name]])
             facts = replace(self._newcomers[name].facts, processing_cost=cost)
             self._membership.announce(Announcement(name, facts, int(now_ms)))
-        overlay.env.timeout(LOOK_MS, name).callbacks.append(self._look)
+        overlay.env.timeout(CHECK_MS, name).callbacks.append(self._check_membership)

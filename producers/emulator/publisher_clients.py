@@ -68,9 +68,9 @@ class _Numbers:
 class _Publisher:
     """A connected publisher.
 
-    Between two homes ``goes_to`` is the next one; ``taken_by`` is a home that has accepted it, perhaps before it left.
-    ``has_published``: it was once allowed to publish, in this stay or an earlier one. ``waiting``: its buffer, with
-    arrival times; ``is_catching_up``: the next buffered notification is scheduled.
+    Between two homes ``goes_to`` is the next one; ``accepted_by`` is a home that has accepted it, perhaps before it
+    left. ``has_published``: it was once allowed to publish, in this stay or an earlier one. ``waiting``: its buffer,
+    with arrival times; ``is_catching_up``: the next buffered notification is scheduled.
     """
 
     home: str
@@ -79,7 +79,7 @@ class _Publisher:
     may_publish: bool = False
     goes_to: str | None = None
     left_ms: float = 0.0
-    taken_by: str | None = None
+    accepted_by: str | None = None
     waiting: deque[tuple[float, Content, int]] = field(default_factory=deque)
     is_catching_up: bool = False
     is_ending: bool = False
@@ -102,8 +102,8 @@ class PublisherClients:
     ``ask`` puts a request or notification into the queue of a home. ``on_change`` is called with the stay's number when
     a publisher has connected to a broker, with its filter, or has left, with None; ``on_move`` when it has moved from
     one home to the next. Effects about finished stays are ignored. ``is_serving`` returns True if a broker accepts
-    clients; a client of any other waits. ``may_take`` returns True if a broker is alive and in a live overlay, such as
-    a joining one: a publisher asked to leave for any other waits as if that one had just died.
+    clients; a client of any other waits. ``may_accept`` returns True if a broker is alive and in a live overlay, such
+    as a joining one: a publisher asked to leave for any other waits as if that one had just died.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class PublisherClients:
         on_change: Callable[[str, int, str, Filter | None], None],
         on_move: Callable[[str, str, Filter], None],
         is_serving: Callable[[str], bool] = is_always_serving,
-        may_take: Callable[[str], bool] = is_always_serving,
+        may_accept: Callable[[str], bool] = is_always_serving,
     ) -> None:
         self.moves = MoveCounts()
         self.reconnected_count = 0
@@ -124,7 +124,7 @@ class PublisherClients:
         self._on_change = on_change
         self._on_move = on_move
         self._is_serving = is_serving
-        self._may_take = may_take
+        self._may_accept = may_accept
         self._publishers: dict[str, _Publisher] = {}
         self._numbers: dict[str, _Numbers] = {}  # Also of departed ones, ordered by their last connect.
         self._is_stopped = False
@@ -198,29 +198,29 @@ class PublisherClients:
         if client is None or not client.has_published:
             raise ClientError(f"publisher {publisher} may not publish: its advertisement is not confirmed")
         if client.may_hand_over and not client.waiting:
-            self._ask(client.home, self._made(publisher, client, content, size_bytes))
+            self._ask(client.home, self._new_notification(publisher, client, content, size_bytes))
         elif len(client.waiting) < WAITING_MAX:
             client.waiting.append((self._env.now, content, size_bytes))
             self.moves.notifications_waited += not client.may_hand_over
         else:
-            self._ledger.drop(self._made(publisher, client, content, size_bytes), WAIT_OVERFLOW)
+            self._ledger.drop(self._new_notification(publisher, client, content, size_bytes), WAIT_OVERFLOW)
 
     def leave(self, publisher: str, connection: int, home_to: str) -> None:
         """Let a publisher leave its home for the next one, and notify the old one that nothing follows."""
         client = self._stay(publisher, connection)
         if client is not None:
             self._ask(client.home, LeaveRequest(publisher, connection))
-            self._go(publisher, client, home_to)
-            if client.goes_to == home_to and not self._may_take(home_to):
+            self._go_to(publisher, client, home_to)
+            if client.goes_to == home_to and not self._may_accept(home_to):
                 client.home, client.goes_to = home_to, ANY_HOME
 
     def lose_home(self, broker: str) -> None:
         """Let the publishers of a dead broker go to the home that has accepted them, or wait for one."""
         for publisher, client in list(self._publishers.items()):
-            if client.taken_by == broker:
-                client.taken_by = None
+            if client.accepted_by == broker:
+                client.accepted_by = None
             if client.home == broker and client.goes_to is None:
-                self._go(publisher, client, client.taken_by or ANY_HOME)
+                self._go_to(publisher, client, client.accepted_by or ANY_HOME)
             elif client.goes_to == broker:
                 client.home, client.goes_to = broker, ANY_HOME  # It has left the old home.
 
@@ -237,7 +237,7 @@ class PublisherClients:
             return
         numbers = self._numbers[publisher]
         client.connection, numbers.connection_next = numbers.connection_next, numbers.connection_next + 1
-        client.home, client.goes_to, client.taken_by, client.may_publish = home, None, None, False
+        client.home, client.goes_to, client.accepted_by, client.may_publish = home, None, None, False
         self.reconnected_count += client.has_published
         self._on_change(publisher, client.connection, home, client.filter_)
         self._ask(home, AdvertiseRequest(publisher, client.filter_, client.connection))
@@ -255,7 +255,7 @@ class PublisherClients:
             del self._publishers[publisher]
             self._on_change(publisher, connection, client.home, None)
             return True
-        client.goes_to, client.taken_by, client.left_ms = ANY_HOME, None, self._env.now
+        client.goes_to, client.accepted_by, client.left_ms = ANY_HOME, None, self._env.now
         if may_return:
             self.reconnect(publisher, client.home)
         return True
@@ -266,7 +266,7 @@ class PublisherClients:
         if client is None:
             self._ask(home, UnadvertiseRequest(publisher, connection))  # It is in another stay, or gone.
             return
-        client.taken_by = home
+        client.accepted_by = home
         if client.goes_to in (home, ANY_HOME):
             self._arrive(publisher, client, home)
 
@@ -280,20 +280,20 @@ class PublisherClients:
 
         The old home reports the end, too, but that report is lost if a broker between the two dies.
         """
-        if client.taken_by is not None and client.taken_by != client.home:
-            self._ask(client.taken_by, UnadvertiseRequest(publisher, client.connection))
+        if client.accepted_by is not None and client.accepted_by != client.home:
+            self._ask(client.accepted_by, UnadvertiseRequest(publisher, client.connection))
 
     def _forget_oldest(self) -> None:
         if len(self._numbers) > len(self._publishers) + STAYS_KEPT_MAX:
             del self._numbers[next(name for name in self._numbers if name not in self._publishers)]
 
-    def _go(self, publisher: str, client: _Publisher, home_to: str) -> None:
+    def _go_to(self, publisher: str, client: _Publisher, home_to: str) -> None:
         client.goes_to, client.left_ms = home_to, self._env.now
-        if client.taken_by == home_to:
+        if client.accepted_by == home_to:
             self._arrive(publisher, client, home_to)
 
     def _arrive(self, publisher: str, client: _Publisher, home: str) -> None:
-        client.home, client.goes_to, client.taken_by = home, None, None
+        client.home, client.goes_to, client.accepted_by = home, None, None
         wait_ms = self._env.now - client.left_ms
         self.moves.moved += 1
         self.moves.wait_ms_sum += wait_ms
@@ -306,7 +306,7 @@ class PublisherClients:
         if client.may_hand_over and client.waiting:
             for _ in range(min(count_max, len(client.waiting))):
                 kept_ms, content, size_bytes = client.waiting.popleft()
-                self._ask(client.home, self._made(publisher, client, content, size_bytes))
+                self._ask(client.home, self._new_notification(publisher, client, content, size_bytes))
             if client.waiting and not client.is_catching_up:
                 client.is_catching_up = True
                 pause_ms = (client.waiting[0][0] - kept_ms) / CATCH_UP_FACTOR
@@ -320,7 +320,7 @@ class PublisherClients:
         if client.may_hand_over and self._publishers.get(publisher) is client and not self._is_stopped:
             self._hand_over_waiting(publisher, client, 1)
 
-    def _made(self, publisher: str, client: _Publisher, content: Content, size_bytes: int) -> Notification:
+    def _new_notification(self, publisher: str, client: _Publisher, content: Content, size_bytes: int) -> Notification:
         """Return the publisher's next notification, entered in the ledger."""
         numbers = self._numbers[publisher]
         notification = Notification(

@@ -33,7 +33,7 @@ def topic_filter(topic: str) -> Filter:
     return (Predicate(TOPIC, Operator.EQ, topic),)
 
 
-def place_nowhere(subscription: str, home: str, epoch: int) -> None:
+def ignore_placement(subscription: str, home: str, epoch: int) -> None:
     """Do nothing: for overlays in which no broker dies, nobody asks where a subscription is."""
 
 
@@ -128,7 +128,7 @@ class UserClients:
         on_change: Callable[[str, str, tuple[str, ...] | None, int], None],
         on_move: Callable[[str, str, tuple[str, ...]], None],
         is_serving: Callable[[str], bool] = is_always_serving,
-        place: Callable[[str, str, int], None] = place_nowhere,
+        place: Callable[[str, str, int], None] = ignore_placement,
     ) -> None:
         self.reconnected_count = 0
         self.counts = UserCounts()
@@ -200,9 +200,9 @@ class UserClients:
         if found is None:
             raise ClientError(f"user {user} is not connected")
         if wanted != found.wants or not found.changes:
-            self._ask_for(user, found, wanted)
+            self._request(user, found, wanted)
 
-    def _ask_for(self, user: str, found: _User, wanted: frozenset[str]) -> None:
+    def _request(self, user: str, found: _User, wanted: frozenset[str]) -> None:
         self._count(found, wanted)
         found.wants = wanted
         found.changes += 1
@@ -216,10 +216,10 @@ class UserClients:
             self._on_change(user, waiting.home, None, waiting.changes + 1)
         elif user in self._users:
             found = self._users.pop(user)
-            self._break_off(user, found)
+            self._end_stay(user, found)
             self._on_change(user, found.home, None, found.changes + 1)
 
-    def _break_off(self, name: str, user: _User) -> None:
+    def _end_stay(self, name: str, user: _User) -> None:
         """End a stay at each of its homes."""
         self._count(user, frozenset())
         for topic in sorted(user.has):
@@ -245,7 +245,7 @@ class UserClients:
         for name, user in [(name, user) for name, user in self._users.items() if broker in (user.home, user.goes_to)]:
             left = user.goes_to if user.home == broker else user.home
             del self._users[name]
-            self._break_off(name, user)
+            self._end_stay(name, user)
             self._homeless[name] = _HomelessUser(left or broker, user.first_home, user.wants, user.changes)
             if left is not None and self._is_serving(left):
                 self.reconnect(name, left)
@@ -267,7 +267,7 @@ class UserClients:
         found = self._users[user] = _User(home, waiting.first_home, self._connected, changes=waiting.changes)
         self._connected += 1
         self.reconnected_count += waiting.changes > 0
-        self._ask_for(user, found, waiting.wants)
+        self._request(user, found, waiting.wants)
 
     def _follow(self, name: str, user: _User) -> None:
         """End subscriptions that the user no longer wants, and make those it wants: at both homes if it has two."""

@@ -201,8 +201,8 @@ def test_only_bounded_losses_occur_if_the_old_home_dies(dies_after_ms: float, is
         assert account.published > before + 500
         assert {core.phase for core in survivors} == {"drained"}
         # What was in the home's queue, for every subscriber, and what was on its way to the home's own one.
-        on_the_way = 3 * (LINK_MS + SERVICE_MS) / PUBLISH_EVERY_MS
-        assert account.lost <= 7 + on_the_way
+        in_transit = 3 * (LINK_MS + SERVICE_MS) / PUBLISH_EVERY_MS
+        assert account.lost <= 7 + in_transit
     else:
         assert account.published == before
 

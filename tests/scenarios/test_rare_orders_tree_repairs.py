@@ -178,13 +178,13 @@ def test_nothing_of_a_past_life_is_taken() -> None:
     overlay.run()
     overlay.publish("b0", "p", symbol="A")
     overlay.cross("b0", "b1")
-    on_the_way = overlay.links["b1", "b2"].popleft()
-    assert isinstance(on_the_way, Notification)
+    in_transit = overlay.links["b1", "b2"].popleft()
+    assert isinstance(in_transit, Notification)
     overlay.die()
     overlay.command_survivors(PREPARE)
-    overlay.feed("b2", "b1", on_the_way)
+    overlay.feed("b2", "b1", in_transit)
     overlay.run()
-    assert overlay.effects_of(Dropped) == [Dropped(on_the_way, FROM_THE_DEAD)]
+    assert overlay.effects_of(Dropped) == [Dropped(in_transit, FROM_THE_DEAD)]
     assert overlay.got == []
 
 

@@ -12,7 +12,7 @@ from regraft.controller.windows.gather_deliveries import gather_deliveries
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.emulator.delivery_cells import CHOOSE_MS, DeliveryCells
 from regraft.schemas.part_blocks import (
-    MOVED_APART_MS,
+    MOVED_SEPARATE_MS,
     REST,
     number_of_moved,
     number_of_subscriber,
@@ -55,9 +55,9 @@ def window_of(
     cells = {broker: DeliveryCells(60, sampling) for broker in BROKERS}
     for first, home in moved.items() if reports_parts else ():
         for place in range(7):
-            cells[home].report_apart(f"{first}-{place}", number_of_moved(EPOCH, first), 0.0)
+            cells[home].report_separately(f"{first}-{place}", number_of_moved(EPOCH, first), 0.0)
     for name, (broker, number) in (single or {}).items():
-        cells[broker].report_apart(name, number, 0.0)
+        cells[broker].report_separately(name, number, 0.0)
     for one, wanting in traffic:
         cells[one.home].note_published(one)
         at: dict[str, list[str]] = {}
@@ -140,9 +140,9 @@ def test_those_that_receive_most_are_reported_separately_unless_another_receives
 def test_parts_are_reported_for_a_limited_time() -> None:
     """Afterwards the broker has one mask for all of them again."""
     cells = DeliveryCells(60)
-    cells.report_apart("s", 1, 0.0)
-    cells.take_changed(MOVED_APART_MS + 1.0)
-    cells.note_parts(Notification("p", 0, MOVED_APART_MS + 2.0, "b0", 0, {}, 10), ["s"])
+    cells.report_separately("s", 1, 0.0)
+    cells.take_changed(MOVED_SEPARATE_MS + 1.0)
+    cells.note_parts(Notification("p", 0, MOVED_SEPARATE_MS + 2.0, "b0", 0, {}, 10), ["s"])
     assert not cells.take_changed()
 
 

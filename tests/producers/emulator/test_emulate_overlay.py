@@ -237,8 +237,8 @@ def test_link_counters_distinguish_sent_from_received() -> None:
     overlay.publish("p", CONTENT, 100)
     overlay.env.run(until=1_005)
     end = overlay.link_ends["a", "b"]
-    assert end.counters.messages_in == before + 1 == end.counters.messages_out + len(end.on_the_way)
-    assert len(end.on_the_way) == 1
+    assert end.counters.messages_in == before + 1 == end.counters.messages_out + len(end.in_transit)
+    assert len(end.in_transit) == 1
     overlay.env.run(until=1_012)
     assert end.counters.messages_in == end.counters.messages_out
     assert end.counters.notifications_out == 1

@@ -146,11 +146,11 @@ def test_a_death_excuses_only_what_was_in_the_broker_or_had_to_cross_it() -> Non
     account = virtual.finish()
     assert account.is_clean
     assert (account.repeated, account.out_of_order, account.outstanding) == (0, 0, 0)
-    on_the_way = round(2 * HOP_MS / PUBLISH_EVERY_MS)
+    in_transit = round(2 * HOP_MS / PUBLISH_EVERY_MS)
     assert (
         account.lost_by_reason[BROKER_WAS_DEAD] == 201
     )  # Only for s-d, as s-c is cancelled; one was published at that moment.
-    assert 2 * on_the_way - 2 <= account.lost_by_reason[LOST_WITH_BROKER] <= 2 * on_the_way + 2
+    assert 2 * in_transit - 2 <= account.lost_by_reason[LOST_WITH_BROKER] <= 2 * in_transit + 2
     assert account.lost == account.excused == sum(account.lost_by_reason.values())
 
 

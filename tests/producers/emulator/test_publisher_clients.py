@@ -35,7 +35,7 @@ class Homes:
             lambda home, request: self.asked.append((home, request)),
             lambda *_: None,
             lambda *_: None,
-            may_take=lambda home: home not in self.dead,
+            may_accept=lambda home: home not in self.dead,
         )
 
     def connect(self, home: str, connection: int) -> None:

@@ -68,7 +68,7 @@ class MemoryPorts:
     def poll(self) -> list[Command]:
         return []
 
-    def share_asked(self) -> None:
+    def requested_share(self) -> None:
         return None
 
     def flush(self, wait_s_max: float) -> int:
