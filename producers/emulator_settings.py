@@ -64,10 +64,10 @@ class EmulatorSettings:
     commands; an absent agent leaves its brokers silent, and empty means all. ``detours``: on a structured cyclic
     overlay, whether notifications go around congested links: always, never, or alternate for every second burst.
 
-    ``subscribers_told``: how many subscribers each broker reports separately, those that receive most, so that they can
-    move by themselves; each costs some additional cells. Default 0. ``sample_share``: the share of all notifications
-    that are reported in full, 1, 0.5, 0.25 and so on, the same at all brokers: less telemetry, but costs become
-    estimates (docs/sampling.md). ``sample_run``: how many consecutive notifications of a publisher are sampled
+    ``subscribers_reported_max``: how many subscribers each broker reports separately, those that receive most, so that
+    they can move by themselves; each costs some additional cells. Default 0. ``sample_share``: the share of all
+    notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all brokers: less telemetry, but costs
+    become estimates (docs/sampling.md). ``sample_run``: how many consecutive notifications of a publisher are sampled
     together, 4, 8, 16, 32 or 64: about as many as it publishes in a second. Default 4: longer runs save more for busy
     publishers, short ones show more of slow ones. ``sample_counts_s``: over how many seconds deliveries of all other
     notifications are counted together, a divisor of the window.
@@ -105,7 +105,7 @@ class EmulatorSettings:
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     agents: tuple[str, ...] = ()
     detours: str = Detours.ALWAYS
-    subscribers_told: int = 0
+    subscribers_reported_max: int = 0
     sample_share: float = 1.0
     sample_run: int = 4
     sample_counts_s: int = 5
@@ -137,7 +137,7 @@ class EmulatorSettings:
                 ("flush_ms", self.flush_ms, 10.0, "each flush of each broker is a Kafka record"),
                 ("command_poll_ms", self.command_poll_ms, 1.0, "each poll takes time from the model"),
                 ("candidate_probes_per_s", self.candidate_probes_per_s, 0.0, "0 for no such probes"),
-                ("subscribers_told", self.subscribers_told, 0, "0 reports none separately"),
+                ("subscribers_reported_max", self.subscribers_reported_max, 0, "0 reports none separately"),
                 ("settle_s", self.settle_s, 10.0, "notifications cross many links"),
                 ("drain_s_max", self.drain_s_max, 1.0, "the last notifications need time to arrive"),
                 ("kafka_outage_s_max", self.kafka_outage_s_max, 10.0, "Kafka takes seconds to recover"),

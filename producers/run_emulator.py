@@ -175,7 +175,7 @@ class WallClockEmulator:
             inventory_timing(inventory, settings.control_service_ms, settings.link_bytes_per_ms),
             self._ledger,
             queue_length_max=settings.queue_length_max,
-            cells=CellRule(CELLS_KEPT_S, settings.sampling, settings.subscribers_told),
+            cells=CellRule(CELLS_KEPT_S, settings.sampling, settings.subscribers_reported_max),
             start=start,
         )
         self._workload = workload_of(self.overlay, settings, rng)

@@ -60,8 +60,8 @@ class VirtualSettings:
     counted from ``start_ms``; ``notice_ms``: time until neighbours notice a death, at least.
     ``candidate_probes_per_s``: probes, by all brokers together, of links that are not in the overlay;
     ``candidates_max``: how many peers each broker probes. ``newcomers``: brokers that come later and announce
-    themselves. ``sampling``: which blocks brokers report in full. ``subscribers_told``: how many single subscribers
-    each broker reports separately.
+    themselves. ``sampling``: which blocks brokers report in full. ``subscribers_reported_max``: how many single
+    subscribers each broker reports separately.
     """
 
     seed: int = 1
@@ -79,7 +79,7 @@ class VirtualSettings:
     candidates_max: int = CANDIDATES_MAX
     newcomers: tuple[Newcomer, ...] = ()
     sampling: Sampling = FULL
-    subscribers_told: int = 0
+    subscribers_reported_max: int = 0
 
 
 class VirtualOverlay:
@@ -107,7 +107,7 @@ class VirtualOverlay:
             self.settings.timing or inventory_timing(inventory, CONTROL_SERVICE_MS),
             self.ledger,
             queue_length_max=self.settings.queue_length_max,
-            cells=CellRule(CELLS_KEPT_S, self.settings.sampling, self.settings.subscribers_told),
+            cells=CellRule(CELLS_KEPT_S, self.settings.sampling, self.settings.subscribers_reported_max),
             start=self.settings.start,
         )
         self.telemetry = MemoryTelemetry()

@@ -29,13 +29,13 @@ _CellKey = tuple[int, str, int]  # second, publisher, block
 class CellRule:
     """How brokers keep their cells: for how long, and what they report in full.
 
-    ``sampling`` may change at any time, for all brokers with this rule: samples are nested. ``subscribers_told``: how
-    many single subscribers each broker reports separately, those that receive most.
+    ``sampling`` may change at any time, for all brokers with this rule: samples are nested.
+    ``subscribers_reported_max``: how many single subscribers each broker reports separately, those that receive most.
     """
 
     keep_s: int
     sampling: Sampling = FULL
-    subscribers_told: int = 0
+    subscribers_reported_max: int = 0
 
     def new_cells(self) -> DeliveryCells:
         """Return the cells of a broker that starts."""
@@ -71,7 +71,7 @@ class DeliveryCells:
     def note_parts(self, notification: Notification, subscriptions: Sequence[str]) -> None:
         """Count the deliveries of a notification by part, if any is reported; call once for all its subscriptions."""
         sequence, publisher = notification.sequence, notification.publisher
-        if self.rule.subscribers_told:
+        if self.rule.subscribers_reported_max:
             self._taken.update(subscriptions)
         if not self._number_of or not self.rule.sampling.includes(publisher, sequence):
             return
@@ -128,7 +128,7 @@ class DeliveryCells:
             for name, count in self._taken.items()
             if name not in self._part_of
         }
-        most = sorted(weights, key=lambda name: (-weights[name], name))[: self.rule.subscribers_told]
+        most = sorted(weights, key=lambda name: (-weights[name], name))[: self.rule.subscribers_reported_max]
         self._single = {name: number_of_subscriber(name) for name in most}
         self._number_of = self._single | self._part_of
         self._taken.clear()

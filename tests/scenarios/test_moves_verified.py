@@ -35,7 +35,7 @@ class Line:
         self,
         access_per_gb: NDArray[np.float64] = SAME,
         load_max_per_s: float | None = None,
-        subscribers_told: int = 0,
+        subscribers_reported_max: int = 0,
         users_per_plan_max: int = 500,
     ) -> None:
         chosen = replace(ACTING, seed=1, planner="pack_drop", quiet_windows_per_change=0, horizon_windows_min=2)
@@ -152,7 +152,7 @@ def test_a_single_subscriber_moves_to_its_publisher_and_back() -> None:
 
     Its move is verified separately, and rolled back by its name when it gets only what the other publisher sends.
     """
-    line = Line(subscribers_told=2, users_per_plan_max=1)
+    line = Line(subscribers_reported_max=2, users_per_plan_max=1)
     for number in range(10):
         line.overlay.subscribe(f"s{number}", "b03", of("far"))
     line.overlay.cancel("m2")

@@ -122,7 +122,7 @@ def test_a_sample_restores_its_masks_and_estimates_the_hand_overs() -> None:
 def test_those_that_receive_most_are_reported_separately_unless_another_receives_twice_as_much() -> None:
     """One of three: a small lead changes nothing, and what a subscriber received before belongs to the rest."""
     cells = DeliveryCells(60)
-    cells.rule.subscribers_told = 1
+    cells.rule.subscribers_reported_max = 1
 
     def parts_after(at_ms: float, **taken: int) -> set[int]:
         for name, count in taken.items():
