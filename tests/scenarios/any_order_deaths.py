@@ -181,7 +181,7 @@ class MortalBrokers:
     @property
     def homeless(self) -> list[str]:
         """The publishers and users whose present or next home has died."""
-        gone = {WHOEVER_TAKES_IT, *self.dead}
+        gone = {ANY_HOME, *self.dead}
         names = [name for name, client in self.publishers._publishers.items() if client.goes_to in gone]
         return sorted([*names, *self.users._homeless])
 

@@ -54,7 +54,7 @@ def batches_of(traffic: DrawnTraffic, sampling_of: Callable[[str], Sampling]) ->
 
     def flush(number: int, now_ms: float) -> None:
         for broker, own in cells.items():
-            taken = own.take_changed(traffic.start_ms + now_ms)
+            taken = own.pop_changed(traffic.start_ms + now_ms)
             time_ms = traffic.start_ms + min(int(now_ms), WINDOW_S * 1_000 - 1)
             found.append(TelemetryBatch(broker, 1, number, time_ms, 0, taken).packed())
 

@@ -69,7 +69,7 @@ def window_of(
     aggregator = ReferenceAggregator(WINDOW_S * 1_000, 0)
     for _ in range(2):
         for number, (broker, own) in enumerate(cells.items()):
-            batch = TelemetryBatch(broker, 1, number, WINDOW_S * 1_000 - 1, EPOCH, own.take_changed())
+            batch = TelemetryBatch(broker, 1, number, WINDOW_S * 1_000 - 1, EPOCH, own.pop_changed())
             aggregator.take(msgspec.to_builtins(batch))
     (closed,) = aggregator.finish()
     found = gather_deliveries(closed.rows, BROKERS, WINDOW_S)
@@ -128,7 +128,7 @@ def test_those_that_receive_most_are_reported_separately_unless_another_receives
         for name, count in taken.items():
             for sequence in range(count):
                 cells.note_parts(Notification("p", sequence, at_ms, "b0", 0, {}, 10), [name])
-        parts = (part_of_block(cell.block) for cell in cells.take_changed(at_ms))
+        parts = (part_of_block(cell.block) for cell in cells.pop_changed(at_ms))
         return {part.number for part in parts if part is not None}
 
     assert parts_after(0.0, a=5, b=3) == set()
@@ -141,9 +141,9 @@ def test_parts_are_reported_for_a_limited_time() -> None:
     """Afterwards the broker has one mask for all of them again."""
     cells = DeliveryCells(60)
     cells.report_separately("s", 1, 0.0)
-    cells.take_changed(MOVED_SEPARATE_MS + 1.0)
+    cells.pop_changed(MOVED_SEPARATE_MS + 1.0)
     cells.note_parts(Notification("p", 0, MOVED_SEPARATE_MS + 2.0, "b0", 0, {}, 10), ["s"])
-    assert not cells.take_changed()
+    assert not cells.pop_changed()
 
 
 def test_the_block_of_a_part_identifies_it() -> None:

@@ -145,7 +145,7 @@ class Control:
         missing = [broker for broker in self.asked if not self.has_answered(broker)]
         return f"plan {len(self.ended) + 1} waits in {self.phase} for {', '.join(missing)}"
 
-    def _heed_death(self) -> tuple[Control, list[Command]]:
+    def _note_death(self) -> tuple[Control, list[Command]]:
         """Abort what is being prepared, or continue without the dead and notify all of them; or begin a repair."""
         if self.phase is None:
             return self.begin()
