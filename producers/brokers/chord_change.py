@@ -35,7 +35,7 @@ from regraft.producers.brokers.chord_parts import RingBroker, RingParts
 from regraft.producers.brokers.chord_publishers import TopicPublishers
 from regraft.producers.brokers.chord_tables import ChordTables, RingPlanUnderWay, TopicEntry, TopicSubscription
 from regraft.producers.brokers.chord_trees import TopicTrees
-from regraft.producers.brokers.epoch_change import change_asked, reason_to_stay
+from regraft.producers.brokers.epoch_change import reason_to_stay, requested_change
 from regraft.schemas.command import Command
 
 
@@ -77,7 +77,7 @@ class RingChange:
     def target_of(self, command: Command) -> OverlayConfiguration:
         """Return the ring with the IDs reassigned and with the brokers that join or leave."""
         present = self._core.tables[self._core.epoch].configuration
-        return present.replaced(command.epoch_to, command.id_moves, change=change_asked(command, present))
+        return present.replaced(command.epoch_to, command.id_moves, change=requested_change(command, present))
 
     def tables_outside(self, command: Command) -> ChordTables:
         """Return an outsider's tables of the ring that an install names; the number of ID bits does not change."""
@@ -103,14 +103,14 @@ class RingChange:
         under_way = self._moves.plan_of(command)
         going = {name for name, move in under_way.moves.items() if move.home_from == self.broker}
         old = self._core.tables[self._core.epoch]
-        tables = ChordTables(self.broker, target, lost=change_asked(command, old.configuration).lost)
+        tables = ChordTables(self.broker, target, lost=requested_change(command, old.configuration).lost)
         self._core.begin_plan(under_way, tables)
         self._core.lost_peers.difference_update(command.brokers_joined)
         self._derive(old, tables)
         effects = self._moves.notify_leaving(tables, sorted(going), now_ms)  # Before messages that end the old epoch.
         for local in self._trees.locals.values():
             if local.subscription in getattr(old.topics.get(local.topic), "subscriptions", ()):
-                effects += self._moves.issued(old, local)
+                effects += self._moves.on_issued(old, local)
         for local in list(self._trees.locals.values()):
             if not local.has_ended and local.user not in going:
                 local.unconfirmed_epochs.add(tables.epoch)
@@ -158,9 +158,9 @@ class RingChange:
             return False
         return all(entry.is_joined for entry in tables.topics.values())
 
-    def drop_silent(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
+    def drop_unresponsive(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
         """End the stay of users that did not acknowledge their move, or the end of the old epoch, in time."""
-        return self._moves.drop_silent(under_way, now_ms)
+        return self._moves.drop_unresponsive(under_way, now_ms)
 
     # --- switching ---------------------------------------------------------------------------------------------------
 

@@ -105,7 +105,7 @@ class TopicEndings:
         ask = AskEndPublisher(under_way.epoch_to, known.home, topic, publisher, known.connection)
         return self._ring.route_onward(self._core.tables[under_way.epoch_to], ask)
 
-    def registered(self, tables: ChordTables, message: Register) -> list[Effect]:
+    def on_registered(self, tables: ChordTables, message: Register) -> list[Effect]:
         """Ask a publisher that registers during the transition for END as well."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from or message.topic not in under_way.awaited_ends:
@@ -124,7 +124,7 @@ class TopicEndings:
             return [Send(source, EndTopic(under_way.epoch_from, message.topic))]
         return self.request_end(message.topic)
 
-    def joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
+    def on_joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
         """Ask for END again for a child that had asked and returns: this broker may have left the tree in between."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
@@ -241,7 +241,7 @@ class TopicEndings:
         children = [peer for peer in entry.children if peer not in entry.waiting]
         receivers = [peer for peer in children if self.passes_end(tables, entry, peer)]
         effects: list[Effect] = [Send(peer, EndTopic(tables.epoch, entry.topic)) for peer in receivers]
-        return effects + self._ring.flushed(tables, entry.subscriptions)
+        return effects + self._ring.on_flushed(tables, entry.subscriptions)
 
     def have_ends_arrived(self, under_way: RingPlanUnderWay) -> bool:
         """Return True if every END that this broker waits for has come."""

@@ -90,7 +90,7 @@ class MovingUsers:
             return []
         return [UserDrained(request.client, request.subscription, under_way.moves[request.client].home_to)]
 
-    def issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
+    def on_issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
         """Ask for END of the old epoch if the topic's path to here changes in the new one, or if its user moves."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
@@ -98,7 +98,7 @@ class MovingUsers:
         if self._is_leaving(under_way, local):
             under_way.unflushed.setdefault(local.user, set()).add(local.subscription)
             if tables.topics[local.topic].is_over:  # END has passed here, so nothing follows.
-                return self.flushed(tables, (local.subscription,))
+                return self.on_flushed(tables, (local.subscription,))
         elif not self._endings.is_rerouted(under_way, local.topic):
             return []
         return self._endings.request_end(local.topic)
@@ -242,7 +242,7 @@ class MovingUsers:
 
     # --- what the old home hands over ---------------------------------------------------------------------------------
 
-    def flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
+    def on_flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
         """Notify users that have moved which of their subscriptions get nothing more here."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
@@ -272,7 +272,7 @@ class MovingUsers:
 
     # --- users that do not answer -------------------------------------------------------------------------------------
 
-    def drop_silent(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
+    def drop_unresponsive(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
         """End the stay of users that did not acknowledge their move, or the end of the old epoch, in time."""
         effects: list[Effect] = []
         late = self._core.pop_late(under_way.unacknowledged, now_ms)

@@ -40,15 +40,15 @@ class RingParts(Protocol):
         """Return the last epoch in which a new subscription is served here, and the epochs in which it is issued."""
         ...
 
-    def issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
+    def on_issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
         """React to a subscription that has entered an epoch's tree."""
         ...
 
-    def flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
+    def on_flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
         """React to subscriptions that have received everything owed to them in an epoch."""
         ...
 
-    def joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
+    def on_joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
         """React to a child that has joined a topic's tree."""
         ...
 
@@ -56,7 +56,7 @@ class RingParts(Protocol):
         """Return True if this broker passes END of a topic on to a child in this epoch."""
         ...
 
-    def registered(self, tables: ChordTables, message: Register) -> list[Effect]:
+    def on_registered(self, tables: ChordTables, message: Register) -> list[Effect]:
         """React to a publisher that has registered at its rendezvous."""
         ...
 

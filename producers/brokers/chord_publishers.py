@@ -60,7 +60,7 @@ class TopicPublishers:
                     continue
                 other.registered.setdefault(message.topic, {})[message.publisher] = registration
                 self._trees.entered(other, message.topic, effects)
-            effects += self._ring.registered(tables, message)
+            effects += self._ring.on_registered(tables, message)
         ack = RegisterAck(tables.epoch, message.home, message.publisher, message.connection)
         return effects + self._ring.route_onward(tables, ack)
 

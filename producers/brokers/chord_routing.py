@@ -238,7 +238,7 @@ class RingRouting:
 
     def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
         """Handle a request of a local client."""
-        if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._takes(request):
+        if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._accepts(request):
             return rejected(request)
         match request:
             case SubscribeRequest():
@@ -269,7 +269,7 @@ class RingRouting:
                 return self.moves.note_gone(request)
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
-    def _takes(self, request: SubscribeRequest | AdvertiseRequest) -> bool:
+    def _accepts(self, request: SubscribeRequest | AdvertiseRequest) -> bool:
         """Return True if a client may use this broker: one that joins or leaves serves only users that move."""
         if self._core.takes_clients:
             return True
@@ -282,7 +282,7 @@ class RingRouting:
         tables = self._core.tables.get(message.epoch)
         if tables is None:
             if any(one.epoch == message.epoch for one in self._retired):
-                return self._take_late(source, message)
+                return self._handle_late(source, message)
             return self._core.keep_early(message.epoch, source, message)
         if tables.is_outside and not self._concerns_leaving(tables, source, message):
             return []  # It is for an earlier life of this broker, or of another plan.
@@ -311,7 +311,7 @@ class RingRouting:
         is_from_leaving = source not in tables.configuration.place_of  # Else rings of two controllers may form a loop.
         return is_leaving and (isinstance(message, AskEndTopic) or (is_passed_on and is_from_leaving))
 
-    def _take_late(self, source: str, message: Any) -> list[Effect]:
+    def _handle_late(self, source: str, message: Any) -> list[Effect]:
         """Apply what a message of a retired epoch means for the epoch derived from it.
 
         Only messages that no broker waits for may come so late: a child or a publisher has left, and its path is the
@@ -347,7 +347,7 @@ class RingRouting:
             case Probe():
                 return self.trees.answer_probe(tables, message)
             case ProbeBack():
-                return self.trees.take_probe_back(tables, message)
+                return self.trees.accept_probe_back(tables, message)
             case GrantFlush():
                 return self.trees.end_flush(tables, message) + self._core.release_held()
             case NotComing():
@@ -378,22 +378,22 @@ class RingRouting:
         """Return the last epoch in which a new subscription is served here, and the epochs in which it is issued."""
         return self.moves.epochs_for(request)
 
-    def issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
+    def on_issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
         """React to a subscription that has entered an epoch's tree."""
-        return self.moves.issued(tables, local)
+        return self.moves.on_issued(tables, local)
 
-    def flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
+    def on_flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
         """React to subscriptions that have received everything owed to them in an epoch."""
-        return self.moves.flushed(tables, names)
+        return self.moves.on_flushed(tables, names)
 
-    def joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
+    def on_joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
         """React to a child that has joined a topic's tree."""
-        return self.endings.joined(tables, topic, source)
+        return self.endings.on_joined(tables, topic, source)
 
     def passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
         """Return True if this broker passes END of a topic on to a child in this epoch."""
         return self.endings.passes_end(tables, entry, peer)
 
-    def registered(self, tables: ChordTables, message: Register) -> list[Effect]:
+    def on_registered(self, tables: ChordTables, message: Register) -> list[Effect]:
         """React to a publisher that has registered at its rendezvous."""
-        return self.endings.registered(tables, message)
+        return self.endings.on_registered(tables, message)

@@ -96,7 +96,7 @@ class TopicTrees:
         entry = self.entered(tables, local.topic, effects)
         entry.subscriptions[local.subscription] = None
         entry.fresh.add(local.subscription)
-        return effects + self._ring.issued(tables, local) + self.settle(local.topic, now_ms)
+        return effects + self._ring.on_issued(tables, local) + self.settle(local.topic, now_ms)
 
     def cancel(self, request: CancelRequest) -> list[Effect]:
         """End a local subscription; it stays until everything owed to it has arrived."""
@@ -112,7 +112,7 @@ class TopicTrees:
             if not local.is_confirmed:  # Nothing is owed to it.
                 entry.fresh.discard(local.subscription)
                 del entry.subscriptions[local.subscription]
-                effects += self._ring.flushed(tables, (local.subscription,))
+                effects += self._ring.on_flushed(tables, (local.subscription,))
             else:
                 entry.ended_here.add(local.subscription)
                 effects += self._drop_oldest_ended(entry)
@@ -203,7 +203,7 @@ class TopicTrees:
         for later in self._core.epochs():
             if later.epoch > message.issued_max and later.same_path(tables, message.topic, source):
                 self.entered(later, message.topic, effects).add_child(source, message.issued_max)
-        return effects + self._ring.joined(tables, message.topic, source) + self.settle(message.topic, now_ms)
+        return effects + self._ring.on_joined(tables, message.topic, source) + self.settle(message.topic, now_ms)
 
     def accept_join_ack(self, tables: ChordTables, message: JoinAck, now_ms: float) -> list[Effect]:
         """Note that the path from the rendezvous is complete."""
@@ -293,7 +293,7 @@ class TopicTrees:
         back = ProbeBack(tables.epoch, root, message.topic, message.publisher, message.asker)
         return self._ring.route_onward(tables, back)
 
-    def take_probe_back(self, tables: ChordTables, message: ProbeBack) -> list[Effect]:
+    def accept_probe_back(self, tables: ChordTables, message: ProbeBack) -> list[Effect]:
         """Note a returned probe; grant the flush if it is the last."""
         key = message.topic, message.asker
         missing = tables.flushes.get(key)
@@ -314,5 +314,5 @@ class TopicTrees:
         for name in names:
             entry.subscriptions.pop(name, None)
             entry.ended_here.discard(name)
-        effects = self._ring.flushed(tables, names)
+        effects = self._ring.on_flushed(tables, names)
         return effects + self.forget_ended(names) + self.consider_leaving(tables, entry)

@@ -44,7 +44,7 @@ class PlanUnderWay:
     control_messages: int = 0
 
 
-def change_asked(command: Command, present: OverlayConfiguration) -> BrokerChange:
+def requested_change(command: Command, present: OverlayConfiguration) -> BrokerChange:
     """Return which brokers a prepare adds to the present overlay and removes from it; skip lost ones not in it."""
     lost = frozenset(command.lost_brokers).intersection(present.brokers)
     return BrokerChange(frozenset(command.brokers_joined), frozenset(command.brokers_left), lost)
@@ -140,7 +140,7 @@ class EpochChange(Protocol[Tables, PlanIn]):
         """Return True if this broker no longer needs the old epoch's tables."""
         ...
 
-    def drop_silent(self, under_way: PlanIn, now_ms: float) -> list[Effect]:
+    def drop_unresponsive(self, under_way: PlanIn, now_ms: float) -> list[Effect]:
         """End the stay of clients that others wait for and that did not answer in time."""
         ...
 

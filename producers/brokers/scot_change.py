@@ -32,7 +32,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.content_change import ContentChange
 from regraft.producers.brokers.content_moves import MovingSubscribers
-from regraft.producers.brokers.epoch_change import change_asked, reason_to_stay
+from regraft.producers.brokers.epoch_change import reason_to_stay, requested_change
 from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.scot_messages import FlowEnd, PublisherComes
 from regraft.producers.brokers.scot_tables import ScotCore, ScotPlanUnderWay, ScotTables
@@ -81,7 +81,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             command.id_moves,
             command.links_removed,
             command.links_added,
-            change_asked(command, present),
+            requested_change(command, present),
         )
 
     def tables_outside(self, command: Command) -> ScotTables:
@@ -117,7 +117,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             one.home_from: one.home_to for one in command.subscribers_moved if one.home_from not in command.lost_brokers
         }
         older = core.tables[core.epoch]
-        lost = change_asked(command, older.configuration).lost
+        lost = requested_change(command, older.configuration).lost
         tables = ScotTables(self.broker, target, lost=lost)
         under_way = ScotPlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves, homes=homes)
         core.begin_plan(under_way, tables)
@@ -244,7 +244,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             return []
         return self._core.switch(under_way, now_ms)
 
-    def drop_silent(self, under_way: ScotPlanUnderWay, now_ms: float) -> list[Effect]:
+    def drop_unresponsive(self, under_way: ScotPlanUnderWay, now_ms: float) -> list[Effect]:
         """End the stay of publishers that did not leave in time: later notifications from them are refused."""
         if not under_way.leaving:
             return []

@@ -34,7 +34,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.content_change import ContentChange
 from regraft.producers.brokers.content_moves import MovingSubscribers
-from regraft.producers.brokers.epoch_change import change_asked, reason_to_stay
+from regraft.producers.brokers.epoch_change import reason_to_stay, requested_change
 from regraft.producers.brokers.tree_interests import TreeInterests
 from regraft.producers.brokers.tree_publishers import TreeBroker
 from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay
@@ -105,7 +105,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             one.home_from: one.home_to for one in command.subscribers_moved if one.home_from not in command.lost_brokers
         }
         older = self._core.tables[self._core.epoch]
-        lost = change_asked(command, older.configuration).lost
+        lost = requested_change(command, older.configuration).lost
         tables = RoutingTables(self.broker, target, older.configuration, moved, left, emptied=homes, lost=lost)
         under_way = TreePlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves, homes=homes)
         self._core.begin_plan(under_way, tables)
@@ -152,7 +152,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             command.epoch_to,
             [link(a, b) for a, b in command.links_removed],
             [link(a, b) for a, b in command.links_added],
-            change=change_asked(command, present),
+            change=requested_change(command, present),
         )
 
     def tables_outside(self, command: Command) -> RoutingTables:
@@ -238,7 +238,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             return []
         return self._core.switch(under_way, now_ms)
 
-    def drop_silent(self, under_way: TreePlanUnderWay, now_ms: float) -> list[Effect]:
+    def drop_unresponsive(self, under_way: TreePlanUnderWay, now_ms: float) -> list[Effect]:
         """End the stay of publishers that did not leave in time: later notifications from them are refused."""
         if not under_way.leaving:
             return []

@@ -114,12 +114,12 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
             effects = self._obey(message, now_ms)
         else:
             messages = message.messages if isinstance(message, Bundle) else (message,)
-            effects = [effect for one in messages for effect in self._take(source, one, now_ms)]
+            effects = [effect for one in messages for effect in self._dispatch(source, one, now_ms)]
         effects += self.routing.check_progress(now_ms)
         self.count_control(effects)
         return bundled(effects)
 
-    def _take(self, source: str | None, message: Any, now_ms: float) -> list[Effect]:
+    def _dispatch(self, source: str | None, message: Any, now_ms: float) -> list[Effect]:
         return self.routing.serve(message, now_ms) if source is None else self.routing.converse(source, message, now_ms)
 
     @property
@@ -186,7 +186,9 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         if command.epoch_to in self.tables:
             under_way = self.under_way
             if under_way is not None and not under_way.is_prepared:
-                return self._change.drop_silent(under_way, now_ms)  # The answer follows when the new tables are ready.
+                return self._change.drop_unresponsive(
+                    under_way, now_ms
+                )  # The answer follows when the new tables are ready.
             return [self._answer(command, Outcome.PREPARED, now_ms)]
         refusal, reason = self._reason_to_refuse(command)
         if not reason:
@@ -200,7 +202,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         self.fence.claim(command, self.tables)
         effects = self._change.open_tables(command, target, now_ms)
         # Messages that came before the prepare may add to what it waits for.
-        return effects + self._take_early(command.epoch_to, now_ms) + self.answer_prepare(now_ms)
+        return effects + self._replay_early(command.epoch_to, now_ms) + self.answer_prepare(now_ms)
 
     def _reason_to_refuse(self, command: Command) -> tuple[Refusal, str]:
         if command.epoch_to <= self._epoch_aborted_max:
@@ -235,10 +237,10 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
             answers: list[Effect] = [self._answer(command, Outcome.ACTIVATED, now_ms)]
             if under_way is None or under_way.is_drained_reported:
                 return [*answers, self._answer(command, Outcome.DRAINED, now_ms)]
-            return answers + self._change.drop_silent(under_way, now_ms)
+            return answers + self._change.drop_unresponsive(under_way, now_ms)
         if under_way is None or under_way.epoch_to != command.epoch_to or not under_way.is_prepared:
             return [self._refuse(command, Refusal.PHASE, f"not prepared for epoch {command.epoch_to}", now_ms)]
-        return self._change.begin_switch(under_way, now_ms) + self._change.drop_silent(under_way, now_ms)
+        return self._change.begin_switch(under_way, now_ms) + self._change.drop_unresponsive(under_way, now_ms)
 
     def switch(self, under_way: Plan, now_ms: float) -> list[Effect]:
         """Stamp the new epoch from now on, and take over the clients that have moved here."""
@@ -361,12 +363,12 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
                 self._early.append((epoch, source, message))
         return []
 
-    def _take_early(self, epoch: int, now_ms: float) -> list[Effect]:
+    def _replay_early(self, epoch: int, now_ms: float) -> list[Effect]:
         early = [(source, kept) for known, source, kept in self._early if known == epoch]
         self._early.clear()
         effects: list[Effect] = []
         for source, kept in early:
-            effects += self._take(source, kept, now_ms)
+            effects += self._dispatch(source, kept, now_ms)
         return effects
 
     @property

@@ -133,7 +133,7 @@ class EmulatedOverlay:
         self._clients_assigned: dict[tuple[int, str], set[str]] = {}  # Clients of lost brokers, by epoch and next home.
         self.judge = ledger.excuses = LossJudge(self.start.configuration)
         self._connect_clients()
-        self._under_way = 0  # Messages in queues and on links.
+        self._in_flight = 0  # Messages in queues and on links.
 
     def _connect_clients(self) -> None:
         env, ledger, judge, homes = self.env, self.ledger, self.judge, Homes(self.brokers)
@@ -208,7 +208,7 @@ class EmulatedOverlay:
         for _, message, _ in dead.queue:
             self._note_loss(dead, message)
         dead.lost.update(copy_key(one) for one in dead.core.held_notifications)
-        self._under_way -= len(dead.queue)
+        self._in_flight -= len(dead.queue)
         dead.queue.clear()
         known = {peer for peer, other in self.brokers.items() if name in other.core.live_neighbours}
         for peer in sorted(known.union(dead.core.live_neighbours)):
@@ -314,7 +314,7 @@ class EmulatedOverlay:
     def is_quiet(self) -> bool:
         """Whether no message is in transit, no delivery is held and no publisher is on its way to a known home."""
         is_held = any(broker.core.held_notifications for broker in self.brokers.values() if not broker.is_dead)
-        return not self._under_way and not is_held and not self.publishers.is_any_moving
+        return not self._in_flight and not is_held and not self.publishers.is_any_moving
 
     @property
     def overflow_count(self) -> int:
@@ -363,7 +363,7 @@ class EmulatedOverlay:
             counters.bytes_in += message.size_bytes
         else:
             counters.bytes_in += _control_bytes(message)
-        self._under_way += 1
+        self._in_flight += 1
         counters.messages_in += 1
         queue.append((source, message, self.env.now))
         length = len(queue)
@@ -405,7 +405,7 @@ class EmulatedOverlay:
         for effect in broker.handle(source, message, now_ms):
             self._execute(broker, effect)
         broker.queue.popleft()  # Only now: what its effects put into this queue must not start a second service.
-        self._under_way -= 1
+        self._in_flight -= 1
         if broker.queue:
             self._begin_service(broker)
 
@@ -462,7 +462,7 @@ class EmulatedOverlay:
         env, counters = self.env, end.counters
         now_ms = env.now
         size_bytes = message.size_bytes if message.__class__ is Notification else _control_bytes(message)
-        self._under_way += 1
+        self._in_flight += 1
         counters.messages_in += 1
         counters.bytes_in += size_bytes
         end.in_transit.append(message)
@@ -491,5 +491,5 @@ class EmulatedOverlay:
             counters.bytes_out += message.size_bytes
         else:
             counters.bytes_out += _control_bytes(message)
-        self._under_way -= 1
+        self._in_flight -= 1
         self._enqueue(end.target, end.broker, message)

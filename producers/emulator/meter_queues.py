@@ -34,7 +34,7 @@ class LinkMeter:
     def start(self) -> None:
         """Begin with the next window."""
         self._is_running = True
-        self._wait()
+        self._schedule()
 
     def stop(self) -> None:
         """Stop measuring; brokers consider their links free from now on."""
@@ -46,7 +46,7 @@ class LinkMeter:
         found = ((name, broker.core) for name, broker in self._overlay.brokers.items())
         return {name: core for name, core in found if isinstance(core, ScotBroker)}
 
-    def _wait(self) -> None:
+    def _schedule(self) -> None:
         self._overlay.env.timeout(self._window_ms).callbacks.append(self._measure)
 
     def _measure(self, _: simpy.Event) -> None:
@@ -59,14 +59,14 @@ class LinkMeter:
             core.is_dynamic = self.is_dynamic
             core.observe_links(windows.get(name, {}))
             self.congested_windows += len(core.hot)
-        self._wait()
+        self._schedule()
 
     def _window_of(self, pair: Pair, end: LinkEnd) -> QueueWindow:
         entered_before, queued_before = self._before.get(pair, (0, 0))
         entered, queued = end.counters.messages_in, self._queued(end)
         self._before[pair] = entered, queued
-        came = entered - entered_before
-        return QueueWindow(came, max(came + queued_before - queued, 0), queued)
+        arrived = entered - entered_before
+        return QueueWindow(arrived, max(arrived + queued_before - queued, 0), queued)
 
     def _queued(self, end: LinkEnd) -> int:
         """Return how many messages of the link's mean size still wait for its bandwidth."""

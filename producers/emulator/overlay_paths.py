@@ -13,7 +13,7 @@ from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.chord_trees import TOPIC
-from regraft.producers.brokers.epoch_change import change_asked, digest_mismatch
+from regraft.producers.brokers.epoch_change import digest_mismatch, requested_change
 from regraft.schemas.command import Command
 
 Hop = tuple[str, bool]  # A broker, and whether a notification reaches it from its topic's rendezvous.
@@ -40,7 +40,7 @@ class _TreePaths:
     def target(self, overlay: Configuration, command: Command) -> OverlayConfiguration:
         removed = [link(a, b) for a, b in command.links_removed]
         added = [link(a, b) for a, b in command.links_added]
-        return overlay.replaced(command.epoch_to, removed, added, change=change_asked(command, overlay))
+        return overlay.replaced(command.epoch_to, removed, added, change=requested_change(command, overlay))
 
 
 class _RingPaths:
@@ -52,7 +52,7 @@ class _RingPaths:
         return up + [(broker, True) for broker in overlay.route(root, home)[1:]]
 
     def target(self, overlay: ChordConfiguration, command: Command) -> OverlayConfiguration:
-        return overlay.replaced(command.epoch_to, command.id_moves, change=change_asked(command, overlay))
+        return overlay.replaced(command.epoch_to, command.id_moves, change=requested_change(command, overlay))
 
 
 class _ScotPaths:
@@ -62,7 +62,7 @@ class _ScotPaths:
         return [(broker, False) for broker in overlay.static_route(notification.home, home)]
 
     def target(self, overlay: ScotConfiguration, command: Command) -> OverlayConfiguration:
-        change = change_asked(command, overlay)
+        change = requested_change(command, overlay)
         exchanged = command.links_removed, command.links_added
         return overlay.replaced(command.epoch_to, command.id_moves, *exchanged, change)
 
