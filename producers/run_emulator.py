@@ -36,7 +36,7 @@ from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.ledger import Ledger, LedgerSnapshot
 from regraft.producers.emulator.log_transitions import TransitionLog
 from regraft.producers.emulator.newcomers import newcomer_of, with_newcomers
-from regraft.producers.emulator.outage_schedule import named, outage_of
+from regraft.producers.emulator.outage_schedule import outage_of, with_names
 from regraft.producers.emulator.play_newcomers import NewcomerPlayer
 from regraft.producers.emulator.play_outages import OutagePlayer
 from regraft.producers.emulator.starting_point import StartingPoint, starting_point
@@ -124,7 +124,7 @@ def _port_counts(ports: EmulatorPorts) -> dict[str, int]:
 
 def _outages(overlay: EmulatedOverlay, settings: EmulatorSettings) -> OutagePlayer:
     """Return the outages that the settings ask for; raise ValueError if they name unknown brokers."""
-    planned = [named(outage_of(text), overlay.inventory) for text in settings.outages]
+    planned = [with_names(outage_of(text), overlay.inventory) for text in settings.outages]
     rng = random.Random(f"outages {settings.seed}")
     return OutagePlayer(overlay, planned, settings.outage_notice_ms, settings.chaos, rng)
 

@@ -26,7 +26,7 @@ from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator.kafka_ports import KafkaPorts, KafkaUnreachableError
 from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.producers.emulator.outage_schedule import Outage, named, outage_of
+from regraft.producers.emulator.outage_schedule import Outage, outage_of, with_names
 from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.producers.nodes.broker_node import NodePorts
@@ -70,7 +70,7 @@ def run_real_fleet(settings: EmulatorSettings, stop: threading.Event) -> LedgerS
     inventory = Inventory.load(settings.inventory_path)
     if inventory.bootstrap.KIND != Configuration.KIND:
         raise FleetError(f"{settings.inventory_path} has a {inventory.bootstrap.KIND}: nodes are brokers of a tree")
-    outages = [named(outage_of(text), inventory) for text in settings.outages]
+    outages = [with_names(outage_of(text), inventory) for text in settings.outages]
     with ExitStack() as held:
         ports = KafkaPorts(
             settings.kafka,

@@ -31,7 +31,7 @@ from regraft.producers.emulator.emulator_ports import (
 )
 from regraft.producers.emulator.ledger import Ledger, LedgerSnapshot
 from regraft.producers.emulator.newcomers import Newcomer, with_newcomers
-from regraft.producers.emulator.outage_schedule import Chaos, Outage, named
+from regraft.producers.emulator.outage_schedule import Chaos, Outage, with_names
 from regraft.producers.emulator.play_newcomers import NewcomerPlayer
 from regraft.producers.emulator.play_outages import OutagePlayer
 from regraft.producers.emulator.starting_point import StartingPoint
@@ -132,7 +132,7 @@ class VirtualOverlay:
 
     def _outages_of(self, inventory: Inventory) -> OutagePlayer:
         settings = self.settings
-        outages = [named(outage, inventory) for outage in settings.outages]
+        outages = [with_names(outage, inventory) for outage in settings.outages]
         return OutagePlayer(
             self.overlay, outages, settings.notice_ms, settings.chaos, random.Random(f"outages {settings.seed}")
         )

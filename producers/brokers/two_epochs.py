@@ -186,9 +186,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         if command.epoch_to in self.tables:
             under_way = self.under_way
             if under_way is not None and not under_way.is_prepared:
-                return self._change.drop_unresponsive(
-                    under_way, now_ms
-                )  # The answer follows when the new tables are ready.
+                return self._change.drop_unresponsive(under_way, now_ms)  # Answered once the new tables are ready.
             return [self._answer(command, Outcome.PREPARED, now_ms)]
         refusal, reason = self._reason_to_refuse(command)
         if not reason:

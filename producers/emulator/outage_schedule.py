@@ -65,7 +65,7 @@ def outage_of(text: str) -> Outage:
     return Outage(kind, whom, float(found[3]), float(found[4]), float(found[5] or SLOW_FACTOR))
 
 
-def named(outage: Outage, inventory: Inventory) -> Outage:
+def with_names(outage: Outage, inventory: Inventory) -> Outage:
     """Return the outage with its brokers' names resolved; raise ValueError if the inventory lacks one."""
     whom = outage.whom
     if len(whom) == 1 and whom[0].startswith(SITE):
@@ -102,7 +102,7 @@ class Chaos:
     until_s: float | None = None
 
 
-def drawn(chaos: Chaos, brokers: Sequence[str], links: Sequence[Link], rng: random.Random) -> Iterator[Outage]:
+def random_outages(chaos: Chaos, brokers: Sequence[str], links: Sequence[Link], rng: random.Random) -> Iterator[Outage]:
     """Yield random outages, ordered by time."""
     at_s = rng.expovariate(1 / chaos.every_s)
     while chaos.until_s is None or at_s < chaos.until_s:

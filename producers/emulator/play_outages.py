@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
-from regraft.producers.emulator.outage_schedule import Chaos, Outage, OutageKind, drawn
+from regraft.producers.emulator.outage_schedule import Chaos, Outage, OutageKind, random_outages
 
 SECOND_MS = 1_000.0
 NOTES_KEPT_MAX = 1_000
@@ -73,7 +73,7 @@ class OutagePlayer:
             self._after(outage.at_s, self._begin, outage)
         if self._chaos is not None:
             bootstrap = self._overlay.inventory.bootstrap
-            self._draw_next(drawn(self._chaos, bootstrap.brokers, bootstrap.links, self._rng), 0.0)
+            self._draw_next(random_outages(self._chaos, bootstrap.brokers, bootstrap.links, self._rng), 0.0)
 
     def stop(self) -> None:
         """Stop all outages; suspended brokers resume, dead ones stay dead."""

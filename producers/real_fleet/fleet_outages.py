@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from regraft.producers.emulator.outage_schedule import Chaos, Outage, OutageKind, drawn
+from regraft.producers.emulator.outage_schedule import Chaos, Outage, OutageKind, random_outages
 from regraft.producers.emulator.play_outages import OUTAGE_TEXTS
 from regraft.producers.real_fleet.client_ledger import ClientLedger, LinkOutage
 from regraft.producers.real_fleet.fleet_nodes import FleetNodes
@@ -38,7 +38,7 @@ class FleetOutages:
     ) -> None:
         self._nodes, self._ledger, self._now_ms, self._rng = nodes, ledger, now_ms, rng
         self._due = sorted(planned, key=lambda outage: outage.at_s)
-        self._random = iter(()) if chaos is None else drawn(chaos, nodes.brokers, nodes.links(), rng)
+        self._random = iter(()) if chaos is None else random_outages(chaos, nodes.brokers, nodes.links(), rng)
         self._next_random: Outage | None = next(self._random, None)
         self._dead_max = len(nodes.brokers) if chaos is None else int(chaos.down_share_max * len(nodes.brokers))
         self._running: list[tuple[float, Outage, LinkOutage | None]] = []

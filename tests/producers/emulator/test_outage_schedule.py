@@ -9,7 +9,15 @@ from itertools import takewhile
 import numpy as np
 import pytest
 
-from regraft.producers.emulator.outage_schedule import Chaos, Outage, OutageKind, drawn, named, outage_of, site_of
+from regraft.producers.emulator.outage_schedule import (
+    Chaos,
+    Outage,
+    OutageKind,
+    outage_of,
+    random_outages,
+    site_of,
+    with_names,
+)
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
@@ -50,20 +58,21 @@ def test_a_site_is_the_tightest_group_of_brokers() -> None:
     sums = np.sort(inventory.link_cost, axis=1)[:, :4].sum(axis=1)
     places = [inventory.index[name] for name in site]
     assert min(float(inventory.link_cost[place, places].sum()) for place in places) == pytest.approx(float(sums.min()))
-    assert named(Outage(OutageKind.DEATH, ("site:4",), 0.0, 1.0), inventory).whom == site
+    assert with_names(Outage(OutageKind.DEATH, ("site:4",), 0.0, 1.0), inventory).whom == site
 
 
 def test_an_outage_of_an_unknown_broker_is_refused() -> None:
     inventory = place_overlay(5, 4, random.Random(2))
     with pytest.raises(ValueError, match="b77"):
-        named(Outage(OutageKind.DEATH, ("b77",), 0.0, 1.0), inventory)
+        with_names(Outage(OutageKind.DEATH, ("b77",), 0.0, 1.0), inventory)
 
 
 def test_equal_seeds_draw_equal_chaos() -> None:
     """Outages of each kind, in order of time, at the configured rate."""
     names, links = ("a", "b", "c"), (("a", "b"), ("b", "c"))
     first, second = (
-        list(takewhile(lambda one: one.at_s < 600, drawn(CHAOS, names, links, random.Random(4)))) for _ in range(2)
+        list(takewhile(lambda one: one.at_s < 600, random_outages(CHAOS, names, links, random.Random(4))))
+        for _ in range(2)
     )
     assert first == second
     assert 150 < len(first) < 250
@@ -74,8 +83,8 @@ def test_equal_seeds_draw_equal_chaos() -> None:
 def test_chaos_with_an_end_draws_the_same_until_then() -> None:
     """No outage begins at the end or later."""
     names, links = ("a", "b", "c"), (("a", "b"), ("b", "c"))
-    endless = takewhile(lambda one: one.at_s < 60, drawn(CHAOS, names, links, random.Random(4)))
-    assert list(drawn(replace(CHAOS, until_s=60.0), names, links, random.Random(4))) == list(endless)
+    endless = takewhile(lambda one: one.at_s < 60, random_outages(CHAOS, names, links, random.Random(4)))
+    assert list(random_outages(replace(CHAOS, until_s=60.0), names, links, random.Random(4))) == list(endless)
 
 
 @pytest.mark.parametrize("seed", range(5))
