@@ -45,7 +45,8 @@ class Line:
         caps = None if load_max_per_s is None else np.array([1_000.0, 1_000.0, 1_000.0, load_max_per_s])
         prices = Prices("USD", LINKS_PER_GB, access_per_gb, message_bytes=1000.0)
         inventory = replace(inventory_of(TREE, {}, processing=0.01), prices=prices, load_max_per_s=caps)
-        self.loop = VirtualLoop(inventory, None, chosen, VirtualSettings(seed=1, subscribers_told=subscribers_told))  # type: ignore[arg-type]
+        settings = VirtualSettings(seed=1, subscribers_reported_max=subscribers_reported_max)
+        self.loop = VirtualLoop(inventory, None, chosen, settings)  # type: ignore[arg-type]
         self.overlay = self.loop.virtual.overlay
         for publisher, home in (("near", "b00"), ("far", "b03")):
             self.overlay.advertise(publisher, home, of(publisher))
