@@ -190,8 +190,8 @@ class RingRouting:
             is_known = bool(since) and since[0].epoch == epoch
             now = self._core.tables[min(self._core.tables)]
             rings = (*(one.configuration for one in since), now.configuration) if is_known else ()
-            is_ever_there = all(broker in one.place_of for one in rings)
-            ways = {one.topic_route(topic, broker, is_up=is_up) for one in rings} if is_ever_there else set()
+            is_always_member = all(broker in one.place_of for one in rings)
+            paths = {one.topic_route(topic, broker, is_up=is_up) for one in rings} if is_always_member else set()
             lost = now.lost.union(*(one.lost for one in since[1:]))
             self._unchanged[key] = len(paths) == 1 and lost.isdisjoint(*paths)
         return self._unchanged[key]

@@ -169,8 +169,8 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
     def pass_on(self, message: PublisherComes) -> list[Effect]:
         """Send an announcement one hop further."""
-        way = self._core.tables[message.epoch_of_way].configuration.static_route(self.broker, message.home)
-        return [Send(way[1], message)]
+        path = self._core.tables[message.epoch_of_path].configuration.static_route(self.broker, message.home)
+        return [Send(path[1], message)]
 
     def note_arrival(self, message: PublisherComes, now_ms: float) -> list[Effect]:
         """Become the home of an announced publisher, or note that it will not come; pass other announcements on."""

@@ -58,7 +58,7 @@ class _RingPaths:
 class _ScotPaths:
     """The path of static routing; so this does not excuse a loss to a death on a detour."""
 
-    def way(self, overlay: ScotConfiguration, notification: Notification, home: str) -> list[Passage]:
+    def path(self, overlay: ScotConfiguration, notification: Notification, home: str) -> list[Hop]:
         return [(broker, False) for broker in overlay.static_route(notification.home, home)]
 
     def target(self, overlay: ScotConfiguration, command: Command) -> OverlayConfiguration:
