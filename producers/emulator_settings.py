@@ -44,12 +44,12 @@ class EmulatorSettings:
     to become quiet. ``kafka_outage_s_max``: how long telemetry and results wait while Kafka is unreachable.
     ``kafka_buffer_records_max``: how many telemetry and result records may wait.
 
-    ``outages``: brokers that die or hang and links that are slow or cut, each as "WHAT WHOM at SECONDS for SECONDS",
+    ``outages``: brokers that die or hang and links that are slow or cut, each as "KIND TARGETS at SECONDS for SECONDS",
     such as "death b03,b07 at 60 for 60", "suspension b01 at 10 for 5", "slow b01,b02 at 20 for 10 by 20", "cut b01,b02
-    at 20 for 10"; WHOM may be "site:4", the four brokers nearest to one another. ``chaos_every_s``: mean pause between
-    two random outages, none for no random outages. ``chaos_until_s``: time after which no random outage starts, none
-    for no end. ``chaos_for_s``: mean length of a random outage. ``chaos_kinds``: which kinds occur: death, suspension,
-    slow, cut. ``chaos_down_share_max``: largest share of the brokers that may be down at once.
+    at 20 for 10"; TARGETS may be "site:4", the four brokers nearest to one another. ``chaos_every_s``: mean pause
+    between two random outages, none for no random outages. ``chaos_until_s``: time after which no random outage starts,
+    none for no end. ``chaos_for_s``: mean length of a random outage. ``chaos_kinds``: which kinds occur: death,
+    suspension, slow, cut. ``chaos_down_share_max``: largest share of the brokers that may be down at once.
 
     ``candidate_probes_per_s``: how many probes per second all brokers together send over links that are not in the
     overlay, each broker in turn to its 40 nearest peers, so that the controller knows what these links would cost; 0

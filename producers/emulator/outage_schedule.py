@@ -3,9 +3,9 @@
 In: texts from settings, or parameters of a random schedule. Out: outages. Their effect on an overlay belongs to
 :mod:`producers.emulator.play_outages`.
 
-A text reads ``WHAT WHOM at SECONDS for SECONDS``, followed by ``by FACTOR`` for a slow link: ``death b03,b07 at 60 for
-60``, ``suspension b01 at 10 for 5``, ``slow b01,b02 at 20 for 10 by 20``, ``cut b01,b02 at 20 for 10``. WHOM names
-brokers, for a link its two ends, or with ``site:4`` the four brokers that are nearest to one another.
+A text reads ``KIND TARGETS at SECONDS for SECONDS``, followed by ``by FACTOR`` for a slow link: ``death b03,b07 at 60
+for 60``, ``suspension b01 at 10 for 5``, ``slow b01,b02 at 20 for 10 by 20``, ``cut b01,b02 at 20 for 10``. TARGETS
+names brokers, for a link its two ends, or with ``site:4`` the four brokers that are nearest to one another.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Outage:
     """One outage: it begins ``at_s`` after the start and lasts ``for_s``; ``factor`` multiplies a slow link's delay."""
 
     kind: OutageKind
-    whom: tuple[str, ...]
+    targets: tuple[str, ...]
     at_s: float
     for_s: float
     factor: float = SLOW_FACTOR
@@ -57,26 +57,27 @@ def outage_of(text: str) -> Outage:
     found = _TEXT.fullmatch(text.strip())
     if found is None or found[1] not in set(OutageKind):
         raise ValueError(
-            f"outage {text!r}: write WHAT WHOM at SECONDS for SECONDS [by FACTOR], WHAT one of {', '.join(OutageKind)}"
+            f"outage {text!r}: write KIND TARGETS at SECONDS for SECONDS [by FACTOR], with one of "
+            f"{', '.join(OutageKind)} as KIND"
         )
-    kind, whom = OutageKind(found[1]), tuple(found[2].split(","))
-    if kind.is_of_link and (len(set(whom)) != 2):
+    kind, targets = OutageKind(found[1]), tuple(found[2].split(","))
+    if kind.is_of_link and (len(set(targets)) != 2):
         raise ValueError(f"outage {text!r}: a link has two ends, write them as A,B")
-    return Outage(kind, whom, float(found[3]), float(found[4]), float(found[5] or SLOW_FACTOR))
+    return Outage(kind, targets, float(found[3]), float(found[4]), float(found[5] or SLOW_FACTOR))
 
 
 def with_names(outage: Outage, inventory: Inventory) -> Outage:
     """Return the outage with its brokers' names resolved; raise ValueError if the inventory lacks one."""
-    whom = outage.whom
-    if len(whom) == 1 and whom[0].startswith(SITE):
-        count = whom[0].removeprefix(SITE)
+    targets = outage.targets
+    if len(targets) == 1 and targets[0].startswith(SITE):
+        count = targets[0].removeprefix(SITE)
         if not count.isdecimal() or not 1 <= int(count) < len(inventory.brokers):
-            raise ValueError(f"{whom[0]} is not a site: write {SITE} and a number below {len(inventory.brokers)}")
-        whom = site_of(inventory, int(count))
-    unknown = sorted(set(whom) - set(inventory.brokers))
+            raise ValueError(f"{targets[0]} is not a site: write {SITE} and a number below {len(inventory.brokers)}")
+        targets = site_of(inventory, int(count))
+    unknown = sorted(set(targets) - set(inventory.brokers))
     if unknown:
         raise ValueError(f"outages name {', '.join(unknown)}, which the inventory does not have: use names from it")
-    return Outage(outage.kind, whom, outage.at_s, outage.for_s, outage.factor)
+    return Outage(outage.kind, targets, outage.at_s, outage.for_s, outage.factor)
 
 
 def site_of(inventory: Inventory, count: int) -> tuple[str, ...]:
@@ -107,6 +108,6 @@ def random_outages(chaos: Chaos, brokers: Sequence[str], links: Sequence[Link], 
     at_s = rng.expovariate(1 / chaos.every_s)
     while chaos.until_s is None or at_s < chaos.until_s:
         kind = rng.choice(chaos.kinds)
-        whom = rng.choice(links) if kind.is_of_link else (rng.choice(brokers),)
-        yield Outage(kind, whom, at_s, rng.uniform(0.5, 1.5) * chaos.for_s)
+        targets = rng.choice(links) if kind.is_of_link else (rng.choice(brokers),)
+        yield Outage(kind, targets, at_s, rng.uniform(0.5, 1.5) * chaos.for_s)
         at_s += rng.expovariate(1 / chaos.every_s)

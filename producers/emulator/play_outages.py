@@ -28,13 +28,13 @@ class OutageNote:
 
     time_ms: int
     kind: OutageKind
-    whom: tuple[str, ...]
+    targets: tuple[str, ...]
     is_over: bool
 
     @property
     def text(self) -> str:
         """The note in words."""
-        return f"{', '.join(self.whom)}: {OUTAGE_TEXTS[self.kind][self.is_over]}"
+        return f"{', '.join(self.targets)}: {OUTAGE_TEXTS[self.kind][self.is_over]}"
 
 
 OUTAGE_TEXTS = {
@@ -114,29 +114,29 @@ class OutagePlayer:
         self._after(outage.at_s - last_s, act, outage)
 
     def _begin(self, outage: Outage) -> None:
-        whom = outage.whom if outage.kind.is_of_link else self._taken_down(outage)
-        if not whom:
+        targets = outage.targets if outage.kind.is_of_link else self._taken_down(outage)
+        if not targets:
             return
-        begun = Outage(outage.kind, whom, outage.at_s, outage.for_s, outage.factor)
+        begun = Outage(outage.kind, targets, outage.at_s, outage.for_s, outage.factor)
         overlay = self._overlay
         match outage.kind:
             case OutageKind.DEATH:
-                for name in whom:
+                for name in targets:
                     overlay.kill(name, self._notice_ms)
             case OutageKind.SUSPENSION:
-                for name in whom:
+                for name in targets:
                     overlay.suspend(name)
             case OutageKind.SLOW:
-                overlay.link_faults.slow(whom[0], whom[1], outage.factor, outage.for_s * SECOND_MS)
+                overlay.link_faults.slow(targets[0], targets[1], outage.factor, outage.for_s * SECOND_MS)
             case OutageKind.CUT:
-                overlay.link_faults.cut(whom[0], whom[1], outage.for_s * SECOND_MS)
+                overlay.link_faults.cut(targets[0], targets[1], outage.for_s * SECOND_MS)
         self.counts[outage.kind] += 1
         self._note(begun, is_over=False)
         self._after(outage.for_s, self._end, begun)
 
     def _taken_down(self, outage: Outage) -> tuple[str, ...]:
         """Return the brokers that go down: those that are up, limited to the share that may be down at once."""
-        up = [name for name in outage.whom if name not in self._down]
+        up = [name for name in outage.targets if name not in self._down]
         if self._chaos is not None:
             share_max = self._chaos.down_share_max
             up = up[: max(int(len(self._overlay.brokers) * share_max) - len(self._down), 0)]
@@ -145,7 +145,7 @@ class OutagePlayer:
 
     def _end(self, outage: Outage) -> None:
         if not outage.kind.is_of_link:
-            for name in outage.whom:
+            for name in outage.targets:
                 del self._down[name]
                 if outage.kind is OutageKind.DEATH:
                     self._overlay.restart_broker(name)
@@ -154,6 +154,6 @@ class OutagePlayer:
         self._note(outage, is_over=True)
 
     def _note(self, outage: Outage, *, is_over: bool) -> None:
-        note = OutageNote(int(self._overlay.env.now), outage.kind, outage.whom, is_over)
+        note = OutageNote(int(self._overlay.env.now), outage.kind, outage.targets, is_over)
         self.notes.append(note)
-        log.info("outage_over" if is_over else "outage", kind=note.kind, whom=note.whom)
+        log.info("outage_over" if is_over else "outage", kind=note.kind, whom=note.targets)

@@ -56,7 +56,7 @@ class FleetOutages:
         while self._next_random is not None and self._next_random.at_s <= elapsed_s:
             outage, self._next_random = self._next_random, next(self._random, None)
             if outage.kind.is_of_link:  # Of the current overlay, not the initial one.
-                outage = replace(outage, whom=self._rng.choice(self._nodes.links()))
+                outage = replace(outage, targets=self._rng.choice(self._nodes.links()))
             if outage.kind is not OutageKind.DEATH or len(self._dead) < self._dead_max:
                 await self._begin(outage)
 
@@ -70,32 +70,32 @@ class FleetOutages:
     async def _begin(self, outage: Outage) -> None:
         link: LinkOutage | None = None
         if outage.kind is OutageKind.DEATH:
-            dying = tuple(broker for broker in outage.whom if broker not in self._dead)
+            dying = tuple(broker for broker in outage.targets if broker not in self._dead)
             if not dying:
                 return
-            outage = replace(outage, whom=dying)
+            outage = replace(outage, targets=dying)
             for broker in dying:
                 self._dead.add(broker)
                 death = await self._nodes.kill(broker)
                 death.held_since_ms = min(
-                    (link.at_ms for _, known, link in self._running if link is not None and broker in known.whom),
+                    (link.at_ms for _, known, link in self._running if link is not None and broker in known.targets),
                     default=math.inf,
                 )
                 self._ledger.deaths.append(death)
         else:
             link = LinkOutage(self._now_ms())
             self._ledger.link_outages.append(link)
-            self._nodes.disturb(outage.whom, factor=None if outage.kind is OutageKind.CUT else outage.factor)
+            self._nodes.disturb(outage.targets, factor=None if outage.kind is OutageKind.CUT else outage.factor)
         self._counts[outage.kind] += 1
         self._running.append((outage.at_s + outage.for_s, outage, link))
         self._note(outage, OUTAGE_TEXTS[outage.kind][0])
 
     async def _end(self, outage: Outage, link: LinkOutage | None) -> None:
         if link is not None:
-            self._nodes.disturb(outage.whom, factor=1.0)
+            self._nodes.disturb(outage.targets, factor=1.0)
             link.until_ms = self._now_ms()
         else:
-            for broker in outage.whom:
+            for broker in outage.targets:
                 await self._nodes.begin_node(broker, is_outside=True)
                 self._dead.discard(broker)
         self._note(outage, OUTAGE_TEXTS[outage.kind][1])
@@ -120,6 +120,6 @@ class FleetOutages:
         }
 
     def _note(self, outage: Outage, what: str) -> None:
-        text = f"{', '.join(outage.whom)}: {what}"
+        text = f"{', '.join(outage.targets)}: {what}"
         self._notes.append((int(self._now_ms()), text))
         log.info("outage", what=text)

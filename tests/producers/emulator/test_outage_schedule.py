@@ -45,7 +45,7 @@ def test_a_text_gives_kind_target_time_and_duration(text: str, outage: Outage) -
 )
 def test_invalid_outages_are_refused_with_the_expected_form(text: str, tmp_path: object) -> None:
     """The message gives the expected form; settings without outages have no faults."""
-    with pytest.raises(ValueError, match=r"WHAT WHOM at SECONDS|two ends"):
+    with pytest.raises(ValueError, match=r"KIND TARGETS at SECONDS|two ends"):
         outage_of(text)
     without_outages: EmulatorSettings = settings(tmp_path)  # type: ignore[arg-type]
     assert not without_outages.faults()
@@ -58,7 +58,7 @@ def test_a_site_is_the_tightest_group_of_brokers() -> None:
     sums = np.sort(inventory.link_cost, axis=1)[:, :4].sum(axis=1)
     places = [inventory.index[name] for name in site]
     assert min(float(inventory.link_cost[place, places].sum()) for place in places) == pytest.approx(float(sums.min()))
-    assert with_names(Outage(OutageKind.DEATH, ("site:4",), 0.0, 1.0), inventory).whom == site
+    assert with_names(Outage(OutageKind.DEATH, ("site:4",), 0.0, 1.0), inventory).targets == site
 
 
 def test_an_outage_of_an_unknown_broker_is_refused() -> None:
