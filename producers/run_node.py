@@ -197,7 +197,7 @@ class _NodeRun:
                 flush_due_s = max(flush_due_s + flush_s, now_s)
             if now_s >= status_due_s:
                 self._note_addresses()
-                asked = self._ports.share_asked()
+                asked = self._ports.requested_share()
                 self._node.sampling = self._settings.sampling.at_most(asked.power if asked else 0)
                 self._show()
                 status_due_s = now_s + STATUS_S
