@@ -41,9 +41,9 @@ class PackingSettings(PlannerSettings):
     ms: across a continent, not an ocean. ``evaluations_max``: how often all pairs of brokers are priced in one call,
     once for each move found. Default 24, at 100 brokers some seconds. ``saving_share_min``: a move that saves less than
     this share of the cost is not proposed. Default 0.0005, as the judge's ``change_share_min``. ``single_max``: single
-    subscribers moved in one call, of those that brokers report separately (``emulator.subscribers_told``). Default 8.
-    ``search_words_max`` and ``escape_words_max``: as for search_overlay_cost, which searches links and publishers'
-    homes afterwards. Default half of its defaults.
+    subscribers moved in one call, of those that brokers report separately (``emulator.subscribers_reported_max``).
+    Default 8. ``search_words_max`` and ``escape_words_max``: as for search_overlay_cost, which searches links and
+    publishers' homes afterwards. Default half of its defaults.
     """
 
     detour_ms_max: float = 40.0
