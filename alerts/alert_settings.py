@@ -104,7 +104,7 @@ class AlertSettings:
             if getattr(self, name) <= 0:
                 found.append(f"{name} is {getattr(self, name):g}: above 0")
         if self.backoff_s_max < self.backoff_s:
-            found.append(f"backoff_s_max is {self.backoff_s_max:g}, backoff_s {self.backoff_s:g}: it bounds that one")
+            found.append(f"backoff_s_max is {self.backoff_s_max:g}: at least backoff_s, {self.backoff_s:g}")
         if self.quiet_hours is not None:
             try:
                 parse_quiet_hours(self.quiet_hours)

@@ -63,7 +63,7 @@ INPUTS: Mapping[Topic, type[msgspec.Struct]] = {
     ORDERS: Order,
     DEAD_LETTERS: DeadLetter,
 }
-WHOLE = (ORDERS, PLANS, MEMBERS)  # Compacted topics: a record in force may have been written long ago.
+COMPACTED = (ORDERS, PLANS, MEMBERS)  # Read whole: a record in force may have been written long ago.
 
 
 class InputGoneError(StackError):
@@ -250,8 +250,8 @@ class InputReader:
         self._judged_below[place] = self._next[place] = judged
         self._read_ms[place] = base_ms
         topic = next(topic for topic in INPUTS if topic_name(topic, self._namespace) == part.topic)
-        if topic in WHOLE or low == high:
-            return TopicPartition(*place, OFFSET_BEGINNING if topic in WHOLE else high)
+        if topic in COMPACTED or low == high:
+            return TopicPartition(*place, OFFSET_BEGINNING if topic in COMPACTED else high)
         since_ms = self._since_ms(topic, base_ms, now_ms)
         (found,) = self._consumer.offsets_for_times([TopicPartition(*place, since_ms)], timeout=CALL_S)
         offset = high if found.offset < 0 else found.offset

@@ -35,10 +35,10 @@ class OverlayCosts:
 
     def copy(self) -> OverlayCosts:
         """Return an independent copy, to try changes on."""
-        twin = object.__new__(OverlayCosts)
-        twin.__dict__.update(self.__dict__)
-        twin.homes, twin.tree = self.homes.copy(), self.tree.copy()
-        return twin
+        copied = object.__new__(OverlayCosts)
+        copied.__dict__.update(self.__dict__)
+        copied.homes, copied.tree = self.homes.copy(), self.tree.copy()
+        return copied
 
     @property
     def cost_per_s(self) -> float:

@@ -62,10 +62,10 @@ class PublisherPlacement:
 
     def copy(self) -> PublisherPlacement:
         """Return an independent copy with the same limits, to try moves on."""
-        twin = object.__new__(PublisherPlacement)
-        twin.__dict__.update(self.__dict__)
-        twin.homes, twin.loads_per_s, twin._own = self.homes.copy(), self.loads_per_s.copy(), self._own.copy()
-        return twin
+        copied = object.__new__(PublisherPlacement)
+        copied.__dict__.update(self.__dict__)
+        copied.homes, copied.loads_per_s, copied._own = self.homes.copy(), self.loads_per_s.copy(), self._own.copy()
+        return copied
 
     def limits_now(self) -> Floats:
         """Return each broker's limit given its present load: its cap, or the present load if that is higher."""

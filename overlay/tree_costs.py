@@ -53,7 +53,7 @@ def as_swaps(costs: TreeCosts, removed: Iterable[Link], added: Iterable[Link]) -
         )
     if len(coming) == 1:
         return (LinkSwap(going.pop(), coming[0]),)
-    trial, swaps = SwapLine(costs), []
+    trial, swaps = SwapCursor(costs), []
     try:
         for new in coming:
             # If the result is a tree, the cycle of each new link has at least one link to remove.
@@ -66,7 +66,7 @@ def as_swaps(costs: TreeCosts, removed: Iterable[Link], added: Iterable[Link]) -
     return tuple(swaps)
 
 
-class SwapLine:
+class SwapCursor:
     """A tree that moves back and forth along sequences of swaps: as good as a copy, at the cost of a swap.
 
     Going back is exact: counts are integers, and the cost, which is not, is saved.
@@ -123,13 +123,13 @@ class TreeCosts:
 
     def copy(self) -> TreeCosts:
         """Return an independent copy, to try swaps on."""
-        twin = object.__new__(TreeCosts)
-        twin.inventory, twin.sets, twin._row = self.inventory, self.sets, self._row
-        twin.ends, twin.side, twin.only = self.ends.copy(), self.side.copy(), self.only.copy()
-        twin._peers = [dict(peers) for peers in self._peers]
-        twin._loads = self._loads.copy()
-        twin._crossings, twin._costs = self._crossings.copy(), self._costs.copy()
-        return twin
+        copied = object.__new__(TreeCosts)
+        copied.inventory, copied.sets, copied._row = self.inventory, self.sets, self._row
+        copied.ends, copied.side, copied.only = self.ends.copy(), self.side.copy(), self.only.copy()
+        copied._peers = [dict(peers) for peers in self._peers]
+        copied._loads = self._loads.copy()
+        copied._crossings, copied._costs = self._crossings.copy(), self._costs.copy()
+        return copied
 
     @property
     def cost_per_s(self) -> float:

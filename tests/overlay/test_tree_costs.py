@@ -12,7 +12,7 @@ from regraft.overlay.cost import overlay_cost
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree import cycle_links, random_tree
-from regraft.overlay.tree_costs import LinkSwap, SwapLine, TreeCosts, as_swaps
+from regraft.overlay.tree_costs import LinkSwap, SwapCursor, TreeCosts, as_swaps
 from regraft.overlay.walk_cuts import walk_cuts
 from regraft.overlay.weighted_sets import WeightedSets
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, overlays, sets_of
@@ -167,7 +167,7 @@ def test_undoing_swaps_restores_the_counts_exactly(drawn: Drawn, seed: int) -> N
     """After swaps forth and back, all counts are bit for bit those of a copy that only went forth."""
     inventory, _, sets = drawn
     rng, costs = random.Random(seed), costs_of(inventory, sets)
-    line, lines = SwapLine(costs.copy()), [()]
+    cursor, lines = SwapCursor(costs.copy()), [()]
     for _ in range(6):
         begin = rng.choice(lines)
         copied = costs.copy()
@@ -178,7 +178,7 @@ def test_undoing_swaps_restores_the_counts_exactly(drawn: Drawn, seed: int) -> N
             copied.apply(swap := rng.choice(swaps))
             begin = (*begin, swap)
             lines.append(begin)
-        tree = line.go_to(begin)
+        tree = cursor.go_to(begin)
         assert tree.links == copied.links
         assert (tree.costs_by_span == copied.costs_by_span).all()
         assert (tree.loads_per_s == copied.loads_per_s).all()

@@ -15,14 +15,14 @@ from regraft.controller.kinds.overlay_kind import Floats, HomeError, RingIdError
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.overlay_state import Span
 from regraft.overlay.configuration import Configuration
-from regraft.overlay.tree_costs import LinkSwap, SwapLine, as_swaps
+from regraft.overlay.tree_costs import LinkSwap, SwapCursor, as_swaps
 from regraft.schemas.plan import ClientMove, Proposal
 
 
 class ReachedTree:
     """One overlay on the windows of a state; :meth:`after` returns the next and leaves this one unchanged.
 
-    ``line`` is a tree that reaches this one by ``swaps``; overlays connected by swaps share one, because a copy for
+    ``cursor`` is a tree that reaches this one by ``swaps``; overlays connected by swaps share one, because a copy for
     each would cost more than everything else.
 
     Exact: links are priced by :class:`TreeCosts`, homes by :class:`PublisherCosts`, both window by window; if all
@@ -30,10 +30,10 @@ class ReachedTree:
     (brokers,) are the links of each broker.
     """
 
-    def __init__(self, state: TreeState, line: SwapLine | None = None, swaps: tuple[LinkSwap, ...] = ()) -> None:
+    def __init__(self, state: TreeState, cursor: SwapCursor | None = None, swaps: tuple[LinkSwap, ...] = ()) -> None:
         self.state = state
-        self._line, self._swaps = line, swaps
-        tree = state.span_tree_costs if line is None else line.go_to(swaps)
+        self._cursor, self._swaps = cursor, swaps
+        tree = state.span_tree_costs if cursor is None else cursor.go_to(swaps)
         # The shared tree moves on to other overlays: keep this one's values.
         self._spans_s = tree.sets.spans_s
         access_per_s, spans_s = state.access_by_span_per_s, tree.sets.spans_s
@@ -95,14 +95,14 @@ class ReachedTree:
         return ReachedTree(self.state.with_subscribers_moved(moved))
 
     def _linked(self, proposal: Proposal) -> ReachedTree:
-        if self._line is None:
-            self._line = SwapLine(self.state.span_tree_costs.copy())
-        line = self._line
-        tree = line.go_to(self._swaps)
+        if self._cursor is None:
+            self._cursor = SwapCursor(self.state.span_tree_costs.copy())
+        cursor = self._cursor
+        tree = cursor.go_to(self._swaps)
         swaps = (*self._swaps, *as_swaps(tree, proposal.links_removed, proposal.links_added))
-        links, present = line.go_to(swaps).links, self.configuration
+        links, present = cursor.go_to(swaps).links, self.configuration
         target = Configuration(present.epoch, present.brokers, links, present.homes)
-        return ReachedTree(self.state.with_configuration(target), line, swaps)
+        return ReachedTree(self.state.with_configuration(target), cursor, swaps)
 
     def _moved(self, moves: Sequence[ClientMove]) -> ReachedTree:
         state, present, priced = self.state, self.configuration, self.state.publisher_costs
@@ -122,7 +122,7 @@ class ReachedTree:
         reached = copy(self)
         reached.state = state.with_configuration(target)
         # Links are priced at the homes of their time: further swaps need a tree of these homes.
-        reached._line, reached._swaps = None, ()
+        reached._cursor, reached._swaps = None, ()
         reached._costs_per_s = self._costs_per_s - saved
         reached._cost_per_s = self._cost_per_s - float(saved @ self._spans_s / self._spans_s.sum())
         reached._loads_per_s = self._loads_per_s + loads
