@@ -167,9 +167,9 @@ def test_undoing_swaps_restores_the_counts_exactly(drawn: Drawn, seed: int) -> N
     """After swaps forth and back, all counts are bit for bit those of a copy that only went forth."""
     inventory, _, sets = drawn
     rng, costs = random.Random(seed), costs_of(inventory, sets)
-    cursor, lines = SwapCursor(costs.copy()), [()]
+    cursor, sequences = SwapCursor(costs.copy()), [()]
     for _ in range(6):
-        begin = rng.choice(lines)
+        begin = rng.choice(sequences)
         copied = costs.copy()
         for swap in begin:
             copied.apply(swap)
@@ -177,7 +177,7 @@ def test_undoing_swaps_restores_the_counts_exactly(drawn: Drawn, seed: int) -> N
         if swaps:
             copied.apply(swap := rng.choice(swaps))
             begin = (*begin, swap)
-            lines.append(begin)
+            sequences.append(begin)
         tree = cursor.go_to(begin)
         assert tree.links == copied.links
         assert (tree.costs_by_span == copied.costs_by_span).all()
