@@ -1,6 +1,6 @@
-"""Draw the packages and their rooms from the imports into ARCHITECTURE.md: ``python -m tests.house.draw_packages``.
+"""Draw the packages and their modules from the imports into ARCHITECTURE.md: ``python -m tests.house.draw_packages``.
 
-In: the source. Out: Mermaid figures between two marks of the page, and a table of rooms, floors and arrows. A test
+In: the source. Out: Mermaid figures between two marks of the page, and a table of modules, layers and imports. A test
 compares the page with them. An arrow points from the importing to the imported package; one that other arrows imply is
 not drawn, but counted.
 """
@@ -17,7 +17,7 @@ PAGE = ROOT / "ARCHITECTURE.md"
 BEGIN, END = "<!-- drawn by tests.house.draw_packages -->", "<!-- end of what is drawn -->"
 PACKAGES = ("regraft", "experiments", "producers", "streaming", "controller", "alerts", "dashboard", "infra", "overlay",
             "schemas")  # fmt: skip
-ROOMY = ("controller", "producers", "regraft")
+LAYERED = ("controller", "producers", "regraft")
 
 Graph = dict[str, set[str]]
 
@@ -58,23 +58,23 @@ def package_graph() -> Graph:
     return graph
 
 
-def room_graph(package: str) -> Graph:
-    """Return which room of a package imports which; a module directly in the package is its own room."""
+def module_graph(package: str) -> Graph:
+    """Return which module of a package imports which; a subpackage counts as one module."""
     graph: Graph = {}
-    for module, imported in _modules(package).items():
-        room = module.split(".")[1]
+    for path, imported in _modules(package).items():
+        module = path.split(".")[1]
         own = {name.split(".")[1] for name in imported if name.split(".")[0] == package and "." in name}
-        graph.setdefault(room, set()).update(own - {room})
-    return {room: known & graph.keys() for room, known in graph.items()}
+        graph.setdefault(module, set()).update(own - {module})
+    return {module: known & graph.keys() for module, known in graph.items()}
 
 
-def floors(graph: Mapping[str, set[str]]) -> dict[str, int]:
-    """Return the height of each node: one above the highest that it imports. Raises ValueError if there is a cycle."""
+def layers(graph: Mapping[str, set[str]]) -> dict[str, int]:
+    """Return the layer of each node: one above the highest that it imports. Raises ValueError if there is a cycle."""
     found: dict[str, int] = {}
     while len(found) < len(graph):
         ready = [name for name, known in graph.items() if name not in found and known <= found.keys()]
         if not ready:
-            raise ValueError(f"a circle among {', '.join(sorted(graph.keys() - found.keys()))}")
+            raise ValueError(f"a cycle among {', '.join(sorted(graph.keys() - found.keys()))}")
         found |= {name: 1 + max((found[one] for one in graph[name]), default=0) for name in ready}
     return found
 
@@ -97,7 +97,7 @@ def _reached(graph: Mapping[str, set[str]], names: set[str]) -> set[str]:
 
 
 def _mermaid(graph: Mapping[str, set[str]]) -> list[str]:
-    height = floors(graph)
+    height = layers(graph)
     names = sorted(graph, key=lambda name: (-height[name], name))
     arrows = [f"  {name} --> {one}" for name, one in _direct(graph)]
     return ["```mermaid", "flowchart TD", *(f"  {name}" for name in names), *arrows, "```"]
@@ -107,13 +107,13 @@ def drawn() -> str:
     """Return the text between the marks."""
     parts = ["", "Packages, from the command line down to the records:", "", *_mermaid(package_graph()), ""]
     rows = []
-    for package in ROOMY:
-        graph = room_graph(package)
+    for package in LAYERED:
+        graph = module_graph(package)
         rows.append(
-            f"| `{package}/` | {len(graph)} | {max(floors(graph).values())} | {sum(map(len, graph.values()))} |"
+            f"| `{package}/` | {len(graph)} | {max(layers(graph).values())} | {sum(map(len, graph.values()))} |"
         )
-        parts += [f"Rooms of `{package}/`:", "", *_mermaid(graph), ""]
-    parts += ["| package | rooms | floors | arrows |", "| --- | --- | --- | --- |", *rows, ""]
+        parts += [f"Modules of `{package}/`:", "", *_mermaid(graph), ""]
+    parts += ["| package | modules | layers | imports |", "| --- | --- | --- | --- |", *rows, ""]
     return "\n".join(parts)
 
 
