@@ -201,7 +201,7 @@ class RealFleet:
     async def _run_until(self, is_over: Callable[[], bool]) -> None:
         """Run until a condition holds, doing each kind of work when it is due."""
         works: list[tuple[float, Callable[[], None]]] = [
-            (WORKLOAD_S, self._turn),
+            (WORKLOAD_S, self._advance),
             (self._settings.command_poll_ms / SECOND_MS, self._obey),
             (self._settings.flush_ms / SECOND_MS, self._nodes.flush),
             (LEAVE_S, self._clients.end_leaving),
@@ -222,7 +222,7 @@ class RealFleet:
                 await self._outages.act((_now_ms() - self._started_ms) / SECOND_MS)
             await asyncio.sleep(WORKLOAD_S)
 
-    def _turn(self) -> None:
+    def _advance(self) -> None:
         now_ms = _now_ms()
         self._behind_ms = now_ms - self._env.now
         self._clients.must_wait = self._behind_ms > BEHIND_MS_MAX or self._clients.ledger.is_late(now_ms)
