@@ -126,9 +126,7 @@ class LoopMetrics:
             "commands_repeated", "Commands sent again because a broker had not answered, by phase.", ["phase"]
         )
         self.results = counter("results", "Answers of brokers by outcome.", ["outcome"])
-        self.records_read = counter(
-            "records_read", "Records of state, results and orders taken in, by source.", ["source"]
-        )
+        self.records_read = counter("records_read", "Records of state, results and orders read, by source.", ["source"])
         self.plan_store_failures = counter("plan_store_failures", "Retries of storing a plan or reading the plans.")
         self.queue_length = gauge(
             "queue_length",

@@ -118,13 +118,13 @@ class ReachedRing:
         self._counts, self._homes = before.copy(), dict(self._homes)
         for move in moves:
             if move.home_to not in row:
-                raise HomeError(f"user {move.client} is to go to {move.home_to}, which is not in the overlay")
+                raise HomeError(f"user {move.client} would move to {move.home_to}, which is not in the overlay")
             user = interests.position_of.get(move.client)
             if user is None:
                 continue
             home = self._homes.get(move.client, interests.brokers[interests.homes[user]])
             if home != move.home_from:
-                raise HomeError(f"user {move.client} is to leave {move.home_from}, but its home is {home}")
+                raise HomeError(f"user {move.client} would leave {move.home_from}, but its home is {home}")
             wanted = interests.wanted[interests.starts[user] : interests.starts[user + 1]]
             self._counts[row[home], wanted] -= 1
             self._counts[row[move.home_to], wanted] += 1

@@ -64,7 +64,7 @@ class ReachedScot:
         for move in proposal.moves:
             if homes.get(move.client) != move.home_from:
                 known = homes.get(move.client, "not known")
-                raise HomeError(f"publisher {move.client} is to leave {move.home_from}, but its home is {known}")
+                raise HomeError(f"publisher {move.client} would leave {move.home_from}, but its home is {known}")
             if move.home_to not in reached.neighbours:
                 raise KeyError(move.home_to)
             homes[move.client] = move.home_to

@@ -87,7 +87,7 @@ def test_a_publisher_that_is_elsewhere_is_refused_by_name() -> None:
     """The reason names the publisher, its supposed home and its actual one."""
     choice = choose_proposals([moving(ClientMove("p", "b03", "b04"))], situation_of(), 7, DecisionSettings())
     assert choice.refused[0].verdict is Verdict.WRONG_HOME
-    assert choice.refused[0].verdict_reason == "publisher p is to leave b03, but its home is b00"
+    assert choice.refused[0].verdict_reason == "publisher p would leave b03, but its home is b00"
 
 
 def test_moves_keep_the_cap_of_load() -> None:

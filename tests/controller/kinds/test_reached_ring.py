@@ -126,8 +126,8 @@ def test_a_proposal_leaves_the_overlay_before_it_unchanged() -> None:
         (reassigning(("b99", 3, 1)), RingIdError, "b99 must give up ring ID 3, but is not in the overlay"),
         (reassigning(("b00", 0, 1)), RingIdError, "ring ID 1 is that of more than one broker"),
         (reassigning(("b00", 0, 8)), RingIdError, "do not fit on a ring of 3 bits"),
-        (placing(("u0", "b01", "b02")), HomeError, "user u0 is to leave b01, but its home is b00"),
-        (placing(("u0", "b00", "b99")), HomeError, "user u0 is to go to b99, which is not in the overlay"),
+        (placing(("u0", "b01", "b02")), HomeError, "user u0 would leave b01, but its home is b00"),
+        (placing(("u0", "b00", "b99")), HomeError, "user u0 would move to b99, which is not in the overlay"),
         (
             Proposal("p", (("b00", "b01"),), (("b00", "b02"),), 0.0, 0.0, 0.0, ""),
             NotATreeError,

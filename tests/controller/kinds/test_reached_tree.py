@@ -111,9 +111,9 @@ def test_a_proposal_that_does_not_fit_is_refused_by_name() -> None:
         Configuration.of(0, tree.brokers, tree.links, {"p": "b00"}), inventory, (ClosedWindow(0, 1000, sets),)
     )
     reached = ReachedTree(state)
-    with pytest.raises(HomeError, match="p is to leave b01, but its home is b00"):
+    with pytest.raises(HomeError, match="p would leave b01, but its home is b00"):
         reached.after(proposal_of(moves=(ClientMove("p", "b01", "b02"),)))
-    with pytest.raises(HomeError, match="q is to leave b01, but its home is not known"):
+    with pytest.raises(HomeError, match="q would leave b01, but its home is not known"):
         reached.after(proposal_of(moves=(ClientMove("q", "b01", "b02"),)))
     with pytest.raises(KeyError):
         reached.after(proposal_of(moves=(ClientMove("p", "b00", "b09"),)))
