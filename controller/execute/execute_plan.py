@@ -29,7 +29,7 @@ from regraft.schemas.plan import Plan, PlanPhase
 # No site has had this many leaders. The next term is above any accepted one, so a single answer must not exhaust the
 # numbers.
 TERM_LEAP_MAX = 1_000_000
-ABORTS_AGAIN_MAX = 10  # Aborted plans, the newest from an epoch, that are sent to a joining broker once more.
+RESENT_ABORTS_MAX = 10  # Aborted plans, the newest from an epoch, that are sent to a joining broker once more.
 INSTALLS_MAX = 10_000  # Answers of brokers that were made outsiders, until they are collected.
 LOST_PEERS_MAX = 1_000  # Neighbours that one answer may report dead.
 
@@ -94,7 +94,7 @@ class PlanRunner:
         if self.is_busy:
             raise RuntimeError(f"{plan.plan} cannot start: another plan is running, and only one may run at a time")
         self._transition = self._transition_of(msgspec.structs.replace(plan, begun_by=self._instance))
-        self._effects.extend(self._aborts_again(plan))
+        self._effects.extend(self._resent_aborts(plan))
         self._effects.extend(self._transition.start(now_ms, reason))
 
     def cancel(self, reason: str, now_ms: int) -> None:
@@ -151,7 +151,7 @@ class PlanRunner:
         target, change = self._log.target_of(plan), self._log.change_of(plan)
         return Transition(plan, target, self._limits, self._term, change)
 
-    def _aborts_again(self, plan: Plan) -> list[TransitionEffect]:
+    def _resent_aborts(self, plan: Plan) -> list[TransitionEffect]:
         """Notify joining brokers that earlier plans for their join are aborted.
 
         A broker considered dead at the time was not waited for, but may have prepared one; it holds that until it is
@@ -163,7 +163,7 @@ class PlanRunner:
         ]
         return [
             SendCommand(self._transition_of(one).command_of(CommandPhase.ABORT, broker))
-            for one in earlier[-ABORTS_AGAIN_MAX:]
+            for one in earlier[-RESENT_ABORTS_MAX:]
             for broker in sorted(joined & self._log.change_of(one).joined)
         ]
 

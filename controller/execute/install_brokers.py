@@ -70,17 +70,17 @@ class BrokerInstaller:
 def install_command(plan_log: PlanLog, term: int) -> Command:
     """Return the command, to the placeholder broker FIRST, that makes a broker an outsider of the overlay in force."""
     present = plan_log.present
-    led_here = next((plan for plan in plan_log.in_force if plan.epoch_to == present.epoch), None)
+    plan_in_force = next((plan for plan in plan_log.in_force if plan.epoch_to == present.epoch), None)
     bare = Plan(FIRST, 0, present.epoch, 0, (), (), (), (), 0.0, 0.0, PlanPhase.PREPARING, ())
     whole = present.as_target(bare, present)
     return Command(
-        plan=FIRST if led_here is None else led_here.plan,
+        plan=FIRST if plan_in_force is None else plan_in_force.plan,
         phase=CommandPhase.INSTALL,
         broker=FIRST,
         epoch_from=present.epoch,
         epoch_to=present.epoch,
         links_added=whole.links_target,
-        digest=plan_digest(bare if led_here is None else led_here, present),
+        digest=plan_digest(bare if plan_in_force is None else plan_in_force, present),
         id_moves=tuple(IdMove(one.broker, OFF_RING, one.ring_id) for one in whole.ring_target),
         term=term,
         brokers_joined=present.brokers,

@@ -39,7 +39,7 @@ LEADER_KEY = b"leader"  # One key: the compacted topic keeps the newest term for
 NAMED = (PLANS, MEMBERS, EVENTS, AUDIT, LEADER, SAMPLING)
 Batch = tuple[Plan | None, tuple[Command, ...], tuple[Member, ...]]
 NOTHING: Batch = (None, (), ())
-NOT_THERE = frozenset(
+TOPIC_MISSING = frozenset(
     (
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
@@ -131,7 +131,7 @@ class KafkaPlanStore:
         try:
             found = read_newest(self._kafka, self._names[SAMPLING], SampleRequest)
         except KafkaException as error:
-            self._can_ask = error.args[0].code() not in NOT_THERE
+            self._can_ask = error.args[0].code() not in TOPIC_MISSING
             if self._can_ask:
                 log.warning("topic_not_read", topic=self._names[SAMPLING], reason=str(error))
                 return None

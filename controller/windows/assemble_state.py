@@ -26,7 +26,7 @@ class _PendingWindow:
     end_ms: int
     rows: dict[tuple[str, str], StateRow] = field(default_factory=dict)
     row_count: int = 0  # Rows in ``rows``, counting each one packed in a record.
-    strange: set[tuple[str, str]] = field(default_factory=set)  # Rows of unknown brokers: received, but not used.
+    unknown: set[tuple[str, str]] = field(default_factory=set)  # Rows of unknown brokers: received, but not used.
     marker: WindowClosed | None = None
     marker_came_ms: int = 0
 
@@ -34,7 +34,7 @@ class _PendingWindow:
         """Return by kind how many rows the marker counts that have not arrived."""
         if self.marker is None:
             return {}
-        seen = Counter(kind for kind, _ in (*self.rows, *self.strange))
+        seen = Counter(kind for kind, _ in (*self.rows, *self.unknown))
         return {kind: count - seen[kind] for kind, count in self.marker.row_counts.items() if count > seen[kind]}
 
 
@@ -102,12 +102,12 @@ class WindowAssembler:
 
     def _add_row(self, window: _PendingWindow, row: StateRow) -> None:
         key, rows_max = (row.kind, row.entity), self._limits.rows_per_window_max
-        strange_count = self._strange_rows(row)
-        if strange_count:
-            self.refused["row of an unknown broker"] += strange_count
-        if strange_count and row.packed_deliveries is None:
-            if key in window.strange or len(window.strange) < rows_max:
-                window.strange.add(key)
+        unknown_count = self._unknown_rows(row)
+        if unknown_count:
+            self.refused["row of an unknown broker"] += unknown_count
+        if unknown_count and row.packed_deliveries is None:
+            if key in window.unknown or len(window.unknown) < rows_max:
+                window.unknown.add(key)
             else:
                 self.refused["too many rows in a window"] += 1
             return
@@ -119,7 +119,7 @@ class WindowAssembler:
         else:
             window.rows[key], window.row_count = row, row_count
 
-    def _strange_rows(self, row: StateRow) -> int:
+    def _unknown_rows(self, row: StateRow) -> int:
         """Return how many rows of the record name unknown brokers."""
         packed = row.packed_deliveries
         if packed is None:

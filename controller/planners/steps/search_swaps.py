@@ -78,7 +78,7 @@ def descend(
         chosen = _most_expensive(costs, left)
         queue = best_swaps(costs, search, chosen)
         stale: set[int] = set(left.tolist()) - set(chosen.tolist())
-        for swap, touched in _taken(costs, search, queue, stale, None if swaps_max is None else swaps_max - made):
+        for swap, touched in _made(costs, search, queue, stale, None if swaps_max is None else swaps_max - made):
             made, is_changed = made + 1, True
             stale.update(touched)
             yield swap
@@ -87,7 +87,7 @@ def descend(
             left, is_changed = everything, False
 
 
-def _taken(
+def _made(
     costs: TreeCosts, search: Search, queue: list[tuple[float, LinkSwap]], stale: set[int], swaps_max: int | None
 ) -> Iterator[tuple[LinkSwap, list[int]]]:
     """Make the best swaps of one evaluation, each repriced first, until the rest warrants a new evaluation.
