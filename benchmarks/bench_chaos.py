@@ -28,7 +28,7 @@ from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.virtual_overlay import VirtualSettings
 from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings
-from regraft.run_records.outage_story import outage_story
+from regraft.run_records.outage_timeline import outage_story
 from regraft.run_records.summary import percentile
 from regraft.stages.observe_run import RunObserver
 from regraft.virtual_runs.virtual_loop import VirtualLoop

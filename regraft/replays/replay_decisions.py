@@ -17,7 +17,7 @@ from regraft.controller.compose_loop import compose_loop
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.overlay.inventory import Inventory
-from regraft.replays.imagine_brokers import ImaginedBrokers
+from regraft.replays.simulate_brokers import ImaginedBrokers
 from regraft.schemas.client import Client
 from regraft.schemas.command import Command, CommandPhase, CommandResult
 from regraft.schemas.member import Member

@@ -14,7 +14,7 @@ from regraft.controller.kinds.overlay_kind import RELIEF
 from regraft.overlay.cost import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.run_records.outage_story import OutageStory
+from regraft.run_records.outage_timeline import OutageStory
 from regraft.schemas.live_view import ShownBill
 from regraft.schemas.plan import Plan
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from regraft.run_records.outage_story import OutageStory, last_deaths, outage_story
+from regraft.run_records.outage_timeline import OutageStory, last_deaths, outage_story
 from regraft.run_records.run_record import (
     BurstFigures,
     DecisionTime,

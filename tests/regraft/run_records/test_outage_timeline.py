@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 
 from regraft.report_page.report import build_report
-from regraft.run_records.outage_story import OutageStory, outage_story
+from regraft.run_records.outage_timeline import OutageStory, outage_story
 from regraft.run_records.run_record import DeliveryLedger
 from regraft.run_records.summary import failures, summarise
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
