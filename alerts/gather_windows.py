@@ -94,8 +94,8 @@ class WindowGatherer:
             marker = self._markers[start_ms]
             rows = self._rows.get(start_ms, {})
             missing = max(marker.window.row_counts.get("queue", 0) - len(rows), 0)
-            is_patient = now_ms - marker.read_ms < self._rows_wait_ms and len(self._markers) <= OPEN_WINDOWS_MAX
-            if missing and is_patient:
+            can_wait = now_ms - marker.read_ms < self._rows_wait_ms and len(self._markers) <= OPEN_WINDOWS_MAX
+            if missing and can_wait:
                 break
             found.append(_seen(marker, rows, missing))
             self._forget(marker.window)

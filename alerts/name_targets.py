@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from regraft.infra.find_extras import need_extras
+from regraft.infra.find_extras import require_extras
 
 if TYPE_CHECKING:
     from apprise import Apprise
@@ -44,7 +44,7 @@ def load_apprise() -> type[Apprise]:
 
     Loading it takes a third of a second. Raises StackError if it is not installed.
     """
-    need_extras("An alert target that is an apprise URL", "alerts")
+    require_extras("An alert target that is an apprise URL", "alerts")
     import apprise
 
     own_log = logging.getLogger("apprise")

@@ -16,8 +16,8 @@ MIN_INSYNC = "min.insync.replicas"
 COMPACTED_SEGMENT_BYTES = 8 * 1024 * 1024  # Only closed segments are compacted, and small ones close sooner.
 REPLICAS_WANTED = 3
 AT_LEAST = ("retention.ms", "min.compaction.lag.ms", MIN_INSYNC)
-TO_TASTE = ("segment.bytes",)
-FOR_EVER = "-1"
+NOT_CHECKED = ("segment.bytes",)
+UNLIMITED = "-1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ def wrong_options(topic: Topic, actual: Mapping[str, str], broker_count: int) ->
 
 
 def _is_enough(name: str, wanted: str, actual: str) -> bool:
-    if name in TO_TASTE or actual == wanted:
+    if name in NOT_CHECKED or actual == wanted:
         return True
     if name not in AT_LEAST or not actual.lstrip("-").isdigit():
         return False
-    return int(actual) >= int(wanted) or (name == "retention.ms" and actual == FOR_EVER)
+    return int(actual) >= int(wanted) or (name == "retention.ms" and actual == UNLIMITED)

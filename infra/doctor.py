@@ -33,7 +33,7 @@ from regraft.schemas.topics import DEFAULT_NAMESPACE, NO_AGENT, TOPICS, topic_na
 
 PYTHON_MIN = (3, 11)
 MEMORY_MB_MIN = 3_000
-DISK_MB_EASY = 2_000
+DISK_MB_RECOMMENDED = 2_000
 CORES_MIN = 2
 SERVER_TIMEOUT_S = 5.0
 SHOWN_MAX = 5
@@ -190,8 +190,8 @@ def _disk(name: str, directory: Path, free_mb_min: int) -> Finding:
     if found_mb < free_mb_min:
         to_do = f"At least {free_mb_min} MB are needed: free some space, or choose a directory on another disk."
         return Finding(name, FindingStatus.MISSING, found, to_do)
-    if found_mb < DISK_MB_EASY:
-        return Finding(name, FindingStatus.WARN, found, f"Long runs need {DISK_MB_EASY} MB: free some space.")
+    if found_mb < DISK_MB_RECOMMENDED:
+        return Finding(name, FindingStatus.WARN, found, f"Long runs need {DISK_MB_RECOMMENDED} MB: free some space.")
     return Finding(name, FindingStatus.OK, found)
 
 

@@ -28,7 +28,7 @@ def missing_extras(names: Sequence[str]) -> list[str]:
     return [name for name in names if any(importlib.util.find_spec(module) is None for module in EXTRAS[name])]
 
 
-def need_extras(what: str, *names: str) -> None:
+def require_extras(what: str, *names: str) -> None:
     """Raise StackError if extras that ``what`` (a command) needs are not installed."""
     if missing := missing_extras(names):
         raise StackError(describe_missing(what, missing))

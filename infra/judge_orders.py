@@ -70,9 +70,9 @@ class OrderJudge:
             trusted.public.verify(order.signature, order.signed_text(self._namespace))
         except InvalidSignature:
             return f"its signature is not that of {order.key_name} over this order in {self._namespace}"
-        return _against_key(trusted, order, written_ms) or self._against_time(order, written_ms, is_by_kafka)
+        return _key_fault(trusted, order, written_ms) or self._time_fault(order, written_ms, is_by_kafka)
 
-    def _against_time(self, order: Order, written_ms: int, is_by_kafka: bool) -> str:
+    def _time_fault(self, order: Order, written_ms: int, is_by_kafka: bool) -> str:
         if not is_by_kafka:
             return (
                 "its topic keeps the times of writers, so its age is unknown: set the topic's "
@@ -102,7 +102,7 @@ class OrderJudge:
             del self._nonces[oldest]
 
 
-def _against_key(trusted: TrustedKey, order: Order, written_ms: int) -> str:
+def _key_fault(trusted: TrustedKey, order: Order, written_ms: int) -> str:
     if trusted.is_revoked:
         return f"the key {trusted.name} is revoked"
     if written_ms > trusted.not_after_ms:

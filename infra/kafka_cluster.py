@@ -22,8 +22,8 @@ from regraft.infra.kafka_clients import open_admin
 from regraft.infra.kafka_server import (
     READY_TIMEOUT_S,
     KafkaAddress,
-    KafkaError,
     KafkaFiles,
+    KafkaServerError,
     format_data,
     java_command,
     kafka_process,
@@ -60,7 +60,7 @@ class KafkaCluster:
         """Kill a broker at once (SIGKILL); it is not restarted."""
         pid = self.supervisor.pid(_name(node))
         if pid is None:
-            raise KafkaError(f"Kafka broker {node} is not running: choose one that is.")
+            raise KafkaServerError(f"Kafka broker {node} is not running: choose one that is.")
         psutil.Process(pid).kill()
 
     def brokers(self) -> int:
@@ -76,7 +76,7 @@ def start_kafka_cluster(
 ) -> KafkaCluster:
     """Start this many brokers under ``supervisor`` with their data in ``run_dir`` and wait until all serve clients.
 
-    Raises KafkaError or ServiceFailedError.
+    Raises KafkaServerError or ServiceFailedError.
     """
     java, class_path, cluster_id = find_java(), kafka_class_path(), new_cluster_id()
     ports = choose_ports(2 * brokers)
@@ -93,7 +93,7 @@ def start_kafka_cluster(
     deadline_s = time.monotonic() + READY_TIMEOUT_S
     while (there := cluster.brokers()) < brokers:
         if time.monotonic() > deadline_s:
-            raise KafkaError(
+            raise KafkaServerError(
                 f"Kafka has {there} of {brokers} brokers after {READY_TIMEOUT_S:g} s: see the logs in {run_dir}."
             )
         time.sleep(POLL_S)

@@ -99,7 +99,7 @@ rootLogger.appenderRef.console.ref=console
 """
 
 
-class KafkaError(StackError):
+class KafkaServerError(StackError):
     """Reports why the local Kafka broker could not be prepared or started."""
 
 
@@ -162,7 +162,7 @@ def start_kafka_service(
     ``more_properties`` are written after the usual ones and override them. With ``secured``, clients connect by TLS and
     SASL only; without it connections are plain text.
     Without ``port``, the ports of an earlier run in this directory are reused if they are free, else other free ones.
-    Raises PortInUseError, KafkaError or ServiceFailedError.
+    Raises PortInUseError, KafkaServerError or ServiceFailedError.
     """
     java, class_path, files = find_java(), kafka_class_path(), KafkaFiles((run_dir / "kafka").absolute())
 
@@ -307,7 +307,9 @@ def format_data(
     files.format_arguments.unlink()
     if answer.returncode != 0:
         lines = (answer.stderr or answer.stdout).strip().splitlines() or ["no output"]
-        raise KafkaError(f"Kafka's data directory {files.data} could not be prepared ({lines[0]}): check its disk.")
+        raise KafkaServerError(
+            f"Kafka's data directory {files.data} could not be prepared ({lines[0]}): check its disk."
+        )
 
 
 def kafka_process(files: KafkaFiles, command: tuple[str, ...], ready: Callable[[], bool]) -> Service:

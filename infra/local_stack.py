@@ -95,7 +95,7 @@ class LocalStack:
         with ExitStack() as cleanup:
             check_disk(self.run_dir, self._free_mb_min)
             cleanup.enter_context(_run_dir_lock(self.run_dir))
-            cleanup.enter_context(_orderly_end())
+            cleanup.enter_context(_end_on_sigterm())
             self._supervisor = cleanup.enter_context(Supervisor(self._on_event, patience=self._patience))
             secured = secure_kafka(self.run_dir / "security") if self._secure else None
             self.bootstrap = self._start_kafka(self._supervisor, secured)
@@ -209,7 +209,7 @@ def _run_dir_lock(run_dir: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _orderly_end() -> Iterator[None]:
+def _end_on_sigterm() -> Iterator[None]:
     """Let SIGTERM unwind the stack as Ctrl-C does, if this is the main thread, which alone may set signal handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -16,7 +16,7 @@ from regraft.infra.start_on_port import start_on_port
 from regraft.infra.supervise import Supervisor
 
 PROGRAM = "mosquitto"
-ELSEWHERE = Path("/usr/sbin") / PROGRAM  # Debian's location, which is not on the PATH of users.
+DEBIAN_PATH = Path("/usr/sbin") / PROGRAM  # Debian's location, which is not on the PATH of users.
 READY_S_MAX = 20.0
 # If started by root it would switch users, which cancels that it dies with its parent: keep it root.
 SETTINGS = """\
@@ -43,8 +43,8 @@ class NoMosquittoError(StackError):
 def find_mosquitto() -> Path:
     """Return the path of the broker's program. Raises NoMosquittoError if there is none."""
     found = shutil.which(PROGRAM)
-    if found or ELSEWHERE.is_file():
-        return Path(found or ELSEWHERE)
+    if found or DEBIAN_PATH.is_file():
+        return Path(found or DEBIAN_PATH)
     raise NoMosquittoError(
         "No Mosquitto was found on PATH or in /usr/sbin: install it (Debian and Ubuntu: apt-get install mosquitto); "
         "no Python package provides it."

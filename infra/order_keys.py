@@ -38,7 +38,7 @@ NAME_LENGTH_MAX = 100
 NAME_LINE = "Regraft-Key: "  # Names the holder, above the key in its file.
 NONCE_BYTES = 16
 DAY_S = 86_400
-LOOK_S = 1.0  # The shortest pause between checks of a file of trusted keys.
+POLL_S = 1.0  # The shortest pause between checks of a file of trusted keys.
 KEYS_MAX = 1_000
 TRUSTED_FILE, OPERATOR_FILE, DASHBOARD_FILE = "trusted.toml", "operator.key", "dashboard.key"
 ENTRY_NAMES = frozenset({"public", "not_after", "orders", "for_others", "revoked"})
@@ -216,7 +216,7 @@ class TrustedKeys:
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
-        self._look_at_s = 0.0
+        self._check_at_s = 0.0
         self._seen: tuple[int, int, int] | None = (0, 0, 0)  # Different from any file and from a missing one.
         self.by_name: Mapping[str, TrustedKey] = {}
         self.fault = "no file of trusted keys is named (orders.trusted_keys_file)"
@@ -224,10 +224,10 @@ class TrustedKeys:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the file again if it has changed; check at most every LOOK_S."""
-        if self._file is None or time.monotonic() < self._look_at_s:
+        """Read the file again if it has changed; check at most every POLL_S."""
+        if self._file is None or time.monotonic() < self._check_at_s:
             return
-        self._look_at_s = time.monotonic() + LOOK_S
+        self._check_at_s = time.monotonic() + POLL_S
         try:
             found = self._file.stat()
             seen: tuple[int, int, int] | None = (found.st_mtime_ns, found.st_size, found.st_ino)

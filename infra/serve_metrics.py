@@ -176,8 +176,8 @@ def _application(registry: CollectorRegistry, health: Callable[[], Health]) -> W
         if environ["REQUEST_METHOD"] != "GET":
             return _respond(start_response, "405 Method Not Allowed", {"error": "only GET is answered"})
         found = _ask(health)
-        is_well = not found.faults and (found.is_ready or path == "/health")
-        status = "200 OK" if is_well else "503 Service Unavailable"
+        is_healthy = not found.faults and (found.is_ready or path == "/health")
+        status = "200 OK" if is_healthy else "503 Service Unavailable"
         return _respond(start_response, status, {"is_ready": found.is_ready, "faults": found.faults})
 
     return answer

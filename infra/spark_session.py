@@ -126,10 +126,10 @@ def build_spark_session(
     )
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.master(patient(master)).getOrCreate()
+    return builder.master(with_task_retries(master)).getOrCreate()
 
 
-def patient(master: str) -> str:
+def with_task_retries(master: str) -> str:
     """Return a master's URL; a local one gets the number of attempts of a task unless it has one."""
     return re.sub(r"^local\[(\d+|\*)\]$", rf"local[\1,{TASK_FAILURES_MAX}]", master)
 

@@ -59,7 +59,7 @@ class _Child:
     service: Service
     process: subprocess.Popen[bytes] | None = None
     started_s: float = 0.0
-    start_again_s: float | None = None
+    restart_at_s: float | None = None
     restarts: int = 0
     restarts_spent: int = 0
     ready_s: float | None = None
@@ -222,14 +222,14 @@ class Supervisor:
 
     def _watch(self, child: _Child) -> None:
         now_s = time.monotonic()
-        if child.start_again_s is not None and now_s >= child.start_again_s:
+        if child.restart_at_s is not None and now_s >= child.restart_at_s:
             child.restarts += 1
             child.restarts_spent += 1
             self._spawn(child)
         if child.process is None:
             return
         if _has_ended(child.process):
-            self._bury(child)
+            self._handle_end(child)
         elif child.ready_s is not None:
             if now_s - child.ready_s > child.service.restart.healthy_s:
                 child.restarts_spent = 0
@@ -248,7 +248,7 @@ class Supervisor:
 
     def _spawn(self, child: _Child) -> None:
         service = child.service
-        child.start_again_s = None
+        child.restart_at_s = None
         wrapper = (sys.executable, "-I", "-S", str(WRAPPER), str(os.getpid()))
         try:
             _rotate(service.log_file, service.log_bytes_max)
@@ -268,7 +268,7 @@ class Supervisor:
         child.started_s = time.monotonic()
         self._report(child, ServiceEventKind.RESTARTED if child.restarts else ServiceEventKind.STARTED)
 
-    def _bury(self, child: _Child) -> None:
+    def _handle_end(self, child: _Child) -> None:
         """Record the end of a child's process, and schedule a restart if it is due."""
         pid = self._reap(child)
         if child.service.finishes and child.exit_code == 0:
@@ -286,7 +286,7 @@ class Supervisor:
         elif child.restarts_spent >= policy.restarts_max:
             self._fail(child, f"{reason} after {child.restarts_spent} restarts, the most allowed", remedy)
         else:
-            child.start_again_s = time.monotonic() + policy.pause_s(child.restarts_spent)
+            child.restart_at_s = time.monotonic() + policy.pause_s(child.restarts_spent)
 
     def _fail(self, child: _Child, reason: str, remedy: str = "") -> None:
         child.failure = f"Service {child.service.name} {reason}: see {child.service.log_file}."
@@ -296,7 +296,7 @@ class Supervisor:
         child.ended.set()
 
     def _stop_child(self, child: _Child) -> None:
-        child.start_again_s = None
+        child.restart_at_s = None
         if child.process is not None:
             pid = self._terminate(child)
             self._report(child, ServiceEventKind.STOPPED, pid)

@@ -123,7 +123,7 @@ def demo(
 
     console = Console()
     flags = _flags(assignments, seed=seed, planner=planner, shadows=shadow)
-    _add_course(flags, scenario, duration, quick, rate)
+    _add_demo_flags(flags, scenario, duration, quick, rate)
     try:
         summary = run_demo(
             flags,
@@ -145,7 +145,7 @@ def demo(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _add_course(
+def _add_demo_flags(
     flags: dict[str, dict[str, Any]], scenario: str | None, duration: float | None, quick: bool, rate: float | None
 ) -> None:
     """Add scenario, running time and rate to ``flags`` if they were given."""
@@ -291,10 +291,10 @@ def _settings(flags: dict[str, dict[str, Any]], settings_file: Path | None) -> S
 
 def _begin(what: str, *extras: str) -> None:
     """Raise StackError if extras that a command needs are missing; from now on log warnings and errors only."""
-    from regraft.infra.find_extras import need_extras
+    from regraft.infra.find_extras import require_extras
     from regraft.stages.run_stage import configure_logs
 
-    need_extras(what, *extras)
+    require_extras(what, *extras)
     configure_logs(level="warning")
 
 

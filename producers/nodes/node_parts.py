@@ -11,7 +11,7 @@ import ssl
 from urllib.parse import urlsplit
 
 from regraft.infra.connection_security import ConnectionSecurity
-from regraft.infra.find_extras import need_extras
+from regraft.infra.find_extras import require_extras
 from regraft.infra.stack_error import StackError
 from regraft.overlay.inventory import Inventory
 from regraft.producers.node_settings import NodeSettings
@@ -110,14 +110,14 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
     api = api_of(settings, tls)
     match urlsplit(url).scheme:
         case "nats" | "tls" if api is not None:
-            need_extras("A door to a NATS server without a leaf port", "nats")
+            require_extras("A door to a NATS server without a leaf port", "nats")
             from regraft.producers.nodes.nats_client_door import NatsClientDoor
 
             return NatsClientDoor(url, broker, api, user, password, tls)
         case "nats" | "tls":
             return NatsDoor(url, broker, user, password, settings.durable_stream or "", tls=tls)
         case "mqtt" | "mqtts":
-            need_extras("A door to an MQTT broker", "mqtt")
+            require_extras("A door to an MQTT broker", "mqtt")
             from regraft.producers.nodes.mqtt_door import MqttDoor
 
             return MqttDoor(
@@ -134,7 +134,7 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
                 tls=tls,
             )
         case "amqp" | "amqps":
-            need_extras("A door to a RabbitMQ", "amqp")
+            require_extras("A door to a RabbitMQ", "amqp")
             from regraft.producers.nodes.amqp_door import AmqpDoor, AmqpPlace
 
             place = AmqpPlace(settings.door_exchange, api, settings.door_filters, settings.durable_session, tls)

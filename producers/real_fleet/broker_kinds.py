@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from regraft.infra.find_extras import need_extras
+from regraft.infra.find_extras import require_extras
 from regraft.infra.find_port import LOOPBACK
 from regraft.infra.mosquitto_server import start_mosquitto_service
 from regraft.infra.nats_server import start_nats_service
@@ -50,7 +50,7 @@ class BrokerKind:
 
 def broker_kind(name: str) -> BrokerKind:
     """Return the kind with this name; raise StackError if a package that it needs is missing."""
-    need_extras(f"Brokers = {name}", name)
+    require_extras(f"Brokers = {name}", name)
     if name == NATS:
         return BrokerKind(NATS, _start_nats, NatsClient.connect, lambda at, broker: NatsDoor(at.door_url, broker))
     from regraft.producers.nodes.mqtt_door import MqttDoor

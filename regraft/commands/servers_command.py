@@ -34,13 +34,13 @@ def servers(
 
     Examples: `regraft servers`; `regraft servers --directory out/lab-servers --kafka-port 19092`.
     """
-    from regraft.infra.find_extras import need_extras
+    from regraft.infra.find_extras import require_extras
     from regraft.infra.local_stack import BOOTSTRAP_VARIABLE, LocalStack
     from regraft.infra.make_certificates import write_private
     from regraft.infra.valkey_server import URL_VARIABLES
     from regraft.stages.run_stage import configure_logs
 
-    need_extras("The command servers", "valkey")
+    require_extras("The command servers", "valkey")
     configure_logs(level="warning")
     own = {name: value for name, value in os.environ.items() if name not in (BOOTSTRAP_VARIABLE, *URL_VARIABLES)}
     typer.echo("Starting Kafka and Valkey; this takes about 10 seconds.", err=True)

@@ -37,7 +37,7 @@ ANSWER_S_MAX = 5.0
 LOCAL_KEYS_DAYS = 365
 
 
-class KafkaAwayError(StackError):
+class KafkaUnavailableError(StackError):
     """No Kafka answered; the message names its address and the cause."""
 
 
@@ -112,12 +112,12 @@ def dashboard_address(settings: Settings) -> str:
 
 
 def require_kafka(kafka: KafkaAccess) -> None:
-    """Raise KafkaAwayError with the reason if no Kafka answers."""
+    """Raise KafkaUnavailableError with the reason if no Kafka answers."""
     if is_kafka_ready(kafka, ANSWER_S_MAX):
         return
     found = check_kafka(kafka, timeout_s=ANSWER_S_MAX)
     why = f"{found.found}. {found.to_do}" if isinstance(found, KafkaFault) else "it was slow to respond. Try again."
-    raise KafkaAwayError(f"Kafka at {kafka.bootstrap} did not answer within {ANSWER_S_MAX:g} s: {why}")
+    raise KafkaUnavailableError(f"Kafka at {kafka.bootstrap} did not answer within {ANSWER_S_MAX:g} s: {why}")
 
 
 def _watch(settings: Settings, console: Console, stop: threading.Event, supervisor: Supervisor) -> None:

@@ -17,7 +17,7 @@ import structlog
 
 from regraft.infra.check_disk import describe_full_disk, is_disk_full
 from regraft.infra.create_topics import check_topics
-from regraft.infra.find_extras import need_extras
+from regraft.infra.find_extras import require_extras
 from regraft.infra.log_stream import LogStream
 from regraft.infra.stack_error import StackError
 from regraft.overlay.chord_ring import RingError
@@ -136,7 +136,7 @@ def run_stage(name: str, settings: Settings) -> int:
         signal.signal(number, ask_to_stop)
     settings.run.directory.mkdir(parents=True, exist_ok=True)
     try:
-        need_extras(f"The stage {name!r}", *EXTRAS.get(name, []))
+        require_extras(f"The stage {name!r}", *EXTRAS.get(name, []))
         is_replay, agents = settings.streaming.create_time, agents_of(settings)
         use_registry(namespace=settings.kafka.namespace, agents=agents)
         check_topics(settings.kafka.access, settings.kafka.namespace, agents, is_replay=is_replay)

@@ -37,7 +37,7 @@ def start_spark(settings: Settings, stop: threading.Event) -> SparkSession:
     Raises StackError if no master listens.
     """
     spark, directory = settings.spark, settings.run.directory
-    need_master(spark.master)
+    require_master(spark.master)
     # The session has Java options for logging, the query to limit what Avro may allocate: join them.
     driver_options = f"{base_configuration(directory)[DRIVER_JAVA_OPTIONS]} {JAVA_OPTIONS}"
     session = build_spark_session(
@@ -70,7 +70,7 @@ def executor_options(settings: Settings) -> dict[str, str]:
     return {"spark.executor.memory": f"{memory_mb}m", **cores}
 
 
-def need_master(master: str) -> None:
+def require_master(master: str) -> None:
     """Raise StackError if no master of a standalone cluster listens; Spark itself would try for a minute."""
     if not master.startswith(STANDALONE_MASTER):
         return

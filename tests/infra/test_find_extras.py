@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regraft.infra import doctor, find_extras
-from regraft.infra.find_extras import EXTRAS, extra_of, missing_extras, need_extras
+from regraft.infra.find_extras import EXTRAS, extra_of, missing_extras, require_extras
 from regraft.infra.stack_error import StackError
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def test_extras_are_those_of_the_project() -> None:
 def test_all_extras_are_installed_for_tests() -> None:
     """All extras except Java are installed where tests run."""
     assert missing_extras([name for name in EXTRAS if name != "java"]) == []
-    need_extras("The demo", "spark", "lab")
+    require_extras("The demo", "spark", "lab")
 
 
 def test_a_missing_package_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def test_a_missing_package_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPa
         find_extras.importlib.util, "find_spec", lambda name: None if name in {"pandas", "apprise"} else found(name)
     )
     with pytest.raises(StackError, match=r"^The demo needs .*: run `pip install 'regraft\[spark,alerts\]'`\.$"):
-        need_extras("The demo", "spark", "dashboard", "alerts", "lab")
+        require_extras("The demo", "spark", "dashboard", "alerts", "lab")
     monkeypatch.setattr(doctor, "find_checkout", lambda: None)
     finding = doctor._packages()
     assert finding.status is doctor.FindingStatus.WARN

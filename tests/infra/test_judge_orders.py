@@ -110,7 +110,7 @@ def test_new_orders_are_refused_while_the_trusted_keys_cannot_be_read(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mistake may be in the line where a key was revoked."""
-    monkeypatch.setattr(order_keys, "LOOK_S", 0.0)
+    monkeypatch.setattr(order_keys, "POLL_S", 0.0)
     keys = TrustedKeys(bench.file)
     judge, order = OrderJudge(keys, "live"), bench.sign()
     bench.file.write_text("ana")

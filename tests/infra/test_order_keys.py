@@ -82,7 +82,7 @@ def test_a_wrong_line_is_named_and_trusts_nobody(tmp_path: Path, line: str, faul
 
 def test_trusted_keys_are_read_again_when_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Added, revoked; while the file is missing or wrong the previous keys are kept, and the reason is reported."""
-    monkeypatch.setattr(order_keys, "LOOK_S", 0.0)
+    monkeypatch.setattr(order_keys, "POLL_S", 0.0)
     file, signers = trust(tmp_path, "ana")
     keys = TrustedKeys(file)
     keys.refresh()

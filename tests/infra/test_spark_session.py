@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.spark_session import base_configuration, is_submitted, patient, submit_arguments
+from regraft.infra.spark_session import base_configuration, is_submitted, submit_arguments, with_task_retries
 
 SCRIPT = """
 import json, sys
@@ -68,7 +68,7 @@ def test_session_has_kafka_avro_and_this_python(tmp_path: Path) -> None:
 )
 def test_a_task_may_fail_in_one_process_as_often_as_on_a_cluster(master: str, meant: str) -> None:
     """Unless the number is configured, and with more than one thread."""
-    assert patient(master) == meant
+    assert with_task_retries(master) == meant
 
 
 def test_configuration_stays_in_the_run_directory(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from regraft.infra.find_port import LOOPBACK, choose_ports
 from regraft.infra.stack_error import StackError
 from regraft.settings.run_settings import Settings, SettingsError, load_settings
-from regraft.stages.start_spark import driver_heap_mb, executor_options, need_master
+from regraft.stages.start_spark import driver_heap_mb, executor_options, require_master
 from tests.overlay.small_overlays import inventory_of, line_of
 
 
@@ -16,9 +16,9 @@ def test_one_of_several_masters_is_enough() -> None:
     """If all others are unreachable the job starts; other cluster managers and local mode have no master to ask."""
     [away] = choose_ports(1)
     with socket.create_server((LOOPBACK, 0)) as server:
-        need_master(f"spark://{LOOPBACK}:{away},{LOOPBACK}:{server.getsockname()[1]}")
+        require_master(f"spark://{LOOPBACK}:{away},{LOOPBACK}:{server.getsockname()[1]}")
     for other in ("local[2]", "k8s://https://none:6443"):
-        need_master(other)
+        require_master(other)
 
 
 @pytest.mark.parametrize("address", ["", "nowhere"])
@@ -26,7 +26,7 @@ def test_an_unreachable_master_is_reported_at_once(address: str) -> None:
     """The sentence has its address, the reason and what to do; Spark itself would take a minute."""
     address = address or f"{LOOPBACK}:{choose_ports(1)[0]}"  # Chosen here: all workers must collect the same tests.
     with pytest.raises(StackError, match=rf"No Spark master listens at spark://{address} \({address}: .*local\[2\]"):
-        need_master(f"spark://{address}")
+        require_master(f"spark://{address}")
 
 
 def test_executors_get_configured_resources_or_what_a_micro_batch_needs(tmp_path: Path) -> None:
