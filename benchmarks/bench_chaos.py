@@ -28,7 +28,7 @@ from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.virtual_overlay import VirtualSettings
 from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings
-from regraft.run_records.outage_timeline import outage_story
+from regraft.run_records.outage_timeline import outage_timeline
 from regraft.run_records.summary import percentile
 from regraft.stages.observe_run import RunObserver
 from regraft.virtual_runs.virtual_loop import VirtualLoop
@@ -58,10 +58,10 @@ def on_the_virtual_clock(given: argparse.Namespace) -> dict[str, Any]:
     loop = VirtualLoop(inventory, workload, settings, virtual)
     loop.run_for((given.rounds * given.round_s + QUIET_S) * SECOND_MS)
     loop.virtual.outages.stop()
-    loop.come_to_rest()
+    loop.settle()
     status = loop.virtual.outages.status()
     account = loop.virtual.finish()
-    story = outage_story(status["outage_notes"], loop.ports.events.emitted, loop.plans)
+    timeline = outage_timeline(status["outage_notes"], loop.ports.events.emitted, loop.plans)
     return {
         "lost_unexcused": account.lost - account.excused,
         "repeated": account.repeated,
@@ -73,9 +73,9 @@ def on_the_virtual_clock(given: argparse.Namespace) -> dict[str, Any]:
         "deliveries": account.delivered,
         "lost_by_reason": dict(account.lost_by_reason),
         "outages": status["outages"],
-        "repairs": len(story.repairs_ms),
-        "death_to_whole_ms_p50": percentile(story.repairs_ms, 50),
-        "death_to_whole_ms_p95": percentile(story.repairs_ms, 95),
+        "repairs": len(timeline.repairs_ms),
+        "death_to_whole_ms_p50": percentile(timeline.repairs_ms, 50),
+        "death_to_whole_ms_p95": percentile(timeline.repairs_ms, 95),
     }
 
 

@@ -80,7 +80,7 @@ def run_size(brokers: int, seconds: float, rate_per_s: float) -> dict[str, Any]:
     loop.run_for(seconds * 1_000)
     measured = dict(clock.cpu_s), clock.call_cpu_s_max["controller"]
     plans = len(loop.plans)
-    rested = loop.come_to_rest()
+    rested = loop.settle()
     account = loop.virtual.finish()
     assert rested, f"{brokers} brokers: a plan did not finish"
     assert account.is_clean, f"{brokers} brokers: {account}"

@@ -57,7 +57,7 @@ def measure(broker_count: int, seed: int, *, ring_users: int) -> list[Figure]:
     began_s = time.perf_counter()
     repair = _repair_of(loop, dead)
     loop.run_for(10 * SECOND_MS)
-    loop.come_to_rest()
+    loop.settle()
     account = loop.virtual.finish()
     faults = (account.lost - account.excused, account.repeated, account.out_of_order, account.unexpected)
     assert not any(faults), account

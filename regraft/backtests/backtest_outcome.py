@@ -77,7 +77,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """The outcome of one planner, or of a yardstick.
 
     ``planner`` is its chain, or one of RECORDED, BOOTSTRAP and LEAST (a lower bound on the cost of any tree).
-    ``plans_taken_back`` counts the ``plans`` that were rolled back because they made things worse. ``windows_unknown``
+    ``plans_rolled_back`` counts the ``plans`` that were rolled back because they made things worse. ``windows_unknown``
     counts windows whose overlay no recorded plan describes. ``refusals`` counts proposals by verdict, ``faults`` counts
     decisions that raised. ``deliveries`` is None in an open loop, which has no transitions. ``is_settled`` is False if
     a plan was still in progress at the end. ``links_corrected`` counts the links whose cost at the end came from round
@@ -88,7 +88,7 @@ class Outcome(msgspec.Struct, frozen=True):
     mode: Mode
     points: tuple[CostPoint, ...]
     plans: tuple[PlanMark, ...] = ()
-    plans_taken_back: int = 0
+    plans_rolled_back: int = 0
     windows_incomplete: int = 0
     windows_unknown: int = 0
     refusals: dict[str, int] = msgspec.field(default_factory=dict)

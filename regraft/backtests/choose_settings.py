@@ -54,7 +54,7 @@ class Compared:
     changes: int
 
     @property
-    def is_as_good(self) -> bool:
+    def is_indistinguishable(self) -> bool:
         """Return True if it is statistically indistinguishable from the best."""
         return self.low_share <= 0
 
@@ -68,9 +68,11 @@ class Choice:
     block_windows: int
 
     @property
-    def taken(self) -> Compared:
+    def chosen(self) -> Compared:
         """The chosen candidate."""
-        return min((one for one in self.compared if one.is_as_good), key=lambda one: (one.changes, one.cost_per_s))
+        return min(
+            (one for one in self.compared if one.is_indistinguishable), key=lambda one: (one.changes, one.cost_per_s)
+        )
 
     @property
     def text(self) -> tuple[str, ...]:
@@ -81,7 +83,7 @@ class Choice:
             for one in self.compared
         ]
         head = (
-            f"Use {self.taken.name}: of {len(self.compared)} candidates on {self.windows} windows it makes the fewest "
+            f"Use {self.chosen.name}: of {len(self.compared)} candidates on {self.windows} windows it makes the fewest "
             "changes among those that are statistically indistinguishable from the best. Intervals hold "
             f"{LEVEL:.0%} of {SAMPLES:,} samples in blocks of {self.block_windows} windows; costs leave "
             "out the messages "

@@ -28,7 +28,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)
 
 
 @dataclass(frozen=True, slots=True)
-class LineLook:
+class LineStyle:
     """How one planner is drawn in every panel; ``number`` is printed at the end of its line and in the legend."""
 
     number: int
@@ -36,75 +36,75 @@ class LineLook:
     dashes: Any
 
 
-YARDSTICK_LOOKS = {RECORDED: ("#000000", ":"), BOOTSTRAP: ("#d55e00", "--"), LEAST: ("#777777", ":")}
+YARDSTICK_STYLES = {RECORDED: ("#000000", ":"), BOOTSTRAP: ("#d55e00", "--"), LEAST: ("#777777", ":")}
 
 
-def line_looks(names: Sequence[str]) -> dict[str, LineLook]:
-    """Return a different look for each name; those of yardsticks are fixed."""
-    looks: dict[str, LineLook] = {}
+def line_styles(names: Sequence[str]) -> dict[str, LineStyle]:
+    """Return a different style for each name; those of yardsticks are fixed."""
+    styles: dict[str, LineStyle] = {}
     planners = 0
     for number, name in enumerate(dict.fromkeys(names), start=1):
-        if name in YARDSTICK_LOOKS:
-            looks[name] = LineLook(number, *YARDSTICK_LOOKS[name])
+        if name in YARDSTICK_STYLES:
+            styles[name] = LineStyle(number, *YARDSTICK_STYLES[name])
         else:
             turn, place = divmod(planners, len(COLOURS))
-            looks[name] = LineLook(number, COLOURS[place], DASHES[(turn + place) % len(DASHES)])
+            styles[name] = LineStyle(number, COLOURS[place], DASHES[(turn + place) % len(DASHES)])
             planners += 1
-    return looks
+    return styles
 
 
 def draw_costs(outcomes: Sequence[Outcome]) -> str:
     """Return the cost of each window over time, a panel for each mode; plans are marked on their planner's line."""
     panels = [(mode, [outcome for outcome in shown if outcome.points]) for mode, shown in outcomes_by_mode(outcomes)]
-    looks = line_looks([outcome.planner for _, shown in panels for outcome in shown])
-    columns = 2 if max(map(len, looks), default=0) > LABEL_LENGTH_MAX else 3
-    legend_inches = 0.2 * -(-len(looks) // columns) + 0.2
-    panel_inches = max(PANEL_INCHES, 1.0 + INCHES_PER_LINE * len(looks))
+    styles = line_styles([outcome.planner for _, shown in panels for outcome in shown])
+    columns = 2 if max(map(len, styles), default=0) > LABEL_LENGTH_MAX else 3
+    legend_inches = 0.2 * -(-len(styles) // columns) + 0.2
+    panel_inches = max(PANEL_INCHES, 1.0 + INCHES_PER_LINE * len(styles))
     with mpl.rc_context(STYLE):
         canvas = Canvas(figsize=(9.6, legend_inches + panel_inches * len(panels)), layout="constrained")
         all_axes = canvas.subplots(len(panels), 1, squeeze=False)[:, 0]
         for axes, (mode, shown) in zip(all_axes, panels, strict=True):
             if shown:
-                _draw_panel(axes, shown, looks)
-                _number_ends(axes, shown, looks)
+                _draw_panel(axes, shown, styles)
+                _number_ends(axes, shown, styles)
             axes.set_title(MODE_TITLES[mode], fontsize=10, loc="left")
         handles = [
-            Line2D([], [], color=look.colour, linestyle=look.dashes, linewidth=1.6, label=f"{look.number}  {name}")
-            for name, look in looks.items()
+            Line2D([], [], color=style.colour, linestyle=style.dashes, linewidth=1.6, label=f"{style.number}  {name}")
+            for name, style in styles.items()
         ]
         canvas.legend(handles=handles, loc="outside upper center", ncols=columns, frameon=False, handlelength=4)
         return svg_text(canvas)
 
 
-def _draw_panel(axes: Axes, outcomes: Sequence[Outcome], looks: Mapping[str, LineLook]) -> None:
+def _draw_panel(axes: Axes, outcomes: Sequence[Outcome], styles: Mapping[str, LineStyle]) -> None:
     start_ms = min(outcome.points[0].end_ms for outcome in outcomes)
     for outcome in outcomes:
-        look = looks[outcome.planner]
+        style = styles[outcome.planner]
         ends = [(point.end_ms - start_ms) / SECOND_MS for point in outcome.points]
         costs = [point.cost_per_s for point in outcome.points]
-        axes.plot(ends, costs, color=look.colour, linestyle=look.dashes, linewidth=1.4, drawstyle="steps-pre")
+        axes.plot(ends, costs, color=style.colour, linestyle=style.dashes, linewidth=1.4, drawstyle="steps-pre")
         if not outcome.is_yardstick:
             marks = [(plan.time_ms - start_ms) / SECOND_MS for plan in outcome.plans]
             heights = [_cost_at(outcome, plan.time_ms) for plan in outcome.plans]
-            axes.plot(marks, heights, "v", color=look.colour, markersize=5, linestyle="none")
+            axes.plot(marks, heights, "v", color=style.colour, markersize=5, linestyle="none")
     axes.set_xlabel("time since the first window, s; a triangle is a plan")
     axes.set_ylabel("cost per second")
     axes.set_ylim(bottom=0)
     axes.margins(x=0.01)
 
 
-def _number_ends(axes: Axes, outcomes: Sequence[Outcome], looks: Mapping[str, LineLook]) -> None:
+def _number_ends(axes: Axes, outcomes: Sequence[Outcome], styles: Mapping[str, LineStyle]) -> None:
     """Put each line's number to the right of its end, spread so that they do not overlap."""
     start_ms = min(outcome.points[0].end_ms for outcome in outcomes)
-    ends = sorted(outcomes, key=lambda outcome: (outcome.points[-1].cost_per_s, looks[outcome.planner].number))
+    ends = sorted(outcomes, key=lambda outcome: (outcome.points[-1].cost_per_s, styles[outcome.planner].number))
     top = axes.get_ylim()[1]
-    places = spread([outcome.points[-1].cost_per_s for outcome in ends], top / (len(looks) + 4), top)
+    places = spread([outcome.points[-1].cost_per_s for outcome in ends], top / (len(styles) + 4), top)
     for outcome, place in zip(ends, places, strict=True):
-        look, last = looks[outcome.planner], outcome.points[-1]
+        style, last = styles[outcome.planner], outcome.points[-1]
         axes.annotate(
-            str(look.number), xy=((last.end_ms - start_ms) / SECOND_MS, last.cost_per_s),
+            str(style.number), xy=((last.end_ms - start_ms) / SECOND_MS, last.cost_per_s),
             xytext=(1.03, place), textcoords=axes.get_yaxis_transform(), fontsize=8, va="center",
-            arrowprops={"arrowstyle": "-", "color": look.colour, "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0},
+            arrowprops={"arrowstyle": "-", "color": style.colour, "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0},
             annotation_clip=False,
         )  # fmt: skip
 

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, RECORDED, CostPoint, Outcome
 from regraft.backtests.choose_settings import AUTO, Candidate, Choice, candidates_for, choose
-from regraft.backtests.run_closed_loop import ClosedLoopTask, longest_s, run_closed_loop
+from regraft.backtests.run_closed_loop import ClosedLoopTask, duration_s_max, run_closed_loop
 from regraft.backtests.run_open_loop import OpenLoopTask, run_open_loop
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.kinds.find_kind import kind_of
@@ -37,7 +37,7 @@ CLOSED_LOOP_S = 180
 SMALL_WINDOWS = 50  # A few seconds of work at most.
 SMALL_CLOSED_S = 60
 SECOND_MS = 1_000
-AUTO_IS_OPEN = "candidates are compared in the open loop only"
+OPEN_LOOP_ONLY = "candidates are compared in the open loop only"
 
 
 class BacktestError(ValueError):
@@ -54,7 +54,8 @@ class BacktestOptions:
 
     ``planners``: those to run; none for the recorded one, AUTO alone to compare all that suit the overlay.
     ``from_ms``, ``to_ms``: the part of the recording, None for its start and end. ``closed_loop_s``: how many seconds
-    of the run to emulate again, 0 for none. ``is_resimulated``: do so even if the emulator did not make the recording.
+    of the run to emulate again, 0 for none. ``is_emulation_forced``: do so even if the emulator did not make the
+    recording.
     """
 
     file: Path
@@ -63,7 +64,7 @@ class BacktestOptions:
     from_ms: int | None = None
     to_ms: int | None = None
     closed_loop_s: int = CLOSED_LOOP_S
-    is_resimulated: bool = False
+    is_emulation_forced: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,7 @@ def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
     options = replace(options, planners=tuple(dict.fromkeys(named) if is_auto else named))
     settings, first_ms, end_ms = _checked(options, recording)
     notes = [_open_note(recording)]
-    why_not = (
-        "candidates are compared in the open loop only" if is_auto else _why_not_closed(options, recording, settings)
-    )
+    why_not = OPEN_LOOP_ONLY if is_auto else _why_not_closed(options, recording, settings)
     tasks = [] if why_not else _closed_tasks(options, recording, settings)
     notes.append(_closed_note(why_not, tasks, settings))
     with tempfile.TemporaryDirectory(prefix="regraft-backtest-") as folder:
@@ -165,8 +164,8 @@ def _checked(options: BacktestOptions, recording: Recording) -> tuple[Settings, 
     ]
     if options.closed_loop_s < 0:
         faults.append(f"--closed-loop-s is {options.closed_loop_s}: at least 0, which is not a closed loop")
-    if settings is not None and options.closed_loop_s > longest_s(settings.streaming.window_ms):
-        limit_s = longest_s(settings.streaming.window_ms)
+    if settings is not None and options.closed_loop_s > duration_s_max(settings.streaming.window_ms):
+        limit_s = duration_s_max(settings.streaming.window_ms)
         faults.append(f"--closed-loop-s is {options.closed_loop_s}: at most {limit_s}, for which costs are kept")
     if settings is not None and settings.run.clock_speed != 1.0:
         faults.append(
@@ -238,13 +237,13 @@ def _run_open(
     with show_progress("Planning windows", sum(task.work_count for task in tasks), console) as advance:
         *planned, recorded = divide_work(tasks, run_open_loop, Outcome, advance, "planners", SMALL_WINDOWS)
     firsts = {point.end_ms: point.cost_bootstrap_per_s for point in recorded.points}
-    planned = [_held_against(outcome, firsts) for outcome in planned]
+    planned = [_with_bootstrap_costs(outcome, firsts) for outcome in planned]
     known = tuple(point for point in recorded.points if not math.isnan(point.cost_per_s))
     yardsticks = [msgspec.structs.replace(recorded, points=known)] if known else []
     return [*yardsticks, _bootstrap(planned[0]), *_least(recorded), *planned]
 
 
-def _held_against(outcome: Outcome, firsts_per_s: Mapping[int, float]) -> Outcome:
+def _with_bootstrap_costs(outcome: Outcome, firsts_per_s: Mapping[int, float]) -> Outcome:
     """Return the outcome with the bootstrap overlay's costs on its windows."""
     points = tuple(CostPoint(point.end_ms, point.cost_per_s, firsts_per_s[point.end_ms]) for point in outcome.points)
     return msgspec.structs.replace(outcome, points=points)
@@ -271,7 +270,7 @@ def _least(outcome: Outcome) -> list[Outcome]:
 def _why_not_closed(options: BacktestOptions, recording: Recording, settings: Settings) -> str:
     if options.closed_loop_s == 0:
         return "it was switched off (--closed-loop-s 0)"
-    if options.is_resimulated:
+    if options.is_emulation_forced:
         return ""
     return why_not_emulated(recording.info, settings)
 
@@ -332,7 +331,7 @@ def _unknown_notes(outcomes: Sequence[Outcome], recording: Recording, aggregated
             f"and are not counted for the overlay {RECORDED}."
         )
     if recorded is not None:
-        found += _world_notes(recorded)
+        found += _condition_notes(recorded)
     if aggregated.refused:
         found.append(
             f"{aggregated.refused} records of telemetry were not used: they did not decode, their clock is wrong, or "
@@ -351,7 +350,7 @@ def _bound_notes(outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-def _world_notes(recorded: Outcome) -> list[str]:
+def _condition_notes(recorded: Outcome) -> list[str]:
     """Return notes that apply to all planners: links priced by round trips, and when traffic changed."""
     found = []
     if recorded.links_corrected:

@@ -48,7 +48,7 @@ class ClosedLoopTask(msgspec.Struct, frozen=True):
         return self.duration_s
 
 
-def longest_s(window_ms: int) -> int:
+def duration_s_max(window_ms: int) -> int:
     """Return how long a closed loop may last: as long as the controller keeps the costs of its windows."""
     return COST_POINTS_MAX * window_ms // SECOND_MS
 
@@ -68,7 +68,7 @@ def run_closed_loop(task: ClosedLoopTask, report_work: ReportWork) -> Outcome:
     for _ in range(task.duration_s):
         loop.run_for(SECOND_MS)
         report_work(1)
-    is_settled = loop.come_to_rest()
+    is_settled = loop.settle()
     return _outcome(task, loop, loop.virtual.finish(), is_settled)
 
 
@@ -87,7 +87,7 @@ def _outcome(task: ClosedLoopTask, loop: VirtualLoop, ledger: LedgerSnapshot, is
         mode=Mode.CLOSED_LOOP,
         points=points,
         plans=tuple(mark_of(plan) for plan in carried_out),
-        plans_taken_back=sum(bool(plan.undoes) for plan in carried_out),
+        plans_rolled_back=sum(bool(plan.undoes) for plan in carried_out),
         windows_incomplete=state.windows_incomplete,
         refusals={str(verdict): count for verdict, count in sorted(state.refusals.items())},
         decision_time=DecisionTime() if times is None else DecisionTime(times.count, times.mean_ms, times.max_ms),

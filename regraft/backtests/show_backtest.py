@@ -132,7 +132,7 @@ def _choice_figures(choice: Choice | None) -> list[Figure]:
             ("above_best_share", one.above_share),
             ("above_best_share_low", one.low_share),
             ("above_best_share_high", one.high_share),
-            ("is_taken", one is choice.taken),
+            ("is_taken", one is choice.chosen),
         )
     ]
 
@@ -153,7 +153,7 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
         "" if cost is None else number_text(cost),
         "" if saved is None or outcome.planner == BOOTSTRAP else f"{saved:.1%}",
         counted(len(outcome.plans)),
-        counted(outcome.plans_taken_back),
+        counted(outcome.plans_rolled_back),
         counted(outcome.links_exchanged),
         counted(outcome.moves),
         counted(outcome.id_moves),
@@ -177,7 +177,7 @@ def _figures(outcome: Outcome) -> list[Figure]:
     if outcome.planner not in (BOOTSTRAP, LEAST):
         found += [
             ("plans", len(outcome.plans), "plans"),
-            ("plans_taken_back", outcome.plans_taken_back, "plans"),
+            ("plans_taken_back", outcome.plans_rolled_back, "plans"),
             ("links_exchanged", outcome.links_exchanged, "links"),
             ("clients_moved", outcome.moves, "moves"),
             ("ring_ids_moved", outcome.id_moves, "moves"),

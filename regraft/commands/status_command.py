@@ -15,7 +15,7 @@ from regraft.commands.command_options import AsJson, Assignments, SettingsFile, 
 from regraft.commands.describe_broker import since_text
 from regraft.schemas.sampled_blocks import share_text
 
-EXIT_WELL, EXIT_NOT_WELL = 0, 1
+EXIT_HEALTHY, EXIT_UNHEALTHY = 0, 1
 CLOCKS_SHOWN = 5
 MEMBERS_SHOWN = 10
 REPAIRS_SHOWN = 3
@@ -33,7 +33,7 @@ def status(
 
     Examples: `regraft status`; `regraft status --json --set run.directory=out/demo/run`.
     """
-    from regraft.stages.judge_status import WELL, judge_status
+    from regraft.stages.judge_status import HEALTHY, judge_status
     from regraft.stages.read_status import find_status
 
     settings = settings_of(assignments, settings_file)
@@ -44,7 +44,7 @@ def status(
         typer.echo(json.dumps(judged, indent=2))
     else:
         typer.echo("\n".join(status_lines(judged)))
-    raise typer.Exit(EXIT_WELL if judged["verdict"] == WELL else EXIT_NOT_WELL)
+    raise typer.Exit(EXIT_HEALTHY if judged["verdict"] == HEALTHY else EXIT_UNHEALTHY)
 
 
 def status_lines(judged: dict[str, Any]) -> list[str]:

@@ -34,13 +34,13 @@ class DisturbKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """One thing to do; ``whom`` names a service, or the disk."""
+    """One thing to do; ``target`` names a service, or the disk."""
 
     kind: DisturbKind
-    whom: str
+    target: str
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.whom}"
+        return f"{self.kind} {self.target}"
 
 
 def disturbances(services: Collection[str], disk: OwnDisk | None) -> list[Disturbance]:
@@ -88,7 +88,7 @@ class DisturbSchedule:
         if not self._waiting or not self._has_recovered(elapsed_s, newest_window_ms):
             return ""
         due = self._waiting[0]
-        pid = self._supervisor.pid(due.whom)
+        pid = self._supervisor.pid(due.target)
         if pid is None and due.kind is not DisturbKind.FILL:
             return ""  # it is being restarted; try again at the next call
         del self._waiting[0]
@@ -105,7 +105,7 @@ class DisturbSchedule:
             return ""
         (name, pid), self._suspended = self._suspended, None
         if self._supervisor.pid(name) != pid:
-            return f"{name} did not live to be resumed"
+            return f"{name} died before it was resumed"
         os.killpg(pid, signal.SIGCONT)
         return f"resumed {name} (process {pid})"
 
@@ -133,10 +133,10 @@ class DisturbSchedule:
     def _disturb(self, due: Disturbance, pid: int) -> str:
         if due.kind is DisturbKind.KILL:
             os.kill(pid, signal.SIGKILL)
-            return f"killed {due.whom} (process {pid}) with SIGKILL"
+            return f"killed {due.target} (process {pid}) with SIGKILL"
         os.killpg(pid, signal.SIGSTOP)  # With its children, such as Spark's Java.
-        self._suspended = due.whom, pid
-        return f"suspended {due.whom} (process {pid}) with SIGSTOP for {LASTS_S:g} s"
+        self._suspended = due.target, pid
+        return f"suspended {due.target} (process {pid}) with SIGSTOP for {LASTS_S:g} s"
 
     def _has_recovered(self, elapsed_s: float, newest_window_ms: int) -> bool:
         return elapsed_s - self._acted_s >= self._pause_s and newest_window_ms > self._acted_window_ms

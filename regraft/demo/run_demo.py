@@ -60,7 +60,7 @@ from regraft.stages.show_run import RunScreen
 
 TICK_S = 0.5
 SETTLE_POLL_S = 0.2
-LENGTHENED_S_MAX = 300.0
+EXTENSION_S_MAX = 300.0
 FOLLOWED_S_MAX = 60.0  # What a busy machine needs on top of `--quick` until a plan has followed the shift.
 START_STEPS = ("Kafka and Valkey", "topics", "controller", "Spark", "alerts", "dashboard", "brokers and clients")
 SECRET_BYTES = 32
@@ -146,7 +146,7 @@ def _run(
         kills = _disturb_schedule(settings, stack.supervisor, disk) if options.kills else None
         run = _DemoRun(settings, inventory, stack.supervisor, events, kills)
         screen = running.enter_context(RunScreen(console, quiet=options.quiet))
-        record = run.carry_out(screen)
+        record = run.run(screen)
         if options.recording is not None:
             every = RecordOptions(options.recording, is_all=True, from_start=True, to_end=True)
             record_run(settings, every, Console(stderr=True, quiet=True))
@@ -219,15 +219,15 @@ class _DemoRun:
         self._outages_shown = 0
         self._expects_shift = scenario_of(settings.demo.scenario).has_shift
         self._use: dict[str, ServiceUse] = {}
-        self._given_up: dict[str, str] = {}  # Service that has ended for good -> how it ended.
+        self._ended_services: dict[str, str] = {}  # A service that has ended for good -> how it ended.
         self._started_s = time.time()
         self._running_s = settings.demo.running_s
         self._kills = kills
 
-    def carry_out(self, screen: RunScreen) -> RunRecord:
+    def run(self, screen: RunScreen) -> RunRecord:
         """Let traffic run, stop the loop in order, and collect what it stored."""
         # A service that ends for good ends the run.
-        while not self._given_up and self._is_to_run() and self._supervisor.wait_end(EMULATOR, TICK_S) is None:
+        while not self._ended_services and self._is_to_run() and self._supervisor.wait_end(EMULATOR, TICK_S) is None:
             if self._kills is not None and (text := self._kills.act(self._elapsed_s, self._newest_window_ms)):
                 screen.report(text, self._elapsed_s)
             self._show(screen, "running")
@@ -244,7 +244,7 @@ class _DemoRun:
         self._show(screen, "collecting")
         self._measure()
         kafka, controller, stored = self._settings.kafka, self._settings.controller, StoredRun()
-        if KAFKA not in self._given_up:
+        if KAFKA not in self._ended_services:
             stored = read_stored_run(kafka.access, kafka.namespace, self._kind, controller.assembly, controller.links)
         return self._record(stored, traffic_end_ms)
 
@@ -269,7 +269,7 @@ class _DemoRun:
             return not has_shown and self._elapsed_s < self._running_s + FOLLOWED_S_MAX
         pause_s = max(self._observer.returns_ms / 1000 - self._started_s - self._running_s, 0.0)
         pause_s_max = self._settings.controller.members.return_pause_ms_max / 1000
-        end_s_max = self._running_s + min(pause_s, pause_s_max) + LENGTHENED_S_MAX
+        end_s_max = self._running_s + min(pause_s, pause_s_max) + EXTENSION_S_MAX
         return not has_shown and self._elapsed_s < end_s_max
 
     @property
@@ -318,7 +318,7 @@ class _DemoRun:
     def _report_service(self, event: ServiceEvent, screen: RunScreen) -> None:
         if event.kind is ServiceEventKind.GAVE_UP:
             how = f"{event.service} ended with code {event.exit_code} and is not restarted"
-            self._given_up[event.service] = f"{how}: see {self._settings.run.directory}/logs/{event.service}.log"
+            self._ended_services[event.service] = f"{how}: see {self._settings.run.directory}/logs/{event.service}.log"
         elif event.kind in (ServiceEventKind.DIED, ServiceEventKind.RESTARTED):
             screen.report(f"{event.service} {event.kind} (process {event.pid})", event.time_s - self._started_s)
 
@@ -357,8 +357,8 @@ class _DemoRun:
             telemetry_records=stored.telemetry_records,
             services=tuple(self._use.values()),
             rss_total_bytes_max=self._supervisor.rss_total_bytes_max,
-            given_up=tuple(self._given_up.values()),
-            outages=observer.story(stored.events, stored.plans, self._kills.counts if self._kills else {}),
+            given_up=tuple(self._ended_services.values()),
+            outages=observer.timeline(stored.events, stored.plans, self._kills.counts if self._kills else {}),
         )
 
 

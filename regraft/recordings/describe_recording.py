@@ -21,7 +21,7 @@ from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, header
 from regraft.schemas.topics import TELEMETRY
 
 BROKERS_NAMED_MAX = 8
-RECORDS_PER_LOOK = 50_000
+RECORDS_PER_PASS = 50_000
 
 
 def describe_recording(path: Path, bounds: ReadingBounds = DEFAULT_BOUNDS) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def _count_records(
                     epochs.add(_epoch_of(message.value))
                 else:
                     unread[message.topic] += 1
-            if number % RECORDS_PER_LOOK == 0:
+            if number % RECORDS_PER_PASS == 0:
                 advance(f"{len(brokers)} brokers", number)
     return topics, brokers, epochs, unread
 

@@ -29,7 +29,7 @@ from regraft.settings.planner_models import planner_models
 from regraft.settings.run_settings import Flags, Settings, load_settings, section_models
 from regraft.settings.settings_model import SettingsModel
 
-TAKEN_SECTIONS = ("streaming", "controller")
+APPLIED_SECTIONS = ("streaming", "controller")
 # Settings that belong to the recorded machine and do not affect decisions.
 LEFT_OUT = ("metrics_port", "metrics_host", "telemetry_topic", "status_file")
 INPUT_TOPICS = (CLIENTS, RESULTS, ORDERS, PLANS, WINDOWS, MEMBERS)
@@ -48,7 +48,7 @@ def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> 
     unknown: list[str] = []
     if file is None:
         recorded = with_new_names(recording.info.settings)
-        for section in TAKEN_SECTIONS:
+        for section in APPLIED_SECTIONS:
             tables[section] = _known(recorded.get(section, {}), section_models()[section], section, unknown)
         planners = recorded.get("planners", {})
         models = planner_models(planners)
@@ -148,7 +148,7 @@ class _InputReader:
         return DecisionInputs(
             clients=self._clients,
             results=self._results if is_answered else None,
-            orders=[(time_ms, self._meant(order)) for time_ms, order in self._orders],
+            orders=[(time_ms, self._with_digest(order)) for time_ms, order in self._orders],
             recorded=self._recorded,
             plans_known=list(self._known.values()) if is_answered else [],
             members_known=list(self._members.values()) if is_answered else self._to_join(),
@@ -160,7 +160,7 @@ class _InputReader:
         added = [member for member in self._members.values() if member.facts is not None and member.state.is_serving]
         return [msgspec.structs.replace(member, state=MemberState.JOINING, since_ms=0) for member in added]
 
-    def _meant(self, order: Order) -> Order:
+    def _with_digest(self, order: Order) -> Order:
         """Return an order with its plan's digest; in earlier versions orders held only the plan's name."""
         plan = None if order.plan_digest else self._recorded.get(order.subject)
         return order if plan is None else msgspec.structs.replace(order, plan_digest=plan.approval_digest)

@@ -17,7 +17,7 @@ from regraft.controller.compose_loop import compose_loop
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.overlay.inventory import Inventory
-from regraft.replays.simulate_brokers import ImaginedBrokers
+from regraft.replays.simulate_brokers import SimulatedBrokers
 from regraft.schemas.client import Client
 from regraft.schemas.command import Command, CommandPhase, CommandResult
 from regraft.schemas.member import Member
@@ -63,7 +63,7 @@ class Decided:
     """
 
     plans: tuple[Plan, ...]
-    imagined_from_ms: int | None
+    simulated_from_ms: int | None
     windows: int
     windows_cut: int
 
@@ -95,13 +95,13 @@ def decide_again(
     recorded ones; from the first different plan on, or if no answers were recorded, brokers are simulated.
     """
     windows = list(_windows(records))
-    whole = _without_begun(windows)
+    whole = _without_partial(windows)
     if whole and inputs.results is not None:
         inputs = _with_known(inputs, whole[0].marker.window_start_ms)
     run = _DecisionRun(inputs, inventory, settings)
     timed = sorted(_timed(whole, inputs, grace_ms), key=lambda item: item[0])
     run.run(timed, advance)
-    return Decided(run.plans, run.imagined_from_ms, len(whole), len(windows) - len(whole))
+    return Decided(run.plans, run.simulated_from_ms, len(whole), len(windows) - len(whole))
 
 
 def plans_json(plans: Iterable[Plan]) -> bytes:
@@ -163,7 +163,7 @@ def _windows(records: Iterable[StateRecord]) -> Iterator[_Window]:
         yield _Window(marker, tuple(sorted(found, key=lambda row: (BODIES.index(row.kind), row.entity))))
 
 
-def _without_begun(windows: list[_Window]) -> list[_Window]:
+def _without_partial(windows: list[_Window]) -> list[_Window]:
     """Leave out windows without batches at the start, and the first with batches if the recording misses some of them.
 
     A window without a batch holds only what batches of the next one reported about it.
@@ -211,9 +211,9 @@ class _DecisionRun:
         self._asked: dict[Question, Command] = {}
         self._early: dict[Question, list[CommandResult]] = {}
         self._loop = compose_loop(self._settings, inventory, self._ports.ports, stopwatch_s=lambda: 0.0)
-        self._brokers: ImaginedBrokers | None = None
+        self._brokers: SimulatedBrokers | None = None
         self._ports.plans.versions.clear()
-        self.imagined_from_ms: int | None = None
+        self.simulated_from_ms: int | None = None
         self._epoch = max((plan.epoch_to for plan in inputs.plans_known), default=inventory.bootstrap.epoch)
         self._expected = sorted(
             (plan.history[0].time_ms, name)
@@ -221,7 +221,7 @@ class _DecisionRun:
             if plan.history and name not in self._known
         )
         if inputs.results is None:
-            self._imagine(0)
+            self._simulate_brokers(0)
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -295,7 +295,7 @@ class _DecisionRun:
         if self._brokers is None and command.phase is CommandPhase.PREPARE:
             recorded, own = self._inputs.recorded.get(command.plan), self._plans.get(command.plan)
             if own is not None and (recorded is None or not is_same_decision(own, recorded)):
-                self._imagine(now_ms)
+                self._simulate_brokers(now_ms)
         if self._brokers is not None:
             self._ports.results.records.extend(self._brokers.obey(command, now_ms))
             return
@@ -310,15 +310,15 @@ class _DecisionRun:
         while self._brokers is None and self._expected and self._expected[0][0] + self._patience_ms <= now_ms:
             _, name = self._expected.pop(0)
             if name not in self._plans:
-                self._imagine(now_ms)
+                self._simulate_brokers(now_ms)
 
     @property
     def _patience_ms(self) -> int:
         return self._settings.transition.resend_ms + 2 * self._settings.tick_ms
 
-    def _imagine(self, now_ms: int) -> None:
-        self._brokers = ImaginedBrokers(self._epoch)
-        self.imagined_from_ms = now_ms
+    def _simulate_brokers(self, now_ms: int) -> None:
+        self._brokers = SimulatedBrokers(self._epoch)
+        self.simulated_from_ms = now_ms
         self._early.clear()
 
 

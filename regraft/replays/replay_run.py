@@ -273,7 +273,7 @@ def _compared(decided: Decided, inputs: DecisionInputs, document: dict[str, Any]
         "plans_recorded": len(recorded),
         "plans_same": same if inputs.recorded else None,
         "first_difference": difference,
-        "brokers_imagined_from_ms": decided.imagined_from_ms,
+        "brokers_imagined_from_ms": decided.simulated_from_ms,
     }
     return ReplayOutcome(found, plans)
 

@@ -21,7 +21,7 @@ WORD = 1 << 64
 SIGN = 1 << 63
 
 
-class ImaginedBrokers:
+class SimulatedBrokers:
     """Simulated brokers, whose overlay is the one that the plans lead to; ``epoch`` is the first one."""
 
     def __init__(self, epoch: int) -> None:

@@ -21,7 +21,7 @@ from regraft.stages.loop_services import STREAMING
 from regraft.streaming.streaming_settings import StreamingSettings
 
 POLL_S = 0.1
-STILL_S_MAX = 90.0  # Spark's first micro-batch may take a third of it.
+STALL_S_MAX = 90.0  # Spark's first micro-batch may take a third of it.
 
 
 def last_closable_ms(recording: Recording, settings: StreamingSettings, to_ms: int | None) -> int:
@@ -86,7 +86,7 @@ class StreamedReplay:
                 raise KeyboardInterrupt
             if self._supervisor.wait_end(STREAMING, POLL_S) is not None:
                 raise StackError(f"The Spark job ended and did not {what}: see {self._log_file}.")
-            if time.monotonic() - changed_s > STILL_S_MAX:
+            if time.monotonic() - changed_s > STALL_S_MAX:
                 raise StackError(
-                    f"The Spark job did not {what}: nothing has changed for {STILL_S_MAX:g} s, see {self._log_file}."
+                    f"The Spark job did not {what}: nothing has changed for {STALL_S_MAX:g} s, see {self._log_file}."
                 )

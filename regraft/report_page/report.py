@@ -145,14 +145,14 @@ def _cost_part(record: RunRecord) -> str:
     shadow_heads = [f"shadow: {planner}" for planner in shadows]
     heads = ("end, s", "epoch", "cost/s", "on the bootstrap overlay", *shadow_heads, "complete")
     table = html_table(heads, rows, numbers=4 + len(shadows))
-    looking_on = (
+    shadow_note = (
         " A shadow line is what it would have cost on the overlay that this planner alone would have made by then."
         if shadows
         else ""
     )
     return (
         f"<p>The cost of the traffic of each window: {page_of(record).cost_text} The dashed line is what the same "
-        f"traffic would cost had the overlay never been changed.{looking_on}</p>"
+        f"traffic would cost had the overlay never been changed.{shadow_note}</p>"
         f"<figure>{draw_cost_curve(record)}</figure>"
         f"<details><summary>All {len(rows)} windows as a table</summary>{table}</details>"
     )

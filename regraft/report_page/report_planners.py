@@ -44,7 +44,7 @@ def planner_part(record: RunRecord) -> str:
     ]
     for shadow in record.shadows:
         changes = (shadow.links_exchanged, *(change.of_shadow(shadow) for change in page.changes))
-        counts = (shadow.plans, shadow.plans_taken_back, *changes, sum(shadow.refusals.values()))
+        counts = (shadow.plans, shadow.plans_rolled_back, *changes, sum(shadow.refusals.values()))
         shown = tuple(number_text(count) for count in counts)
         mean = means[f"shadow:{shadow.planner}"]
         rows.append(_planner_row(record, "shadow", shadow.planner, shadow.final_cost_per_s, mean, shown))

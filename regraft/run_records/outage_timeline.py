@@ -1,4 +1,4 @@
-"""The story of a run's outages: what happened to brokers, how the controller reacted, and how long that took.
+"""The timeline of a run's outages: what happened to brokers, how the controller reacted, and how long that took.
 
 In: the emulator's notes, stored events and plans. Out: lines in order of time, and figures. Drawing does not belong
 here.
@@ -22,7 +22,7 @@ DOWN_WORDS = (DEATH_WORD, "hangs")  # A broker that hangs for long counts as dea
 
 
 @dataclass(frozen=True, slots=True)
-class StoryLine:
+class TimelineEntry:
     """One thing that happened, and its source."""
 
     time_ms: int
@@ -31,7 +31,7 @@ class StoryLine:
 
 
 @dataclass(frozen=True)
-class OutageStory:
+class OutageTimeline:
     """All outages of one run.
 
     ``deaths`` counts simultaneous deaths as one. ``repairs_ms``: from each death until an overlay without the dead
@@ -39,7 +39,7 @@ class OutageStory:
     ``by_kind``: outages by kind, and faults injected into stages. ``alerts_...`` count all alerts of the run, by rule.
     """
 
-    lines: tuple[StoryLine, ...] = ()
+    lines: tuple[TimelineEntry, ...] = ()
     deaths: int = 0
     repairs_ms: tuple[int, ...] = field(default=())
     traffic_at_risk_per_s_max: float = 0.0
@@ -53,29 +53,31 @@ class OutageStory:
         return min((line.time_ms for line in self.lines if line.source == EMULATOR), default=None)
 
 
-def outage_story(
+def outage_timeline(
     notes: Iterable[Sequence[object]],
     events: Iterable[AdaptationEvent],
     plans: Sequence[Plan],
     traffic_at_risk_per_s_max: float = 0.0,
     by_kind: Mapping[str, int] | None = None,
-) -> OutageStory:
-    """Return the story; ``notes`` are pairs of time and text from the emulator's status.
+) -> OutageTimeline:
+    """Return the timeline; ``notes`` are pairs of time and text from the emulator's status.
 
     A repair takes from the death or hang of the first of the brokers that its plan lost until its overlay is in force.
     """
-    noted = [StoryLine(int(str(time_ms)), EMULATOR, str(text)) for time_ms, text in notes]
+    noted = [TimelineEntry(int(str(time_ms)), EMULATOR, str(text)) for time_ms, text in notes]
     kept = list(events)
-    lines = [StoryLine(event.time_ms, CONTROLLER, event.text) for event in kept if event.kind.value in MEMBER_EVENTS]
+    lines = [
+        TimelineEntry(event.time_ms, CONTROLLER, event.text) for event in kept if event.kind.value in MEMBER_EVENTS
+    ]
     of_members = [plan for plan in plans if _planner_of(plan) in MEMBER_PLANNERS]
     lines += [
-        StoryLine(entry.time_ms, CONTROLLER, f"{plan.plan} ({_planner_of(plan)}): {entry.phase}")
+        TimelineEntry(entry.time_ms, CONTROLLER, f"{plan.plan} ({_planner_of(plan)}): {entry.phase}")
         for plan in of_members
         for entry in plan.history
     ]
     down = [line for line in noted if line.text.endswith(DOWN_WORDS)]
     took = [_repair_ms(plan, down) for plan in of_members if plan.brokers_lost]
-    return OutageStory(
+    return OutageTimeline(
         tuple(sorted(noted + lines, key=lambda line: line.time_ms)) if noted else (),
         sum(line.text.endswith(DEATH_WORD) for line in noted),
         tuple(one for one in took if one is not None),
@@ -109,7 +111,7 @@ def _planner_of(plan: Plan) -> str:
     return plan.proposals[0].planner if plan.proposals else ""
 
 
-def _repair_ms(plan: Plan, down: Sequence[StoryLine]) -> int | None:
+def _repair_ms(plan: Plan, down: Sequence[TimelineEntry]) -> int | None:
     in_force = [entry.time_ms for entry in plan.history if LIFE[PlanPhase(entry.phase)].is_in_force]
     began_ms = plan.history[0].time_ms if plan.history else 0
     newest: dict[str, int] = {}

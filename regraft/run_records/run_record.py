@@ -14,7 +14,7 @@ from regraft.controller.kinds.overlay_kind import RELIEF
 from regraft.overlay.cost import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.run_records.outage_timeline import OutageStory
+from regraft.run_records.outage_timeline import OutageTimeline
 from regraft.schemas.live_view import ShownBill
 from regraft.schemas.plan import Plan
 
@@ -119,7 +119,7 @@ class ShadowRun:
 
     planner: str
     plans: int = 0
-    plans_taken_back: int = 0
+    plans_rolled_back: int = 0
     links_exchanged: int = 0
     publishers_moved: int = 0
     users_moved: int = 0
@@ -235,5 +235,5 @@ class RunRecord:
     withheld_count: int = 0
     services: tuple[ServiceUse, ...] = ()
     rss_total_bytes_max: int = 0
-    outages: OutageStory = field(default_factory=OutageStory)
+    outages: OutageTimeline = field(default_factory=OutageTimeline)
     given_up: tuple[str, ...] = ()

@@ -171,7 +171,7 @@ def _shadow_figures(shadow: ShadowRun, comparison: OverlayComparison | None) -> 
         "cost_final": _rounded(shadow.final_cost_per_s),
         "cost_reduction_share": _rounded(saved_share(shadow.final_cost_per_s, comparison), 4),
         "plans": shadow.plans,
-        "plans_taken_back": shadow.plans_taken_back,
+        "plans_taken_back": shadow.plans_rolled_back,
         "links_exchanged": shadow.links_exchanged,
         "publishers_moved": shadow.publishers_moved,
         "users_moved": shadow.users_moved,
@@ -207,16 +207,16 @@ def _ledger_faults(record: RunRecord) -> dict[str, Any]:
 
 def _outage_figures(record: RunRecord) -> dict[str, Any]:
     """Return counts of outages, deaths and alerts, and how long repairs took."""
-    story = record.outages
+    timeline = record.outages
     return {
-        "outages": dict(story.by_kind),
-        "broker_deaths": story.deaths,
-        "alerts_raised": dict(story.alerts_raised),
-        "alerts_cleared": dict(story.alerts_cleared),
-        "repairs": len(story.repairs_ms),
-        "death_to_whole_ms_p50": percentile(story.repairs_ms, 50),
-        "death_to_whole_ms_p95": percentile(story.repairs_ms, 95),
-        "traffic_at_risk_per_s_max": _rounded(story.traffic_at_risk_per_s_max),
+        "outages": dict(timeline.by_kind),
+        "broker_deaths": timeline.deaths,
+        "alerts_raised": dict(timeline.alerts_raised),
+        "alerts_cleared": dict(timeline.alerts_cleared),
+        "repairs": len(timeline.repairs_ms),
+        "death_to_whole_ms_p50": percentile(timeline.repairs_ms, 50),
+        "death_to_whole_ms_p95": percentile(timeline.repairs_ms, 95),
+        "traffic_at_risk_per_s_max": _rounded(timeline.traffic_at_risk_per_s_max),
     }
 
 

@@ -50,7 +50,7 @@ class SettingsModel(BaseModel):
 
     @validated_by(mode="wrap")
     @classmethod
-    def _keep_what_is_right(cls, data: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
+    def _drop_invalid(cls, data: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
         faults = _collected.get()
         if faults is None or not isinstance(data, Mapping):
             return handler(data)

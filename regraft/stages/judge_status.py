@@ -24,7 +24,7 @@ from regraft.stages.observe_run import parse_ledger
 
 Document = Mapping[str, Any]
 
-WELL, DEGRADED, NOT_RUNNING = "healthy", "degraded", "not running"
+HEALTHY, DEGRADED, NOT_RUNNING = "healthy", "degraded", "not running"
 SILENCE_S_MAX = 15.0  # A stage writes every second, but a micro-batch or a slow disk may take a few.
 STALL_FACTOR = 2  # A phase may take its time limit, and as long again while commands are repeated.
 PLANS_SHOWN = 5
@@ -101,7 +101,7 @@ def judge_status(
     elif controller.is_silent:
         verdict, faults = NOT_RUNNING, [f"the controller has been silent for {controller.age_s:.0f} s", *faults]
     else:
-        verdict = DEGRADED if faults else WELL
+        verdict = DEGRADED if faults else HEALTHY
     return {
         "verdict": verdict,
         "reasons": faults,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from regraft.run_records.outage_timeline import OutageStory, last_deaths, outage_story
+from regraft.run_records.outage_timeline import OutageTimeline, last_deaths, outage_timeline
 from regraft.run_records.run_record import (
     BurstFigures,
     DecisionTime,
@@ -103,12 +103,12 @@ class RunObserver:
         """What has happened to brokers and links so far: pairs of time and text, oldest first."""
         return list(self.emulator.get("outage_notes", []))
 
-    def story(
+    def timeline(
         self, events: Sequence[AdaptationEvent], plans: Sequence[Plan], disturbances: Mapping[str, int]
-    ) -> OutageStory:
-        """Return the story of the outages so far; ``disturbances`` counts the faults injected into stages."""
+    ) -> OutageTimeline:
+        """Return the timeline of the outages so far; ``disturbances`` counts the faults injected into stages."""
         counts = {**self.emulator.get("outages", {}), **disturbances}
-        return outage_story(self.outage_notes, events, plans, self.at_risk_per_s_max, counts)
+        return outage_timeline(self.outage_notes, events, plans, self.at_risk_per_s_max, counts)
 
     @property
     def is_whole(self) -> bool:
@@ -319,7 +319,7 @@ def _shadow_run(planner: str, found: Sequence[ShownShadow]) -> ShadowRun:
     return ShadowRun(
         planner,
         plans=sum(shadow.plans for shadow in found),
-        plans_taken_back=sum(shadow.plans_taken_back for shadow in found),
+        plans_rolled_back=sum(shadow.plans_taken_back for shadow in found),
         links_exchanged=sum(shadow.links_exchanged for shadow in found),
         publishers_moved=sum(shadow.publishers_moved for shadow in found),
         users_moved=sum(shadow.users_moved for shadow in found),

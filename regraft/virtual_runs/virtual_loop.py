@@ -123,7 +123,7 @@ class VirtualLoop:
             self.step()
         return False
 
-    def come_to_rest(self) -> bool:
+    def settle(self) -> bool:
         """Begin no plan, and let the transition in progress end; return True if it did in FINISH_STEPS_MAX steps."""
         self.loop.wind_down()
         for _ in range(FINISH_STEPS_MAX):

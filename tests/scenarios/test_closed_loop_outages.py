@@ -65,7 +65,7 @@ def in_force(loop: VirtualLoop) -> list[Plan]:
 
 def assert_only_the_excused_is_lost(loop: VirtualLoop) -> None:
     """Let everything come to rest, and check the account."""
-    loop.come_to_rest()
+    loop.settle()
     account = loop.virtual.finish()
     assert account.is_clean, account
     assert 0 < account.lost == account.excused
@@ -95,7 +95,7 @@ def test_a_suspended_broker_that_is_declared_dead_returns_without_a_repeat(loop_
     assert loop.finish()
     assert [set(plan.brokers_lost) for plan in in_force(loop) if plan.brokers_lost] == [{"b03"}]
     assert "b03" in loop.loop.state.plan_log.present.brokers
-    loop.come_to_rest()
+    loop.settle()
     account = loop.virtual.finish()
     assert account.is_clean, account
 

@@ -69,7 +69,7 @@ def test_a_dead_broker_is_removed_and_admitted_again_and_nothing_else_is_lost(
             assert " dead" in why.reason
     changes = [event.text for event in loop.ports.events.emitted if event.kind is EventKind.CHANGE_DETECTED]
     assert not changes or overlay_with is tree_with  # The interests of a tree's clients do shift after the death.
-    loop.come_to_rest()
+    loop.settle()
     account = loop.virtual.finish()
     assert account.is_clean, account
     assert account.delivered > 5_000

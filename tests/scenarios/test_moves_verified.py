@@ -81,7 +81,7 @@ class Line:
 
     def finish(self) -> None:
         """End the run, and check that everything arrived once."""
-        assert self.loop.come_to_rest()
+        assert self.loop.settle()
         self.loop.virtual.finish()
         assert self.loop.virtual.ledger.snapshot().is_clean
 

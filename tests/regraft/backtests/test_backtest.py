@@ -219,7 +219,7 @@ def test_brokers_that_the_emulator_did_not_place_are_not_emulated(
     found = run_backtest(BacktestOptions(strange, (PEER,), closed_loop_s=5), QUIET)
     assert {each.mode for each in found.outcomes} == {Mode.OPEN_LOOP}
     assert any("may be real brokers" in note for note in found.notes)
-    forced = run_backtest(BacktestOptions(strange, (PEER,), closed_loop_s=5, is_resimulated=True), QUIET)
+    forced = run_backtest(BacktestOptions(strange, (PEER,), closed_loop_s=5, is_emulation_forced=True), QUIET)
     assert outcome(forced, PEER, Mode.CLOSED_LOOP).deliveries is not None
 
 
@@ -408,6 +408,6 @@ def test_auto_compares_all_planners_and_chooses_one(
     assert all(outcome.mode is Mode.OPEN_LOOP for outcome in candidates)
     assert found.choice.compared[0].above_share == 0
     figures = figures_document(found, options)["figures"]
-    taken = [figure for figure in figures if figure["name"] == "is_taken" and figure["value"] == 1]
-    assert [figure["where"]["planner"] for figure in taken] == [found.choice.taken.name]
+    chosen = [figure for figure in figures if figure["name"] == "is_taken" and figure["value"] == 1]
+    assert [figure["where"]["planner"] for figure in chosen] == [found.choice.chosen.name]
     assert run_backtest(BacktestOptions(recorded[0], (PLANNER,), closed_loop_s=0), QUIET).choice is None

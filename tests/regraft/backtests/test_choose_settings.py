@@ -42,10 +42,10 @@ def test_a_real_difference_is_found_in_shared_noise(seed: int) -> None:
     found = choose([outcome("best", own(base, 0.0, 1), 50), outcome("dear", own(base, 0.03, 2), 1)])
     assert [one.name for one in found.compared] == ["best", "dear"]
     best, dear = found.compared
-    assert best.is_as_good
-    assert not dear.is_as_good
+    assert best.is_indistinguishable
+    assert not dear.is_indistinguishable
     assert dear.low_share < 0.03 < dear.high_share
-    assert found.taken is best
+    assert found.chosen is best
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -53,7 +53,7 @@ def test_of_equally_cheap_candidates_the_one_that_changes_least_is_chosen(seed: 
     """If the windows do not distinguish two candidates, the effort decides."""
     base = traffic(seed)
     found = choose([outcome("busy", own(base, 0.0, 1), 50), outcome("calm", own(base, 0.0005, 2), 3)])
-    assert found.taken.name == "calm"
+    assert found.chosen.name == "calm"
     assert "Use calm: of" in found.text[0]
 
 

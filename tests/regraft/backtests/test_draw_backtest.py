@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, RECORDED, CostPoint, Mode, Outcome
-from regraft.backtests.draw_backtest import COLOURS, DASHES, draw_costs, line_looks, spread
+from regraft.backtests.draw_backtest import COLOURS, DASHES, draw_costs, line_styles, spread
 from regraft.report_page.page_theme import THEME_CSS
 
 CONTRAST_MIN = 3.0  # WCAG 2.2, 1.4.11, for graphical objects.
@@ -36,9 +36,9 @@ def test_each_colour_stands_out_on_each_page(colour: str, page: str) -> None:
 def test_no_two_lines_look_alike() -> None:
     """There are as many planners as pairs of colours and dashes, and the three yardsticks."""
     names = [RECORDED, BOOTSTRAP, LEAST, *(f"planner_{number}" for number in range(len(COLOURS) * len(DASHES)))]
-    looks = line_looks(names)
-    assert len({(look.colour, str(look.dashes)) for look in looks.values()}) == len(names)
-    assert [look.number for look in looks.values()] == list(range(1, len(names) + 1))
+    styles = line_styles(names)
+    assert len({(style.colour, str(style.dashes)) for style in styles.values()}) == len(names)
+    assert [style.number for style in styles.values()] == list(range(1, len(names) + 1))
 
 
 def test_each_line_has_its_number_at_its_end_and_in_the_legend() -> None:

@@ -20,7 +20,7 @@ from regraft.schemas.order_book import Maintenance, OrderInForce, OrdersInForce
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.shown_fleet import ShownAnnounced, ShownFleet, ShownMember, ShownRepair
 from regraft.settings.run_settings import load_settings
-from regraft.stages.judge_status import DEGRADED, NOT_RUNNING, SILENCE_S_MAX, WELL, ServiceState, judge_status
+from regraft.stages.judge_status import DEGRADED, HEALTHY, NOT_RUNNING, SILENCE_S_MAX, ServiceState, judge_status
 from tests.schemas.shown_views import cost_point, shown_plan, shown_window, view_of
 
 NOW_MS = 1_800_000_000_000
@@ -57,10 +57,10 @@ def judged(alerts: dict[str, Any] | None = None, **changes: Any) -> dict[str, An
 def test_the_leader_is_reported_and_a_standby_is_healthy() -> None:
     """A standby knows no windows and no plans, which is no fault of it; having no leader is a fault."""
     leading = judged(leader="c1", term=7)
-    assert (leading["verdict"], leading["notes"]) == (WELL, ["c1 leads with term 7"])
+    assert (leading["verdict"], leading["notes"]) == (HEALTHY, ["c1 leads with term 7"])
     assert (leading["leader"], leading["term"], leading["is_standby"]) == ("c1", 7, False)
     standby = judged(leader="c1", term=7, is_standby=True, window=None)
-    assert (standby["verdict"], standby["notes"]) == (WELL, ["this controller stands by, c1 leads with term 7"])
+    assert (standby["verdict"], standby["notes"]) == (HEALTHY, ["this controller stands by, c1 leads with term 7"])
     alone = judged(is_standby=True, window=None)
     assert alone["verdict"] == DEGRADED
     assert "no leading controller" in alone["reasons"][0]
@@ -79,7 +79,7 @@ def test_a_dead_broker_is_a_fault_while_it_is_in_the_overlay() -> None:
     assert crossed["reasons"] == ["dead and still in the overlay: b07, 120 notifications a second passed them"]
     assert crossed["notes"] == ["leaving: b02"]
     without = judged(members=fleet(in_overlay=False))
-    assert (without["verdict"], without["notes"]) == (WELL, ["leaving: b02", "dead: b07"])
+    assert (without["verdict"], without["notes"]) == (HEALTHY, ["leaving: b02", "dead: b07"])
 
 
 def test_members_and_repairs_have_their_own_lines() -> None:
@@ -102,7 +102,7 @@ def test_members_and_repairs_have_their_own_lines() -> None:
 def test_a_deciding_loop_is_healthy() -> None:
     """A past fault is shown but is no reason."""
     found = judged()
-    assert (found["verdict"], found["reasons"], found["notes"]) == (WELL, [], [])
+    assert (found["verdict"], found["reasons"], found["notes"]) == (HEALTHY, [], [])
     assert found["cost"] == {
         "now_per_s": 600.0,
         "error_per_s": None,
@@ -151,7 +151,7 @@ def test_orders_are_no_fault() -> None:
     orders = OrdersInForce(OrderInForce(**why), away)
     plans = (plan(PlanPhase.DRAINING), plan(PlanPhase.PROPOSED, 600_000, "plan-5"))
     found = judged(orders=orders, plans=plans, plan_running="plan-4", dry_run=True)
-    assert found["verdict"] == WELL
+    assert found["verdict"] == HEALTHY
     assert found["plans_waiting"] == ["plan-5"]
     assert found["paused"] == why
     assert [one["broker"] for one in found["maintenance"]] == ["b07", "b09"]
@@ -167,7 +167,7 @@ def test_orders_are_no_fault() -> None:
 def test_critical_alerts_degrade_and_others_do_not() -> None:
     """A warning is shown and leaves the loop healthy."""
     warning = {"severity": "warning", "text": "queue grows"}
-    assert judged({"active": [warning]})["verdict"] == WELL
+    assert judged({"active": [warning]})["verdict"] == HEALTHY
     found = judged({"active": [warning, {"severity": "critical", "text": "b07 is silent"}]})
     assert (found["verdict"], found["reasons"]) == (DEGRADED, ["alert: b07 is silent"])
     assert len(found["alerts"]) == 2

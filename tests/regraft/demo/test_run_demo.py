@@ -65,7 +65,7 @@ def test_a_service_that_ends_for_good_ends_the_demo_with_the_results_so_far(
     inventory = place_overlay(4, 3, random.Random(1))
     run = run_demo._DemoRun(settings, inventory, cast(Supervisor, services), events, None)
     with RunScreen(Console(file=StringIO()), quiet=True) as screen:
-        record = run.carry_out(screen)
+        record = run.run(screen)
     assert services.ticks == GIVES_UP_AT_TICK
     assert services.stopped == [run_demo.CONTROLLER, run_demo.EMULATOR, run_demo.STREAMING]
     assert len(read) == reads

@@ -71,7 +71,7 @@ def test_the_stored_recording_gives_its_stored_plans_byte_for_byte() -> None:
     decided = decided_on(small())
     assert plans_json(decided.plans) == SMALL_PLANS.read_bytes()
     assert first_difference(decided.plans, recorded()) == (len(recorded()), "")
-    assert (decided.imagined_from_ms, decided.windows_cut) == (None, 0)
+    assert (decided.simulated_from_ms, decided.windows_cut) == (None, 0)
     assert len(decided.plans) >= 2
     assert all(plan.phase is PlanPhase.COMPLETED for plan in decided.plans)
     assert SMALL.stat().st_size < SMALL_BYTES_MAX
@@ -105,9 +105,9 @@ def test_packed_rows_give_the_same_plans() -> None:
     """Deliveries by columns give the decisions of single rows, with recorded answers and with simulated brokers."""
     assert any(isinstance(row, StateRow) and row.kind == "packed_deliveries" for row in packed_rows())
     assert plans_json(decide(packed_rows()).plans) == SMALL_PLANS.read_bytes()
-    imagined = replace(small_inputs(), results=None, recorded={})
+    simulated = replace(small_inputs(), results=None, recorded={})
     again, expected = (
-        decide(rows, imagined, planner="relocate_publishers_joint") for rows in (packed_rows(), small_rows())
+        decide(rows, simulated, planner="relocate_publishers_joint") for rows in (packed_rows(), small_rows())
     )
     assert any(plan.moves for plan in again.plans)
     assert plans_json(again.plans) == plans_json(expected.plans)
@@ -116,7 +116,7 @@ def test_packed_rows_give_the_same_plans() -> None:
 def test_without_recorded_answers_brokers_are_simulated() -> None:
     """Telemetry alone gives the same changes at the same windows, executed at once on a separate overlay."""
     decided = decide(inputs=replace(small_inputs(), results=None, recorded={}, markers_ms={}))
-    assert decided.imagined_from_ms == 0
+    assert decided.simulated_from_ms == 0
     assert first_difference(decided.plans, recorded())[1] == ""
     assert all(plan.phase is PlanPhase.COMPLETED for plan in decided.plans)
 
@@ -139,8 +139,8 @@ def test_other_settings_depart_from_the_recorded_answers_at_the_first_other_plan
     same, text = first_difference(decided.plans, recorded())
     assert same < len(recorded())
     assert text.startswith("plan-1: ")
-    assert decided.imagined_from_ms is not None
-    assert decided.imagined_from_ms > 0
+    assert decided.simulated_from_ms is not None
+    assert decided.simulated_from_ms > 0
     assert all(plan.phase is not PlanPhase.ABORTED for plan in decided.plans)
 
 
@@ -148,7 +148,7 @@ def test_a_recorded_plan_that_is_not_made_again_is_reported() -> None:
     """A controller that plans nothing keeps seeing windows of one epoch, not those of the recorded plans."""
     decided = decide(decision={"gain_share_min": 0.99})
     assert decided.plans == ()
-    assert decided.imagined_from_ms is not None
+    assert decided.simulated_from_ms is not None
     assert first_difference(decided.plans, recorded()) == (0, "plan-1: was made then, not now")
 
 
@@ -242,4 +242,4 @@ def test_a_recording_without_clients_can_be_decided_on(tmp_path: Path) -> None:
     write(tmp_path / "few.avro", telemetry(range(4)), topics=("telemetry",))
     inputs = read_inputs(open_recording(tmp_path / "few.avro"))
     assert inputs == DecisionInputs(clients=[], orders=[], plans_known=[], members_known=[])
-    assert decide(inputs=inputs).imagined_from_ms == 0
+    assert decide(inputs=inputs).simulated_from_ms == 0

@@ -1,4 +1,4 @@
-"""The story of a failed site: the emulator's notes, the controller's events, and the time until the repair."""
+"""The timeline of a failed site: the emulator's notes, the controller's events, and the time until the repair."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 
 from regraft.report_page.report import build_report
-from regraft.run_records.outage_timeline import OutageStory, outage_story
+from regraft.run_records.outage_timeline import OutageTimeline, outage_timeline
 from regraft.run_records.run_record import DeliveryLedger
 from regraft.run_records.summary import failures, summarise
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
@@ -30,27 +30,27 @@ def repair_plan() -> Plan:
 
 def test_the_story_is_in_order_of_time_with_its_sources() -> None:
     """Deaths come from the emulator, the repair from its plan; it is timed from the death until it is in force."""
-    story = outage_story(NOTES, (), (repair_plan(), small_plan()), 12.5)
-    assert [(line.source, line.text.split(": ")[-1]) for line in story.lines] == [
+    timeline = outage_timeline(NOTES, (), (repair_plan(), small_plan()), 12.5)
+    assert [(line.source, line.text.split(": ")[-1]) for line in timeline.lines] == [
         ("emulator", "died"),
         ("controller", "preparing"),
         ("controller", "retiring"),
         ("emulator", "restarted, empty"),
     ]
-    assert story.deaths == 1
-    assert story.repairs_ms == (14_000,)
+    assert timeline.deaths == 1
+    assert timeline.repairs_ms == (14_000,)
 
 
 def test_without_outages_there_is_no_story() -> None:
     """Ordinary plans are not part of one."""
-    assert outage_story((), (), (small_plan(),)) == OutageStory()
+    assert outage_timeline((), (), (small_plan(),)) == OutageTimeline()
     assert "Nothing happened to any broker" in build_report(small_run())
 
 
 def test_losses_by_deaths_are_shown_without_failing_the_run_and_others_fail_it() -> None:
     """The verdict names the excused losses."""
     ledger = DeliveryLedger(16, 34, 31, lost=3, excused=3, final=True, lost_by_reason={"lost_with_broker": 3})
-    run = replace(small_run(), ledger=ledger, outages=outage_story(NOTES, (), (repair_plan(),), 12.5))
+    run = replace(small_run(), ledger=ledger, outages=outage_timeline(NOTES, (), (repair_plan(),), 12.5))
     summary = summarise(run)
     assert failures(summary) == []
     assert (summary["broker_deaths"], summary["repairs"], summary["death_to_whole_ms_p50"]) == (1, 1, 14_000)
@@ -71,7 +71,7 @@ def test_a_repair_is_timed_from_the_death_that_it_repairs() -> None:
         [START_MS + 30_000, "b03: hangs"],
         [START_MS + 38_000, "b01: died"],
     ]
-    assert outage_story(notes, (), (repair_plan(),)).repairs_ms == (19_000,)
+    assert outage_timeline(notes, (), (repair_plan(),)).repairs_ms == (19_000,)
 
 
 def test_alerts_are_counted_by_rule_and_not_by_message() -> None:
@@ -79,6 +79,6 @@ def test_alerts_are_counted_by_rule_and_not_by_message() -> None:
     details = {"rule": "broker_dead", "message": "m1", "count": "2", "subjects": "b01, b02"}
     raised = AdaptationEvent("broker_dead", EventKind.ALERT_RAISED, Severity.CRITICAL, START_MS, "two", "", details)
     cleared = msgspec.structs.replace(raised, kind=EventKind.ALERT_CLEARED, details=details | {"count": "1"})
-    story = outage_story(NOTES, (raised, cleared, cleared), (), by_kind={"death": 1, "kill kafka": 2})
-    assert (story.alerts_raised, story.alerts_cleared) == ({"broker_dead": 2}, {"broker_dead": 2})
-    assert story.by_kind == {"death": 1, "kill kafka": 2}
+    timeline = outage_timeline(NOTES, (raised, cleared, cleared), (), by_kind={"death": 1, "kill kafka": 2})
+    assert (timeline.alerts_raised, timeline.alerts_cleared) == ({"broker_dead": 2}, {"broker_dead": 2})
+    assert timeline.by_kind == {"death": 1, "kill kafka": 2}
