@@ -50,6 +50,6 @@ def _draw_cost(axis: Any, points: Sequence[CostPoint], hours: float) -> None:
     if points:
         origin_ms = points[-1].window_end_ms - hours * 3_600_000
         times_h = [(point.window_end_ms - origin_ms) / 3_600_000 for point in points]
-        for name, label in (("cost_per_s", "overlay of its time"), ("cost_bootstrap_per_s", "first overlay")):
+        for name, label in (("cost_per_s", "overlay in force"), ("cost_bootstrap_per_s", "first overlay")):
             axis.plot(times_h, [getattr(point, name) / 1_000 for point in points], label=label, linewidth=1)
     axis.set_title("Cost, thousands per s", loc="left", fontsize=10)

@@ -41,7 +41,7 @@ def durability_note(broker_count: int) -> str:
         return ""
     return (
         f"Kafka has {broker_count} of {REPLICAS_WANTED} brokers, so topics get {found.replicas} of {REPLICAS_WANTED} "
-        "replicas, and plans and orders that counted as written can be lost with one broker."
+        "replicas, and acknowledged plans and orders can be lost with one broker."
     )
 
 

@@ -244,7 +244,7 @@ def clocks_finding(offsets_ms: Mapping[str, int]) -> Finding:
     shown = farthest_clocks(offsets_ms, SHOWN_MAX)
     more = len(offsets_ms) - len(shown)
     found = ", ".join(f"{broker} {offset_ms:+d} ms" for broker, offset_ms in shown.items())
-    found = f"to Kafka's: {found}{f', and {more} nearer' if more else ''}"
+    found = f"to Kafka's: {found}{f', and {more} smaller' if more else ''}"
     if any(abs(offset_ms) > CLOCK_OFFSET_MS_MAX for offset_ms in shown.values()):
         to_do = f"Run chrony or NTP on every broker's machine and on Kafka's: {CLOCK_OFFSET_MS_MAX} ms are allowed."
         return Finding("brokers' clocks", FindingStatus.WARN, found, to_do)

@@ -80,7 +80,7 @@ class OrderJudge:
             )
         if not written_ms - ORDER_AGE_MS_MAX <= order.time_ms <= written_ms + ORDER_AHEAD_MS_MAX:
             return (
-                f"it was signed {(written_ms - order.time_ms) / 1000:,.0f} s before Kafka got it, allowed are "
+                f"it was signed {(written_ms - order.time_ms) / 1000:,.0f} s before Kafka received it, allowed are "
                 f"{-ORDER_AHEAD_MS_MAX // 1000} to {ORDER_AGE_MS_MAX // 1000} s: check for a copied order "
                 "or a wrong clock"
             )
@@ -90,7 +90,7 @@ class OrderJudge:
         if (order.key_name, order.nonce) in self._nonces:
             return "it is a copy of an order that was given before"
         if len(self._nonces) >= NONCES_MAX:
-            return f"{NONCES_MAX} orders arrived within minutes, and no more are accepted until these are old"
+            return f"{NONCES_MAX} orders arrived within minutes, and no more are accepted until these expire"
         self._nonces[order.key_name, order.nonce] = written_ms
         return ""
 

@@ -47,7 +47,7 @@ def ask_docker(image: str) -> str:
         raise NoDigestError(f"Docker cannot be asked for the digest of {image} ({error}): install it.") from error
     digest = answer.stdout.strip()
     if answer.returncode != 0 or not DIGEST.fullmatch(digest):
-        output = (answer.stderr or answer.stdout).strip().splitlines() or ["it said nothing"]
+        output = (answer.stderr or answer.stdout).strip().splitlines() or ["no output"]
         raise NoDigestError(
             f"Docker gives no digest of {image} ({output[-1]}): check that its registry can be reached from here"
         )

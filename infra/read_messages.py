@@ -129,7 +129,7 @@ def _check_read(unread: set[tuple[str, int]], count: int, wait_s_max: float) -> 
         left = ", ".join(sorted({name for name, _ in unread}))
         raise UnreadableTopicError(
             f"{left} could not be read to the end in {wait_s_max:g} s ({count} records received): "
-            "see Kafka's log whether the broker is healthy."
+            "check in Kafka's log whether the broker is healthy."
         )
 
 

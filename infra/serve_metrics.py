@@ -174,7 +174,7 @@ def _application(registry: CollectorRegistry, health: Callable[[], Health]) -> W
         if path not in PATHS:
             return _respond(start_response, "404 Not Found", {"error": f"no such path: {path}", "paths": PATHS})
         if environ["REQUEST_METHOD"] != "GET":
-            return _respond(start_response, "405 Method Not Allowed", {"error": "only GET is answered"})
+            return _respond(start_response, "405 Method Not Allowed", {"error": "only GET is supported"})
         found = _ask(health)
         is_healthy = not found.faults and (found.is_ready or path == "/health")
         status = "200 OK" if is_healthy else "503 Service Unavailable"

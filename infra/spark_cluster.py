@@ -104,7 +104,7 @@ def run_on(url: str, command: list[str], stop: threading.Event) -> int:
 def main() -> int:
     """Run a cluster until interrupted, or for as long as a command runs on it; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, default=2, help="how many workers")
+    parser.add_argument("--workers", type=int, default=2, help="number of workers")
     parser.add_argument("--cores", type=int, default=1, help="cores that each worker gives to executors")
     parser.add_argument("--memory-mb", type=int, default=1_024, help="memory that each worker gives to executors")
     parser.add_argument("--directory", type=Path, help="where logs and scratch space go; default: a new directory")

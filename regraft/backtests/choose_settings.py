@@ -85,9 +85,8 @@ class Choice:
         head = (
             f"Use {self.chosen.name}: of {len(self.compared)} candidates on {self.windows} windows it makes the fewest "
             "changes among those that are statistically indistinguishable from the best. Intervals hold "
-            f"{LEVEL:.0%} of {SAMPLES:,} samples in blocks of {self.block_windows} windows; costs leave "
-            "out the messages "
-            "of the transitions themselves."
+            f"{LEVEL:.0%} of {SAMPLES:,} samples in blocks of {self.block_windows} windows; costs exclude "
+            "the messages of the transitions themselves."
         )
         return (head, *lines)
 

@@ -163,14 +163,14 @@ def _checked(options: BacktestOptions, recording: Recording) -> tuple[Settings, 
         if count > 1
     ]
     if options.closed_loop_s < 0:
-        faults.append(f"--closed-loop-s is {options.closed_loop_s}: at least 0, which is not a closed loop")
+        faults.append(f"--closed-loop-s is {options.closed_loop_s}: at least 0, and 0 runs no closed loop")
     if settings is not None and options.closed_loop_s > duration_s_max(settings.streaming.window_ms):
         limit_s = duration_s_max(settings.streaming.window_ms)
         faults.append(f"--closed-loop-s is {options.closed_loop_s}: at most {limit_s}, for which costs are kept")
     if settings is not None and settings.run.clock_speed != 1.0:
         faults.append(
             f"the recorded run had run.clock_speed {settings.run.clock_speed:g}: its event times are not Kafka's, by "
-            "which a recording is read; take one of a run at speed 1"
+            "which a recording is read; use a recording of a run at speed 1"
         )
     faults += _recording_faults(recording, settings)
     first_ms, end_ms = _span(options, recording, 5_000 if settings is None else settings.streaming.window_ms, settings)

@@ -45,7 +45,7 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 </style>
 </head>
 <body>
-<h1>What planners would have made of $file</h1>
+<h1>What planners would have achieved on $file</h1>
 $notes
 $tables
 <h2>Cost of each window</h2>

@@ -114,7 +114,7 @@ def try_rules(
         typer.Option("--expect", metavar="EXPECTED", help="Compare with this file; exit with 1 if the result differs."),
     ] = None,
     write: Annotated[
-        Path | None, typer.Option("--write", metavar="EXPECTED", help="Write the result to such a file.")
+        Path | None, typer.Option("--write", metavar="EXPECTED", help="Write the result as a file of expected alerts.")
     ] = None,
     as_json: AsJson = False,
     settings_file: SettingsFile = None,
@@ -238,7 +238,7 @@ def _show(found: Rehearsal) -> None:
 
 
 def _row(alert: Alert) -> Sequence[str]:
-    notified = f"{alert.told}" if alert.told else "to nobody"
+    notified = f"{alert.told}" if alert.told else "nobody"
     ends = ", ".join(f"{one.target} {one.state}" for one in alert.deliveries)
     if alert.silenced_by:
         notified = f"{notified}, held back: {alert.silenced_by}"

@@ -69,11 +69,11 @@ def member_row(member: Member) -> tuple[str, str, str, str]:
     """Return a member as a table row: name, state, since when, and details such as the reason."""
     parts = [member.reason]
     if len(member.deaths_ms) > 1:
-        parts.append(f"{len(member.deaths_ms)} deaths lately")
+        parts.append(f"{len(member.deaths_ms)} recent deaths")
     if member.returns_ms >= TIME_MS_MAX:
-        parts.append("does not come back by itself")
+        parts.append("does not rejoin by itself")
     elif member.returns_ms:
-        parts.append(f"may return from {time_text(member.returns_ms)}")
+        parts.append(f"may rejoin from {time_text(member.returns_ms)}")
     if member.facts is not None and member.facts.address:
         parts.append(member.facts.address)
     return member.broker, str(member.state).replace("_", " "), since_text(member.since_ms), "; ".join(parts)

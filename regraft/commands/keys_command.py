@@ -40,7 +40,7 @@ def create(
         list[OrderKind] | None, typer.Option("--order", help="Allow only these orders; repeat for more. Default: all.")
     ] = None,
     for_others: Annotated[
-        bool, typer.Option("--for-others", help="It signs orders of other people, as a dashboard does.")
+        bool, typer.Option("--for-others", help="It signs orders for other people, as a dashboard does.")
     ] = False,
 ) -> None:
     """Make a key: the private part in a file that only you can read, and the line that makes others trust it.

@@ -36,6 +36,26 @@ The fleet starts with the inventory file; later changes are stored in Kafka and 
 BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Its name.")]
 BrokerNames = Annotated[list[str], typer.Argument(metavar="BROKER...", help="One name or several.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+Links = Annotated[
+    list[str] | None,
+    typer.Option("--link", metavar="PEER=COST", help="Cost of a link to another broker; repeat for more."),
+]
+Position = Annotated[
+    str | None, typer.Option("--position", metavar="X,Y", help="Its position, to price links not given with --link.")
+]
+Processing = Annotated[
+    float | None,
+    typer.Option("--processing", min=0, help="Cost of processing a notification there.", show_default="the median"),
+]
+LoadMax = Annotated[
+    float, typer.Option("--load-max", metavar="PER_S", min=0, help="Maximum notifications per second; 0 for no limit.")
+]
+Address = Annotated[
+    str, typer.Option("--address", metavar="HOST:PORT", help="Address where it listens (for information).")
+]
+Capabilities = Annotated[
+    list[str] | None, typer.Option("--capability", metavar="WORD", help="Free-form note; repeat for more.")
+]
 
 
 class MemberError(StackError):
@@ -88,25 +108,13 @@ def list_members(
 def add(
     broker: BrokerName,
     reason: Reason,
-    links: Annotated[
-        list[str] | None,
-        typer.Option("--link", metavar="PEER=COST", help="Cost of a link to another broker; repeat for more."),
-    ] = None,
-    position: Annotated[
-        str | None, typer.Option("--position", metavar="X,Y", help="Its position; prices links that are not given.")
-    ] = None,
-    processing: Annotated[
-        float | None,
-        typer.Option("--processing", min=0, help="Processing cost of a notification there.", show_default="the median"),
-    ] = None,
-    load_max: Annotated[
-        float, typer.Option("--load-max", metavar="PER_S", min=0, help="Most notifications per second; 0: no cap.")
-    ] = 0.0,
+    links: Links = None,
+    position: Position = None,
+    processing: Processing = None,
+    load_max: LoadMax = 0.0,
     agent: Annotated[str, typer.Option("--agent", help="The agent that represents it in Kafka.")] = "",
-    address: Annotated[str, typer.Option("--address", metavar="HOST:PORT", help="Where it listens; a note.")] = "",
-    capabilities: Annotated[
-        list[str] | None, typer.Option("--capability", metavar="WORD", help="A note for people; repeat for more.")
-    ] = None,
+    address: Address = "",
+    capabilities: Capabilities = None,
     by: By = "",
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
@@ -170,7 +178,7 @@ def dead(
     Anything in them and on their links is lost, even if they still run. If more than half of the fleet falls silent at
     once, only this order declares brokers dead.
 
-    Example: `regraft members dead b07 b08 --yes --reason "the site burns"`.
+    Example: `regraft members dead b07 b08 --yes --reason "the site is on fire"`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)
     known = _known(settings)
@@ -291,5 +299,5 @@ def _confirm(yes: bool, question: str) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter(f"{question} Give --yes: without a terminal there is nobody to ask")
+        raise typer.BadParameter(f"{question} Give --yes: there is no terminal to ask on")
     typer.confirm(question, abort=True)

@@ -14,14 +14,14 @@ from regraft.commands.command_options import Assignments, Bootstrap, SettingsFil
 
 def node(
     broker: Annotated[
-        str, typer.Option("--broker", metavar="NAME", help="The broker of the inventory that this node is.")
+        str, typer.Option("--broker", metavar="NAME", help="The inventory's name of this node's broker.")
     ],
     door: Annotated[
         str,
         typer.Option(
             "--door",
             metavar="URL",
-            help="The real broker next to it: nats://HOST:PORT, its leaf port, or mqtt://HOST:PORT.",
+            help="The real broker next to it: nats://HOST:PORT (its leaf port), mqtt://HOST:PORT or amqp://HOST:PORT.",
         ),
     ],
     bootstrap: Bootstrap = None,

@@ -150,7 +150,7 @@ def cancel(
 
 def plan_lines(plan: Plan) -> list[str]:
     """Return the lines that describe a plan for people."""
-    undoes = f", takes back {plan.undoes}" if plan.undoes else ""
+    undoes = f", rolls back {plan.undoes}" if plan.undoes else ""
     lines = [
         f"{plan.plan}: {plan.phase}{undoes}",
         f"  epoch {plan.epoch_from} -> {plan.epoch_to}, decided on the window ending {time_text(plan.window_end_ms)}",
@@ -202,7 +202,7 @@ def _changes(change: Plan | Proposal, has_places: bool) -> str:
     moves += [f"subscribers of {move.text}" for move in change.subscribers_moved]
     parts += moves[:MOVES_SHOWN_MAX]
     if len(moves) > MOVES_SHOWN_MAX:
-        parts.append(f"{len(moves) - MOVES_SHOWN_MAX} moves more")
+        parts.append(f"{len(moves) - MOVES_SHOWN_MAX} more moves")
     return ", ".join(parts) or "nothing"
 
 
@@ -254,7 +254,7 @@ def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str,
     outcome = _outcome(settings, kind, name, wait_s)
     if outcome is None:
         typer.echo(
-            f"{name} is as it was after {wait_s:g} s; the order stays stored: check that the controller "
+            f"{name} has not changed after {wait_s:g} s; the order remains stored: check that the controller "
             "runs, is not paused, and gets complete windows",
             err=True,
         )

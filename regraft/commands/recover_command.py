@@ -46,10 +46,12 @@ def recover(
         typer.echo("Nothing to recover: the stored plans lead to the overlay that all brokers hold.")
         return
     what = "places" if plan.has_places else "IDs"
-    changes = f"{len(plan.links_removed)} links go, {len(plan.links_added)} come, {len(plan.id_moves)} {what} change"
+    changes = (
+        f"{len(plan.links_removed)} links removed, {len(plan.links_added)} added, {len(plan.id_moves)} {what} changed"
+    )
     typer.echo(f"{plan.plan}: epoch {plan.epoch_from} -> {plan.epoch_to}, {changes}; {plan.history[-1].reason}.")
     typer.echo(
-        "Written: controllers may be started again."
+        "Written: you may restart the controllers."
         if is_confirmed
-        else "Nothing is written: `regraft recover --yes` does."
+        else "Nothing was written: `regraft recover --yes` writes the plan."
     )

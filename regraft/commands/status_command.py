@@ -87,12 +87,12 @@ def money_lines(judged: dict[str, Any]) -> list[str]:
     if bill is not None:
         each = "".join(
             f"; {bill[f'{when}_per_million']:.3g} for a million deliveries{suffix}"
-            for when, suffix in (("now", ""), ("first", " at first"))
+            for when, suffix in (("now", ""), ("first", " initially"))
             if bill[f"{when}_per_million"] is not None
         )
         lines.append(
             f"bill: {bill['currency']} {bill['now_per_month']:,.0f} in 30 days ({bill['links_per_month']:,.0f} between "
-            f"brokers, {bill['access_per_month']:,.0f} to subscribers), {bill['first_per_month']:,.0f} at first{each}"
+            f"brokers, {bill['access_per_month']:,.0f} to subscribers), {bill['first_per_month']:,.0f} initially{each}"
         )
     if closable:
         named = ", ".join(closable[:MEMBERS_SHOWN])
@@ -144,7 +144,7 @@ def _bound_text(bounded: dict[str, Any], now_ms: int) -> str:
     age_s = (now_ms - bounded["window_end_ms"]) / 1000
     return (
         f"no overlay could cost less than {bounded['least_per_s']:,.0f} per s; this one cost "
-        f"{bounded['cost_per_s']:,.0f} then, {age_s:.0f} s ago"
+        f"{bounded['cost_per_s']:,.0f} at that time, {age_s:.0f} s ago"
     )
 
 

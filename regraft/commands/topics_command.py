@@ -152,7 +152,7 @@ def _create(settings: Settings, agents: tuple[str, ...], rules: list[AccessRule]
 
 def _print_created(kafka: KafkaSettings, created: int, count: int, rules: list[AccessRule]) -> None:
     there = count - created
-    typer.echo(f"{created} topics created at {kafka.bootstrap}, {there} existed and are as they should be.")
+    typer.echo(f"{created} topics created at {kafka.bootstrap}, {there} already existed as required.")
     if rules:
         typer.echo(f"{len(rules)} rights granted to {len({rule.principal for rule in rules})} principals.")
 

@@ -29,9 +29,9 @@ class OwnDisk:
         self._filler = directory / FILLER
         if not directory.is_mount():
             raise NotOwnDiskError(
-                f"{directory} is not a separate file system, and only such a one is filled: mount one "
-                "there, for example with "
-                f"`mount -t tmpfs -o size=4g tmpfs {directory}`, or leave demo.fill_disk out."
+                f"{directory} is not a separate file system, and only a separate file system may be filled: "
+                f"mount one there, for example with `mount -t tmpfs -o size=4g tmpfs {directory}`, or leave "
+                "demo.fill_disk out."
             )
         size_mb = shutil.disk_usage(directory).total // 1_000_000
         if size_mb > SIZE_MB_MAX:

@@ -234,7 +234,7 @@ class _DemoRun:
         if self._kills is not None and (text := self._kills.resume()):
             screen.report(text, self._elapsed_s)
         # The controller stops first: it completes the transition in progress, which needs the brokers.
-        self._show(screen, "finishing the plan under way")
+        self._show(screen, "finishing the plan in progress")
         self._stop(CONTROLLER)
         traffic_end_ms = int(time.time() * 1000)
         self._show(screen, "draining")

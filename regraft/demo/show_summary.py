@@ -61,7 +61,7 @@ def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "restarts", _counts(summary["restarts"])
     sizes = summary["rss_bytes_max"]
     services = ", ".join(f"{name} {size / 1e6:,.0f}" for name, size in sizes.items() if name != "total")
-    yield "memory at most, MB", f"{sizes['total'] / 1e6:,.0f} (each at most: {services})"
+    yield "peak memory, MB", f"{sizes['total'] / 1e6:,.0f} (peak of each: {services})"
     for text in summary["given_up"]:
         yield "given up", text
 
@@ -70,7 +70,7 @@ def _faults(summary: Mapping[str, Any]) -> str:
     counts = " / ".join(f"{summary[name]:,}" for name in ("lost", "repeated", "out_of_order"))
     excused = {
         "lost on a path through a broker that died": summary["lost_to_deaths"],
-        "out of order came around congestion": summary["out_of_order_on_detours"],
+        "out of order took a detour around congestion": summary["out_of_order_on_detours"],
     }
     return ", ".join([counts, *(f"{count:,} {text}" for text, count in excused.items() if count)])
 

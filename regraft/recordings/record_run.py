@@ -119,7 +119,7 @@ def _run_settings(settings: Settings) -> dict[str, Any]:
 def _outcome(counts: RecordingCounts, recorder: TopicRecorder, out: Path, seconds: float, full: str) -> dict[str, Any]:
     warnings = [full] if full else []
     for topic, count in counts.unread.items():
-        warnings.append(f"{count} records of {topic} did not decode: they are kept as they were.")
+        warnings.append(f"{count} records of {topic} could not be decoded: they are kept unchanged.")
     for topic, count in recorder.missed.items():
         warnings.append(f"{count} records of {topic} were deleted by Kafka before they were read.")
     return {
@@ -156,7 +156,7 @@ class _RecordScreen:
 
     def show(self, progress: RecordingProgress) -> None:
         """Show the recording's progress."""
-        away = ", Kafka is away" if progress.is_kafka_away else ""
+        away = ", Kafka is unavailable" if progress.is_kafka_away else ""
         text = (
             f"{progress.file_name}: {progress.records} records, {progress.bytes / 1e6:.1f} MB, "
             f"{progress.records_per_s:.0f} records/s, {progress.seconds:.0f} s{away}"

@@ -111,7 +111,7 @@ def replay_run(flags: Flags, settings_file: Path | None, options: ReplayOptions,
     outcome.document["warnings"] = [
         *outcome.faults,
         *replayer.done.warnings,
-        *(f"{name} was recorded and is not a setting any more: it was left out." for name in unknown),
+        *(f"{name} was recorded but is no longer a setting: it was ignored." for name in unknown),
     ]
     if options.is_run:
         (options.out / "replay.json").write_text(json.dumps(outcome.document, indent=2) + "\n", encoding="utf-8")

@@ -115,7 +115,7 @@ def _plot_changes(axes: mpl.axes.Axes, found_s: list[float]) -> None:
 
 
 def _present_label(record: RunRecord) -> str:
-    return _in_lines(f"overlay of its time ({record.planner})") if record.planner else "overlay of its time"
+    return _in_lines(f"overlay in force ({record.planner})") if record.planner else "overlay in force"
 
 
 def _in_lines(label: str) -> str:

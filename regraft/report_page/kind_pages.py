@@ -67,8 +67,8 @@ def _ring_part(record: RunRecord) -> str:
         for one in plan.proposals
     ]
     return (
-        "<p>A user that moves is attached at both homes: the old one serves it to the end of the old epoch, the new "
-        "one holds back until then. A broker that takes another ring ID is in both rings meanwhile.</p>"
+        "<p>A user that moves is attached at both homes: the old one serves it until the end of the old epoch, the "
+        "new one holds deliveries back until then. A broker that changes its ring ID is in both rings meanwhile.</p>"
         + _user_text(record)
         + html_table(heads, rows, text=2)
     )
@@ -82,7 +82,7 @@ def _user_text(record: RunRecord) -> str:
     saved = "" if cut is None else f", {cut:.1%} less than without moves"
     return (
         f"<p>{number_text(users.users)} users with {number_text(users.subscriptions)} subscriptions at the end. "
-        f"Brokers began or stopped subscribing to a topic {number_text(users.subscription_changes)} times{saved}. "
+        f"Brokers subscribed to or unsubscribed from topics {number_text(users.subscription_changes)} times{saved}. "
         "Subscriptions that a user issued while it moved were confirmed within "
         f"{number_text(users.wait_ms_max)} ms at most.</p>"
     )
@@ -98,14 +98,14 @@ def _bill_part(record: RunRecord) -> str:
         for name, field in (
             ("between brokers, 30 days", "links_per_month"),
             ("to subscribers, 30 days", "access_per_month"),
-            ("together, 30 days", "per_month"),
+            ("total, 30 days", "per_month"),
         )
     ]
     each = [number_text(bill.per_million or 0.0, 4) for bill in record.bills]
     rows.append(("a million deliveries", each[0], each[1]))
     intro = (
-        f"<p>What traffic like that of a few windows comes to in {before.currency}, by the inventory's prices: before "
-        "the first plan and at the end. Delays are not part of it.</p>"
+        f"<p>What the traffic of a few windows would cost in {before.currency} if it continued, at the inventory's "
+        "prices: before the first plan and at the end. Delays are not included.</p>"
     )
     return intro + html_table(("bill", "before", "after"), rows, text=1)
 
@@ -124,8 +124,8 @@ def _move_part(record: RunRecord) -> str:
     ]
     return bill + (
         "<p>A publisher that moves leaves its home when that broker activates the new epoch, and continues at the next "
-        'one; its notifications stay in order. "Predicted" is what the move was to save on the traffic before it, '
-        '"observed" what it saves on the windows after the plan.</p>' + "".join(tables)
+        'one; its notifications stay in order. "Predicted" is what the move was expected to save on the traffic '
+        'before it, "observed" what it saves on the windows after the plan.</p>' + "".join(tables)
     )
 
 
@@ -172,10 +172,10 @@ def _burst_part(record: RunRecord) -> str:
     ]
     answered = bursts.answered_by(record.plans)
     return (
-        f"<p>Of {len(bursts.begun_ms)} bursts {answered} lasted so long that a plan moved publishers off congested "
-        "links.</p>"
-        f"<p>Brokers left {number_text(bursts.diverted)} clusters to another broker than static routing has for them, "
-        f"as links were congested; {number_text(record.ledger.out_of_order)} deliveries came behind a later "
+        f"<p>Of {len(bursts.begun_ms)} bursts {answered} lasted long enough for a plan to move publishers off "
+        "congested links.</p>"
+        f"<p>Brokers left {number_text(bursts.diverted)} clusters to a broker other than that of static routing, "
+        f"because links were congested; {number_text(record.ledger.out_of_order)} deliveries arrived after a later "
         "notification of their publisher.</p>"
         + html_table(("bursts", "static routing", "with detours"), cells, text=1)
         + _move_part(record)
@@ -197,7 +197,7 @@ KIND_PAGES = {
         cost_text="link costs (ms of one-way delay) and processing costs, per second, summed over all links and "
         "brokers that each notification crosses by static routing.",
         exact_text="What a broker delivers does not depend on where publishers are, so its cost on the real traffic "
-        "is exact, as long as nothing goes around congestion.",
+        "is exact, as long as nothing takes a detour around congestion.",
         changes=(CountedChange("publishers moved", _moves_in, lambda shadow: shadow.publishers_moved),),
         move_lines=_publisher_lines,
         moved_title="Bursts, and publishers that moved",

@@ -112,12 +112,12 @@ def _figures(summary: dict[str, Any]) -> str:
         ("windows closed (incomplete)", f"{summary['windows_closed']} ({summary['windows_incomplete']})"),
         ("plans completed (aborted)", f"{summary['plans_completed']} ({summary['plans_aborted']})"),
         (
-            "notifications that costs are estimated from, at least",
+            "smallest share of notifications that costs are estimated from",
             _share(summary["telemetry_share"]),
         ),
-        ("links at measured instead of inventory cost", number_text(summary["links_corrected"])),
-        ("a subscription lives", _known_unit(summary["subscription_lifetime_s"], "s", 1)),
-        ("a decision looks back", _known_unit(summary["horizon_windows"], "windows", 0)),
+        ("links priced by measurement, not the inventory", number_text(summary["links_corrected"])),
+        ("lifetime of a subscription", _known_unit(summary["subscription_lifetime_s"], "s", 1)),
+        ("horizon of decisions", _known_unit(summary["horizon_windows"], "windows", 0)),
     ]
     cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in entries)
     return f'<dl class="figures">{cells}</dl>'
@@ -178,9 +178,9 @@ def _overlay_part(record: RunRecord) -> str:
     ]
     shown = "".join(f"<figure>{svg}<figcaption>{caption}</figcaption></figure>" for svg, caption in pictures)
     return (
-        f"<p>Both on the traffic of the same last {comparison.window_count} complete windows. Brokers lie where their "
-        "round-trip times put them (distances follow the square root of the link cost). A link is the wider and "
-        f"stronger, the more notifications cross it, up to {number_text(load_per_s_max, 1)} per second.</p>"
+        f"<p>Both on the traffic of the same last {comparison.window_count} complete windows. Brokers are placed by "
+        "their round-trip times (distances follow the square root of the link cost). The more notifications cross a "
+        f"link, the wider and darker it is, up to {number_text(load_per_s_max, 1)} per second.</p>"
         f'<div class="pair">{shown}</div>{_bound_text(comparison)}{_busiest_links(comparison)}'
     )
 
@@ -283,12 +283,12 @@ def _ledger_part(summary: dict[str, Any]) -> str:
         "lost_to_deaths": "of these, on a path through a broker that died",
         "repeated": "repeated",
         "out_of_order": "out of their publisher's order",
-        "out_of_order_on_detours": "of these, around congested links or behind one that went around",
-        "unexpected": "made to subscriptions that were not due them",
+        "out_of_order_on_detours": "of these, detoured around congested links or after one that was",
+        "unexpected": "made to subscriptions that were not owed them",
     }
     rows = [(title, number_text(summary[name])) for name, title in names.items()]
     return (
-        "<p>Kept by the emulator alone: each notification is owed exactly once to every subscription that was "
+        "<p>The emulator keeps this ledger: each notification is owed exactly once to every subscription that was "
         "confirmed before it was published and not cancelled before.</p>" + html_table(("count", "value"), rows)
     )
 
@@ -302,7 +302,7 @@ def _latency_part(record: RunRecord, summary: dict[str, Any]) -> str:
         ("longest", number_text(max(record.latencies_ms), 1)),
     ]
     return (
-        "<p>From the end of a window (event time; the wait for late rows is in it) to the first command of the plan "
+        "<p>From the end of a window (event time, including the wait for late rows) to the first command of the plan "
         "made from it.</p>"
     ) + html_table((f"of {len(record.latencies_ms)} plans", "ms"), rows)
 
@@ -314,8 +314,8 @@ def _memory_part(record: RunRecord) -> str:
         (service.name, number_text(service.rss_bytes_max / 1e6), str(service.restarts))
         for service in sorted(record.services, key=lambda service: -service.rss_bytes_max)
     ]
-    rows.append(("all at the same time, with this process", number_text(record.rss_total_bytes_max / 1e6), ""))
-    return html_table(("service", "resident memory at most, MB", "restarts"), rows)
+    rows.append(("all at once, with this process", number_text(record.rss_total_bytes_max / 1e6), ""))
+    return html_table(("service", "peak resident memory, MB", "restarts"), rows)
 
 
 def _section(title: str, content: str) -> str:

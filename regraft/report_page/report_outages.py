@@ -14,21 +14,21 @@ def outage_part(record: RunRecord, summary: dict[str, Any]) -> str:
     """Return the timeline of the outages with its figures, or that there were none."""
     timeline = record.outages
     if not timeline.lines:
-        return "<p>Nothing happened to any broker in this run.</p>"
+        return "<p>No broker failed, joined or left in this run.</p>"
     figures = [
         ("deaths of brokers, several at once counted as one", str(timeline.deaths)),
         ("from a death until the overlay was repaired, s", _seconds(timeline.repairs_ms)),
-        ("deliveries a second through dead brokers, at most", number_text(timeline.traffic_at_risk_per_s_max, 1)),
+        ("peak deliveries per second through dead brokers", number_text(timeline.traffic_at_risk_per_s_max, 1)),
         *((f"lost: {reason.replace('_', ' ')}", number_text(count)) for reason, count in _lost(summary)),
-        ("cost a second, last complete window before the first outage", _cost(_before(record))),
-        ("cost a second, last complete window", _cost(_last(record))),
+        ("cost per second, last complete window before the first outage", _cost(_before(record))),
+        ("cost per second, last complete window", _cost(_last(record))),
     ]
     lines = [
         (number_text((line.time_ms - record.started_ms) / 1000, 1), line.source, line.text)
         for line in timeline.lines[:LINES_SHOWN_MAX]
     ]
     left_out = len(timeline.lines) - len(lines)
-    more = f"<p>{left_out} further lines are left out.</p>" if left_out else ""
+    more = f"<p>{left_out} more lines are left out.</p>" if left_out else ""
     return (
         html_table(("figure", "value"), figures) + html_table(("s", "source", "what happened"), lines, numbers=1) + more
     )

@@ -82,11 +82,11 @@ def failures(summary: dict[str, Any]) -> list[str]:
     found = list(summary["given_up"])
     found += [f"{faults[name]} deliveries {what}: there must be none" for name, what in FAULTS.items() if faults[name]]
     if not summary["ledger_final"]:
-        found.append("the emulator wrote no final ledger: what was still under way is not counted")
+        found.append("the emulator wrote no final ledger: what was still in transit is not counted")
     if not summary["notifications_published"]:
         found.append("no notification was published: see the log of the emulator")
     elif not summary["deliveries_expected"]:
-        found.append("no delivery was due, so that none was lost proves nothing: see the log of the emulator")
+        found.append("no delivery was due, so that none was lost shows nothing: see the log of the emulator")
     if not summary["windows_closed"]:
         found.append("no window closed: see the log of the streaming job")
     if not summary["plans_completed"]:
@@ -104,7 +104,7 @@ def _bill_failures(summary: dict[str, Any]) -> list[str]:
             "the bill before and after was not compared: no complete window lies before the first plan, or none after"
         ]
     if after >= before:
-        return [f"a million deliveries cost {after:g} in the end, {before:g} at first: see the plans"]
+        return [f"a million deliveries cost {after:g} in the end, {before:g} initially: see the plans"]
     return []
 
 
@@ -130,7 +130,9 @@ def _overlay_failures(summary: dict[str, Any]) -> list[str]:
     if before is None or after is None:
         return ["the final overlay was not compared with that of the start: no complete window lies within the traffic"]
     if after > before:
-        return [f"the final overlay costs {after:g} a second, the first {before:g} on the same traffic: see the plans"]
+        return [
+            f"the final overlay costs {after:g} per second, the first {before:g} on the same traffic: see the plans"
+        ]
     return []
 
 
@@ -148,7 +150,7 @@ def _shift_failures(summary: dict[str, Any]) -> list[str]:
         ]
     return [
         "no plan that began after the shift of the interests was completed: see the plans and the refusals in the "
-        "report; one that was still under way, as on a busy machine, needs a longer run (--duration)"
+        "report; one that was still in progress, as on a busy machine, needs a longer run (--duration)"
     ]
 
 

@@ -192,7 +192,7 @@ def _deaths(view: LiveView) -> list[str]:
     if not crossed:
         return []
     at_risk = view.members.traffic_at_risk_per_s
-    rate = "" if at_risk is None else f", {at_risk:.0f} notifications a second passed them"
+    rate = "" if at_risk is None else f", {at_risk:.0f} notifications per second passed them"
     return [f"dead and still in the overlay: {', '.join(crossed)}{rate}"]
 
 
@@ -216,7 +216,7 @@ def _notes(view: LiveView) -> list[str]:
     if view.dry_run:
         found.append("dry run: plans wait for approval")
     if view.plan_running:
-        found.append(f"{view.plan_running} is under way")
+        found.append(f"{view.plan_running} is in progress")
     if waiting := _waiting(view):
         found.append(f"{', '.join(waiting)} waits for approval")
     if paused := view.orders.paused:

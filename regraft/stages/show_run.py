@@ -187,7 +187,7 @@ def text_chart(windows: Sequence[WindowCost], width: int, height: int, *, plain:
             row = height - 1 - min(int(cost_per_s / top * height), height - 1)
             rows[row][column] = mark * columns_each
     lines = [f"{top * (height - row) / height:10,.0f} " + "".join(cells) for row, cells in enumerate(rows)]
-    return [*lines, f"{'':10} {present_mark} overlay of its time   {bootstrap_mark} bootstrap overlay, same traffic"]
+    return [*lines, f"{'':10} {present_mark} overlay in force   {bootstrap_mark} bootstrap overlay, same traffic"]
 
 
 def plans_text(count: int) -> str:
@@ -242,7 +242,7 @@ def _count_table(frame: Frame) -> Table:
     if frame.horizon is not None:
         lifetime_s = frame.horizon.lifetime_s
         lives = "too few have ended" if lifetime_s is None else f"{lifetime_s:.1f} s"
-        table.add_row("a decision looks back (a subscription lives)", f"{frame.horizon.windows} windows ({lives})")
+        table.add_row("decision horizon (subscription lifetime)", f"{frame.horizon.windows} windows ({lives})")
     for name, count in sorted((frame.refusals or {}).items(), key=lambda item: (-item[1], item[0]))[:4]:
         table.add_row(f"refused: {name.replace('_', ' ')}", str(count))
     return table

@@ -99,6 +99,6 @@ def _await_executor(session: SparkSession, spark: SparkSettings, stop: threading
             return
         stop.wait(POLL_S)
     if not stop.is_set():
-        advice = "the job waits; check that a worker has this many cores and this much memory to offer, and its log"
+        advice = "the job waits; check that a worker offers this many cores and this much memory, and see its log"
         cores, memory = spark.executor_cores or 1, session.conf.get("spark.executor.memory")
         log.warning("executors_missing", master=spark.master, cores_min=cores, memory=memory, advice=advice)

@@ -67,7 +67,7 @@ def test_killed_brokers_and_lost_plans_do_not_end_adaptation(tmp_path: Path) -> 
         assert "The stored plans lag behind the brokers" in refused.log_file.read_text()
         shown = site.recover()
         assert f"epoch 0 -> {epoch}" in shown.stdout, shown.stderr
-        assert "Nothing is written" in shown.stdout
+        assert "Nothing was written" in shown.stdout
         assert site.plans == []
         written = site.recover("--yes")
         assert "Written" in written.stdout, written.stderr

@@ -25,7 +25,7 @@ def test_an_impossible_order_is_not_stored(kind: OrderKind, phase: PlanPhase, mo
     answer = CliRunner().invoke(app, ["plans", kind, "plan-1", "--reason", "because", "--wait", "0"])
     if kind in LIFE[phase].orders:
         assert (sent, answer.exit_code) == ([kind], 1)
-        assert "plan-1 is as it was after 0 s" in answer.output
+        assert "plan-1 has not changed after 0 s" in answer.output
     else:
         assert sent == []
         assert isinstance(answer.exception, StackError)

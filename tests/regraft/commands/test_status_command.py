@@ -120,7 +120,7 @@ def test_the_last_bound_is_reported_with_the_cost_of_its_window() -> None:
     bounded = replace(cost_point(NOW_MS - 33_000, 600.0, 1000.0), cost_least_per_s=250.0)
     found = judged(cost=(bounded, cost_point(NOW_MS - 3_000, 700.0, 1000.0)))
     assert found["cost"]["bounded"] == {"window_end_ms": NOW_MS - 33_000, "cost_per_s": 600.0, "least_per_s": 250.0}
-    text = "no overlay could cost less than 250 per s; this one cost 600 then, 33 s ago"
+    text = "no overlay could cost less than 250 per s; this one cost 600 at that time, 33 s ago"
     assert text in status_lines(found | {"source": "here"})
 
 

@@ -46,7 +46,7 @@ def test_the_summary_has_both_bills_and_the_report_a_table() -> None:
 @pytest.mark.parametrize(
     ("run", "reason"),
     [
-        (charged_run(after=0.3), "a million deliveries cost 0.3 in the end, 0.2 at first"),
+        (charged_run(after=0.3), "a million deliveries cost 0.3 in the end, 0.2 initially"),
         (charged_run(has_bills=False), "no complete window lies before the first plan"),
         (charged_run(before=None), "no complete window lies before the first plan"),
     ],
@@ -69,7 +69,7 @@ def test_the_status_shows_the_bill_and_the_brokers_without_clients() -> None:
     }
     many = [f"b{number:02d}" for number in range(12)]
     assert money_lines({"bill": bill, "closable": many}) == [
-        "bill: USD 750 in 30 days (117 between brokers, 632 to subscribers), 1,246 at first; 0.125 for a "
+        "bill: USD 750 in 30 days (117 between brokers, 632 to subscribers), 1,246 initially; 0.125 for a "
         "million deliveries",
         "closable, as they serve no clients: b00, b01, b02, b03, b04, b05, b06, b07, b08, b09 and 2 more "
         "(`regraft members drain`)",

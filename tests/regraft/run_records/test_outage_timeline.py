@@ -44,7 +44,7 @@ def test_the_story_is_in_order_of_time_with_its_sources() -> None:
 def test_without_outages_there_is_no_story() -> None:
     """Ordinary plans are not part of one."""
     assert outage_timeline((), (), (small_plan(),)) == OutageTimeline()
-    assert "Nothing happened to any broker" in build_report(small_run())
+    assert "No broker failed, joined or left" in build_report(small_run())
 
 
 def test_losses_by_deaths_are_shown_without_failing_the_run_and_others_fail_it() -> None:
