@@ -19,6 +19,7 @@ from typer.main import get_command
 
 from regraft.cli import GROUPS, app
 from regraft.commands.metrics_command import described_metrics
+from regraft.commands.show_records import SHOWN_TYPES
 from regraft.schemas import packed_cells, packed_deliveries
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import Verdict
@@ -133,6 +134,7 @@ def topics() -> list[str]:
 
 def records() -> list[str]:
     """Return the newest version of each record, with its id, its purpose and its fields."""
+    purposes = {record.__name__: _first_sentence(record.__doc__) for record in SHOWN_TYPES.values()}
     newest: dict[str, tuple[int, str]] = {}
     for number, stem in SCHEMAS.items():
         newest[stem.rsplit(".", 1)[0]] = (number, stem)
@@ -140,7 +142,8 @@ def records() -> list[str]:
     for number, stem in newest.values():
         schema = json.loads((AVSC_DIRECTORY / f"{stem}.avsc").read_text(encoding="utf-8"))
         fields = ", ".join(f"`{field['name']}`" for field in schema["fields"])
-        rows.append((f"[`{stem}`](../schemas/avsc/{stem}.avsc)", str(number), schema["doc"], fields))
+        purpose = purposes[schema["name"]].replace("``", "`")
+        rows.append((f"[`{stem}`](../schemas/avsc/{stem}.avsc)", str(number), purpose, fields))
     return table(("schema", "id", "what it is", "fields"), rows)
 
 
