@@ -157,7 +157,9 @@ def _jars(set_name: str) -> Finding:
         parts.append(f"{len(check.missing)} of {len(jar_set.jars)} jars are missing")
     if check.mismatched:
         parts.append(f"{', '.join(check.mismatched[:SHOWN_MAX])} do not match infra/jars.lock")
-    to_do = "Run `python -m regraft.infra.set_up` with a network: it removes what does not match and fetches the rest."
+    to_do = (
+        "Run `python -m regraft.infra.set_up` with network access: it removes what does not match and fetches the rest."
+    )
     return Finding(name, FindingStatus.MISSING, "; ".join(parts), to_do)
 
 

@@ -93,7 +93,7 @@ def find_java(
             seen.append(f"{source}: {home} is version {version or 'unknown'}")
     raise NoJavaError(
         f"No Java 17 or 21 was found ({'; '.join(seen)}): install OpenJDK 17 or 21 and set JAVA_HOME, "
-        "or run `make setup` with a network, which installs Java 21 into the virtual environment."
+        "or run `make setup` with network access, which installs Java 21 into the virtual environment."
     )
 
 

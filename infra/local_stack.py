@@ -111,8 +111,8 @@ class LocalStack:
         for variable in (BOOTSTRAP_VARIABLE, *URL_VARIABLES):
             if self._secure and self._environ.get(variable):
                 raise StackError(
-                    f"--secure secures servers that it starts, and {variable} names one of yours: unset it, or leave "
-                    "--secure out and say with kafka.security and redis.security how yours are reached."
+                    f"--secure applies only to servers that Regraft starts, and {variable} names your own: unset it, "
+                    "or leave --secure out and configure kafka.security and redis.security for your own."
                 )
 
     def environment(self) -> dict[str, str]:

@@ -284,7 +284,7 @@ class Supervisor:
         if not child.was_ready:
             self._fail(child, reason if remedy else f"{reason} before it was ready", remedy)
         elif child.restarts_spent >= policy.restarts_max:
-            self._fail(child, f"{reason} after {child.restarts_spent} restarts, the most allowed", remedy)
+            self._fail(child, f"{reason} after {child.restarts_spent} restarts, the maximum", remedy)
         else:
             child.restart_at_s = time.monotonic() + policy.pause_s(child.restarts_spent)
 
