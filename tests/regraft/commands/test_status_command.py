@@ -76,7 +76,7 @@ def test_a_dead_broker_is_a_fault_while_it_is_in_the_overlay() -> None:
     """What crosses it is lost; once the overlay is repaired around it, it is only reported."""
     crossed = judged(members=fleet(in_overlay=True, traffic_at_risk_per_s=120.0))
     assert crossed["verdict"] == DEGRADED
-    assert crossed["reasons"] == ["dead and still in the overlay: b07, 120 notifications a second passed them"]
+    assert crossed["reasons"] == ["dead and still in the overlay: b07, 120 notifications per second passed them"]
     assert crossed["notes"] == ["leaving: b02"]
     without = judged(members=fleet(in_overlay=False))
     assert (without["verdict"], without["notes"]) == (HEALTHY, ["leaving: b02", "dead: b07"])
@@ -145,7 +145,7 @@ def test_a_loop_that_cannot_decide_is_degraded(changes: dict[str, Any], reason: 
 
 
 def test_orders_are_no_fault() -> None:
-    """A plan under way or in review, a pause and maintenance are reported next to the verdict."""
+    """A plan in progress or in review, a pause and maintenance are reported next to the verdict."""
     why = {"by": "ann", "reason": "release", "since_ms": NOW_MS, "until_ms": 0}
     away = tuple(Maintenance(**why, broker=broker, evacuate=False) for broker in ("b07", "b09"))
     orders = OrdersInForce(OrderInForce(**why), away)
@@ -157,7 +157,7 @@ def test_orders_are_no_fault() -> None:
     assert [one["broker"] for one in found["maintenance"]] == ["b07", "b09"]
     assert found["notes"] == [
         "dry run: plans wait for approval",
-        "plan-4 is under way",
+        "plan-4 is in progress",
         "plan-5 waits for approval",
         "paused by ann: release",
         "in maintenance: b07, b09",

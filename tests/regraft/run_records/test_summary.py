@@ -114,7 +114,7 @@ def test_a_final_overlay_that_costs_more_than_the_first_fails_the_run() -> None:
     assert comparison is not None
     worse = replace(comparison, before=comparison.after, after=comparison.before)
     (reason,) = failures(summarise(replace(small_run(), comparison=worse)))
-    assert reason.startswith("the final overlay costs 164.8 a second, the first 43.4")
+    assert reason.startswith("the final overlay costs 164.8 per second, the first 43.4")
     same = replace(comparison, after=comparison.before)
     assert failures(summarise(replace(small_run(), comparison=same))) == []
 
