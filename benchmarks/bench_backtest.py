@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from regraft.infra.measured_figures import Figure, run_facts, write_figures
 from regraft.infra.show_progress import show_progress
@@ -69,7 +70,7 @@ def _recording(brokers: int, minutes: int, rate: float, seed: int) -> Path:
     if done.exists() and file.exists():
         return file
     file.unlink(missing_ok=True)
-    flags = {
+    flags: dict[str, dict[str, Any]] = {
         "run": {"seed": seed, "directory": tempfile.mkdtemp()},
         "demo": {"brokers": brokers},
         "controller": {"dry_run": False},

@@ -203,7 +203,7 @@ def measure_server(url: str, inventory: Inventory, seed: int, rounds: int) -> di
             document = maker.next()
             writer.write(document)
             seen, began_s = board.version, time.perf_counter()
-            await poller.look()
+            await poller.poll()
             looked_s = time.perf_counter()
             text = board.text_since(seen)
             made_s = time.perf_counter()

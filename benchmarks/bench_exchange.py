@@ -16,6 +16,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -84,7 +85,7 @@ async def over_native_links(kind: str, directory: Path, *, new_first: bool) -> d
             await asyncio.sleep(0.5)
             for one, other in ((to, name), ("b01", name)):
                 if one != name and (one, name) not in proxies:
-                    proxy = proxies[one, name] = LinkProxy(lambda one=one: ports[one], DELAYS_S[one, other])
+                    proxy = proxies[one, name] = LinkProxy(partial(ports.__getitem__, one), DELAYS_S[one, other])
                     await proxy.start()
             remote = proxies[to, name].port
             server, last, ports[name] = await asyncio.to_thread(STARTS[kind], name, directory, remote)

@@ -103,7 +103,7 @@ def _figures(name: str, networks: Sequence[Network], weights: Sequence[float], b
             ]
             relative = [one[0] / start[0] for one, start in zip(found, base, strict=True)]
             values = [statistics.fmean(relative), *(statistics.fmean(one[at] for one in found) for at in (1, 2, 3))]
-            where = {"network": name, "cap": cap, "weight": weight, "brokers": brokers}
+            where: dict[str, str | int | float] = {"network": name, "cap": cap, "weight": weight, "brokers": brokers}
             for measure, value in zip(MEASURES, values, strict=True):
                 yield Figure(measure, where, value, "")
 

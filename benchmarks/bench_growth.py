@@ -15,7 +15,7 @@ import multiprocessing
 import random
 import resource
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -45,8 +45,8 @@ class StageClock:
     """Accounts the CPU time of this process by stage."""
 
     def __init__(self) -> None:
-        self.cpu_s: Counter[str] = Counter()
-        self.call_cpu_s_max: Counter[str] = Counter()
+        self.cpu_s: defaultdict[str, float] = defaultdict(float)
+        self.call_cpu_s_max: defaultdict[str, float] = defaultdict(float)
 
     def timed(self, stage: str, function: Callable[P, R]) -> Callable[P, R]:
         """Return the function wrapped so that its CPU time counts for the stage."""

@@ -150,7 +150,7 @@ def over_nodes(kind: str, directory: Path, count: int, size: int, rate_per_s: fl
         meters = {broker: psutil.Process(node.pid) for broker, node in nodes.items()}
         before = {broker: _cpu_s(meter) for broker, meter in meters.items()}
         ends = [servers[broker][1] for broker in (BROKERS[0], BROKERS[-1])]
-        found, carried = asyncio.run(measure(kind, "nodes", *ends, count, size, rate_per_s))
+        found, carried = asyncio.run(measure(kind, "nodes", ends[0], ends[1], count, size, rate_per_s))
         spent = {broker: _cpu_s(meter) - before[broker] for broker, meter in meters.items()}
         for place, broker in zip(("publishing", "middle", "delivering"), BROKERS, strict=True):
             where: dict[str, str | int | float] = {"brokers": kind, "over": "nodes", "node": place, "bytes": size}
@@ -173,7 +173,7 @@ def over_native_links(kind: str, directory: Path, count: int, size: int, rate_pe
             servers.append(STARTS[kind](name, directory, servers[-1][2]))
         time.sleep(1.0)
         ends = [servers[place][1] for place in (0, -1)]
-        return asyncio.run(measure(kind, NATIVE[kind], *ends, count, size, rate_per_s))[0]
+        return asyncio.run(measure(kind, NATIVE[kind], ends[0], ends[1], count, size, rate_per_s))[0]
     finally:
         for server, _, _ in servers:
             server.kill()

@@ -77,7 +77,11 @@ def _algorithms(setting: Setting, seed: int, repeats: int) -> list[Figure]:
     instance = draw_instance(setting, np.random.default_rng(seed))
 
     def from_scratch(pack: Callable[[], object]) -> Callable[[], object]:
-        return lambda: (instance.trees.forget(), pack())
+        def packed() -> object:
+            instance.trees.forget()
+            return pack()
+
+        return packed
 
     packers: dict[str, Callable[[], object]] = {
         "greedy": lambda: pack_greedy(instance),

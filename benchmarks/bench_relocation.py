@@ -132,7 +132,7 @@ def draw_state(brokers: int, rng: random.Random, *, is_capped: bool) -> TreeStat
 
 
 def _binding_caps(inventory: Inventory, homes: dict[str, str], windows: list[ClosedWindow]) -> np.ndarray:
-    costs = PublisherCosts(inventory.bootstrap, inventory, [window.sets for window in windows])
+    costs = PublisherCosts(inventory.bootstrap_tree, inventory, [window.sets for window in windows])
     best = {name: costs.brokers[row.argmin()] for name, row in zip(costs.publishers, costs.costs_per_s, strict=True)}
     present, wanted = costs.loads_at_per_s(homes), costs.loads_at_per_s(best)
     return present + ROOM_SHARE * np.maximum(wanted - present, 0.0) + 0.01
@@ -156,7 +156,7 @@ def _checked_share(state: TreeState, proposals: list[Proposal], of_grape: list[P
             if (after <= np.maximum(caps, loads) * (1 + 1e-8)).all():
                 homes, loads = moved, after
             else:
-                assert may_break, f"{step.text} breaks a cap"
+                assert may_break, f"{step.moves} break a cap"
         return homes
 
     homes = follow(proposals, may_break=False)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from regraft.experiments.psoop.paper_workload import WorkloadSettings, draw_work
 from regraft.infra.measured_figures import Figure, run_facts, write_figures
 from regraft.infra.show_progress import show_progress
 from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
@@ -95,7 +97,7 @@ def measure(scene: Scene, deaths: int, draws: int, seed: int) -> Iterator[Figure
     joints = [len(set(repair.target.links) - set(scene.present.links)) for repair in repairs]
     yield Figure("links_added_mean", where | {"traffic": "known"}, statistics.fmean(joints), "links")
     if isinstance(scene.kind, TreeKind):
-        blind = [scene.kind.repaired(scene.present, _task(scene, each)).target for each in lost]
+        blind = [scene.kind.repaired(cast(Configuration, scene.present), _task(scene, each)).target for each in lost]
         costs = [
             [_cost_per_s(scene, tree) for tree in pair]
             for pair in zip([one.target for one in repairs], blind, strict=True)

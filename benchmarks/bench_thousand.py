@@ -94,7 +94,7 @@ def _watch(demo: subprocess.Popen[bytes], folder: Path) -> Run:
     process = psutil.Process(demo.pid)
     with closing(MarkerReader(KafkaAccess(listeners.split("://")[1]))) as reader:
         while demo.poll() is None and (status := json.loads(emulator.read_text()))["phase"] == "running":
-            run.markers += reader.read()
+            run.markers.extend(reader.read())
             if len(run.markers) < WARM_UP_WINDOWS:
                 continue
             run.samples.append(sample_stages(process))

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import cast
 
 import msgspec
 
@@ -24,6 +25,7 @@ from regraft.controller.decide.find_planners import planner_of
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.kinds.tree.tree_state import TreeContext
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_log import PlanLog
 from regraft.demo.demo_flags import demo_flags
@@ -313,7 +315,9 @@ def settled(kind: AnyKind, start: Configuration, windows: Sequence[ClosedWindow]
     Stops when a round saves less than ORACLE_GAIN_SHARE_MIN, or after ORACLE_ROUNDS_MAX rounds.
     """
     context = dataclasses.replace(
-        kind.planner_context(sys.maxsize, DecisionSettings()), moves_max=sys.maxsize, frailty_weight=0.0
+        cast(TreeContext, kind.planner_context(sys.maxsize, DecisionSettings())),
+        moves_max=sys.maxsize,
+        frailty_weight=0.0,
     )
     planners, rng = [planner_of(name) for name in ORACLE], random.Random("oracle")
     overlay = start

@@ -109,8 +109,8 @@ class SoakSampler:
 
     def _live_view(self) -> Iterator[tuple[str, float]]:
         try:
-            yield "valkey: bytes", float(self._redis.info("memory")["used_memory"])  # type: ignore[index]
-            yield "valkey: keys", float(self._redis.dbsize())  # type: ignore[arg-type]
+            yield "valkey: bytes", float(self._redis.info("memory")["used_memory"])
+            yield "valkey: keys", float(self._redis.dbsize())
         except redis.RedisError:
             return
 

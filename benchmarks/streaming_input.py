@@ -63,7 +63,7 @@ def window_count(seconds: int) -> int:
 def write_telemetry(bootstrap: str, seconds: int) -> Written:
     """Write the telemetry, then the heartbeats that close all windows."""
     telemetry = Telemetry(seconds)
-    options = {"linger.ms": 50, "compression.type": "lz4", "batch.size": 1 << 20}
+    options: dict[str, str | int | float | bool] = {"linger.ms": 50, "compression.type": "lz4", "batch.size": 1 << 20}
     producer = open_producer(KafkaAccess(bootstrap), options)
     for flush in range(seconds * BATCHES_PER_S):
         for broker in range(BROKERS):

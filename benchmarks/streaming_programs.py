@@ -10,6 +10,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import TopicPartition
 from fastavro import schemaless_reader
@@ -205,7 +206,7 @@ def run_loop(bootstrap: str, written: Written) -> ResourceUse:
             value, partition = message.value(), message.partition()
             if message.error() or value is None or partition is None:
                 raise RuntimeError(f"reading failed: {message.error()}")
-            batch = schemaless_reader(io.BytesIO(value[CONFLUENT_HEADER_BYTES:]), schema)
+            batch: Any = schemaless_reader(io.BytesIO(value[CONFLUENT_HEADER_BYTES:]), schema)
             latest_ms[partition] = max(latest_ms[partition], batch["time_ms"])
             aggregator.take(batch)
             cells += sum(len(second["masks"]) // MASK_BYTES for second in batch["seconds"])

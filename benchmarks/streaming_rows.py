@@ -8,6 +8,7 @@ import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Any
 
 from confluent_kafka import TopicPartition
 from fastavro import schemaless_reader
@@ -70,7 +71,9 @@ def outcome_of(rows: Mapping[bytes, bytes], markers: list[WindowClosed], *, has_
             digests[state_key(row.window_start_ms, row.kind, row.entity)] = _digest(encode(row))
             handed_over += row.delivery.local_deliveries if row.delivery else 0
     late_rows = sum(marker.late_rows for marker in markers)
-    return Outcome(digests, *((handed_over, announced) if has_markers else (None, None)), late_rows)
+    if not has_markers:
+        return Outcome(digests, None, None, late_rows)
+    return Outcome(digests, handed_over, announced, late_rows)
 
 
 def differences(first: Mapping[bytes, bytes], second: Mapping[bytes, bytes]) -> list[str]:
@@ -89,7 +92,7 @@ def differences(first: Mapping[bytes, bytes], second: Mapping[bytes, bytes]) -> 
 
 def _local_deliveries(value: bytes) -> int:
     """Return the local deliveries of an encoded delivery row; unchecked, because there are very many rows."""
-    row = schemaless_reader(io.BytesIO(value[CONFLUENT_HEADER_BYTES:]), latest_schema("StateRow").parsed)
+    row: Any = schemaless_reader(io.BytesIO(value[CONFLUENT_HEADER_BYTES:]), latest_schema("StateRow").parsed)
     return int(row["delivery"]["local_deliveries"])
 
 

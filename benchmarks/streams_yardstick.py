@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from benchmarks.streaming_input import RECORD, WINDOW_MS, Written
 from benchmarks.streaming_programs import WAIT_S_MAX, ResourceUse
@@ -110,7 +111,7 @@ def run_streams(
     return resource_use_of(reports, begin_ms)
 
 
-def report_fault(reports: list[Mapping[str, float]], written: Written) -> str:
+def report_fault(reports: list[Mapping[str, Any]], written: Written) -> str:
     """Return what is missing in a program's reports, "" if it succeeded."""
     if not reports:
         return "never ran"

@@ -44,7 +44,7 @@ def _field_names(record: Any) -> tuple[str, ...]:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
-        return [_plain(getattr(value, name)) for name in _field_names(type(value))]
+        return [_plain(getattr(value, name)) for name in _field_names(value.__class__)]
     if isinstance(value, tuple | list | set | frozenset):
         return [_plain(one) for one in value]
     return {key: _plain(one) for key, one in value.items()} if hasattr(value, "items") else value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -87,7 +88,7 @@ class TransitionRun:
         self.configuration = target
         self.settle()
         for name, broker in self.overlay.brokers.items():
-            epochs = sorted(broker.core.tables)
+            epochs = sorted(cast(Any, broker.core).tables)
             assert epochs == [target.epoch], f"{name} holds tables of {epochs} after the plan to {target.epoch}"
         for move in moves:
             assert self.home_of(move.client) == move.home_to, f"{move.text}: it is at {self.home_of(move.client)}"
