@@ -80,6 +80,6 @@ def test_clocks_that_are_off_are_reported_with_their_offset() -> None:
     offsets_ms = {f"b{number}": -number for number in range(8)}
     well, wrong = clocks_finding(offsets_ms), clocks_finding(offsets_ms | {"b3": 2_977})
     assert (well.status, wrong.status) == (FindingStatus.OK, FindingStatus.WARN)
-    assert well.found == "to Kafka's: b7 -7 ms, b6 -6 ms, b5 -5 ms, b4 -4 ms, b3 -3 ms, and 3 nearer"
+    assert well.found == "to Kafka's: b7 -7 ms, b6 -6 ms, b5 -5 ms, b4 -4 ms, b3 -3 ms, and 3 smaller"
     assert wrong.found.startswith("to Kafka's: b3 +2977 ms, b7 -7 ms")
     assert "500 ms are allowed" in wrong.to_do
