@@ -193,6 +193,8 @@ def decode_header(start: bytes) -> Container:
     except EOFError:
         raise
     except Exception as error:  # fastavro raises many types on bad bytes.
+        if isinstance(error, IndexError) and stream.tell() == len(start):  # Its EOFError where a number is cut.
+            raise EOFError from error
         raise FormError(f"its header does not decode ({type(error).__name__})") from error
     return Container(found["meta"], found["sync"], stream.tell())
 

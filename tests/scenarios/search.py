@@ -157,8 +157,9 @@ def _report(name: str, found: Found, options: argparse.Namespace) -> dict[str, A
         words = "_".join("".join(one if one.isalnum() else " " for one in shortest.kind).lower().split()[:6])
         (folder / f"{job[1]}_{words}_{job[0]}.json").write_text(text_of(record))
     if not options.json:
+        without = f" --without {','.join(job[2])}" if job[2] else ""
         _print(
-            f"\n=== {name}\n--seed {job[0]} --overlay {job[1]} --without {','.join(job[2])}, "
+            f"\n=== {name}\nrepeat: --seed {job[0]} --overlay {job[1]}{without}\n"
             f"schedule {shortest.spec.schedule}, {found.failures[name]} of {found.runs} runs, "
             f"first after {found.first_after[name]}; "
             f"shrunk to {len(shortest.actions)} actions in {shrinker.tried} tries\n{shortest.failure}\n"

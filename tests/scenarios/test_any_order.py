@@ -195,7 +195,7 @@ def test_the_search_reports_its_findings(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr(TwoEpochBroker, "drain", lambda *_: [])
     assert search.main([*options, "--shrink-seconds", "5"]) == 1
     shown = capsys.readouterr().out
-    assert "seed 1, overlay tree, schedule priorities" in shown
+    assert "repeat: --seed 1 --overlay tree --without early,return,end\nschedule priorities" in shown
     assert "stuck" in shown
 
 
