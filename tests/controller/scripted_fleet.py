@@ -87,7 +87,7 @@ class ScriptedFleet(ScriptedOverlay):
     def order(self, kind: OrderKind, broker: str, **more: object) -> None:
         """Order something about a member, as an operator."""
         self.ports.orders.records.append(
-            Order(broker, kind, "ann", "as told", self.now_ms, **more)  # type: ignore[arg-type]
+            Order(broker, kind, "ann", "as ordered", self.now_ms, **more)  # type: ignore[arg-type]
         )
 
     def report_lost(self, by: str, broker: str, time_ms: int | None = None) -> None:

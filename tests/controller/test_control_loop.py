@@ -558,7 +558,7 @@ def test_a_window_with_a_transition_charges_each_tree_for_its_time() -> None:
 def test_refusals_are_reported_when_they_change() -> None:
     """A proposal refused window after window for the same reason is one event, and all refusals are counted.
 
-    A first window with few notifications shows no spread to tell a gain from noise; later the price is too high.
+    A first window with few notifications cannot separate a gain from noise; later the price is too high.
     """
     decision = replace(settings_of().decision, pay_back_s=0.001)
     overlay = ScriptedOverlay(

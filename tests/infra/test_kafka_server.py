@@ -59,7 +59,7 @@ def test_topics_are_created_once_and_checked(kafka: RunningKafka) -> None:
 
 @pytest.mark.stack
 def test_a_topic_that_exists_keeps_its_partitions(kafka: RunningKafka) -> None:
-    """Extra partitions are for new topics; a fleet that has grown is no fault of an old topic."""
+    """Extra partitions are for new topics; an old topic is not at fault if the fleet has grown."""
     name = topic_name(TELEMETRY, "sized")
     for partitions in (7, 9):
         create_topics(kafka.access, [TELEMETRY], namespace="sized", partitions={TELEMETRY: partitions})

@@ -189,7 +189,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
             self.trace.append(f"          {broker.name} => {describe(effect)}")
         name = type(effect).__name__
         if type(effect) not in KNOWN_EFFECTS:
-            raise NotImplementedError(f"{broker.name} wants {name}: tell the any-order overlay what that means")
+            raise NotImplementedError(f"{broker.name} wants {name}: add it to the any-order overlay")
         is_rejected = isinstance(effect, ClientDropped) and not broker.core.takes_clients
         if name in FAULT_EFFECTS and not (self.may_drop or self.lives_from or is_rejected):
             raise BrokenPromiseError(f"brokers want {name}", f"{effect} at {broker.name}, though no client is silent")
@@ -293,7 +293,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
             if self.publishers.home_of(name) is None:
                 continue
             if self.is_between_homes(name):
-                raise BrokenPromiseError("for ever between two homes", f"{name}: {self.publishers._publishers[name]}")
+                raise BrokenPromiseError("forever between two homes", f"{name}: {self.publishers._publishers[name]}")
             if not self.publishers._publishers[name].may_publish:
                 which = "in its first stay" if not self.account.stays[name] else "having come again"
                 raise BrokenPromiseError(

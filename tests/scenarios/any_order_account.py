@@ -197,7 +197,7 @@ class Account:
         if lost:
             (publisher, sequence), name = lost[0]
             published_ms = self.published[publisher, sequence].publish_ms
-            reason = self.dropped.get((publisher, sequence), "nobody knows why")
+            reason = self.dropped.get((publisher, sequence), "for an unknown reason")
             raise BrokenPromiseError(
                 "lost",
                 f"{len(lost)}, first {publisher}/{sequence} of {published_ms:.0f} to {name} ({reason}): "

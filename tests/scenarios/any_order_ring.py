@@ -202,7 +202,7 @@ class AnyOrderRing(AnyOrderOverlay):
     def check_at_rest(self) -> None:
         """Check that trees are unions of routes, rendezvous know their publishers, and homes serve just their users."""
         if self.users.is_any_moving:
-            raise BrokenPromiseError("for ever between two homes", f"users {self.connected}")
+            raise BrokenPromiseError("forever between two homes", f"users {self.connected}")
         self._check_users()
         self._check_trees()
         ring = self.controller.log.present

@@ -33,6 +33,7 @@ RIVALS_SHARE = 0.4  # The share of runs with more than one controller.
 MEMBERS_SHARE = 0.4  # The share of runs in which brokers join and leave.
 MOVERS_SHARE = 0.7  # The share of runs on trees and structured cyclic overlays in which subscribers move.
 DEATHS_SHARE = {TREE: 0.4, RING: 0.4, SCOT: 0.4}  # The share of runs in which brokers die.
+REPAIRS_SEED = "mend"  # A part of seeds that recorded runs and mutations rely on.
 REPAIRS_MAX = 70  # Until one is executed: others may have used up some epochs.
 FURTHER_PLANS_MAX = 60  # Until one is executed: others may have used up some epochs.
 IDLE_ROUNDS_MAX = 6  # Times that the controller asks again without any effect before a plan counts as stuck.
@@ -183,7 +184,7 @@ class Driver:
         if overlay.rivals:
             self._leave_one()
         self._bring_to_rest()
-        rng = random.Random(f"{self.spec.seed} {overlay.now_ms} mend")
+        rng = random.Random(f"{self.spec.seed} {overlay.now_ms} {REPAIRS_SEED}")
         for _ in range(REPAIRS_MAX):
             repairs = overlay.repair_actions(rng)
             if not repairs:
@@ -328,7 +329,7 @@ def _take_back(driver: Driver, rng: random.Random) -> None:
         driver.do([("take_back", backs, *overlay.random_repair(overlay.lost_in_force, rng)[1:])])
         driver.settle()
         overlay.check_settled()
-    raise BrokenPromiseError("not taken back", f"{sorted(overlay.returned)}: {list(overlay.controller.events)[-2:]}")
+    raise BrokenPromiseError("not readmitted", f"{sorted(overlay.returned)}: {list(overlay.controller.events)[-2:]}")
 
 
 def _publish_all(driver: Driver) -> None:

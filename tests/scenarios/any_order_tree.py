@@ -170,7 +170,7 @@ class AnyOrderTree(AnyOrderOverlay):
     # --- repairs -----------------------------------------------------------------------------------------------
 
     def repaired(self, log: PlanLog, lost: Sequence[str], *change: Any) -> Configuration | None:
-        """Return the tree without the lost brokers and with exchanged links, or None if that is no tree."""
+        """Return the tree without the lost brokers and with exchanged links, or None if that is not a tree."""
         removed, added = change
         before = log.present
         assert isinstance(before, Configuration)

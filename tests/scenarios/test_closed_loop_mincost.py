@@ -47,7 +47,7 @@ def test_the_bill_falls_and_a_broker_without_clients_is_removed_on_request() -> 
     assert any(event.kind is EventKind.BROKERS_CLOSABLE for event in state.events)
     closing = state.closable[0]
     now_ms = int(loop.virtual.now_ms)
-    loop.ports.orders.records.append(Order(closing, OrderKind.DRAIN, "ann", "serves nobody", now_ms))
+    loop.ports.orders.records.append(Order(closing, OrderKind.DRAIN, "ann", "serves no clients", now_ms))
     loop.run_for(15_000)
     assert closing not in state.plan_log.present.brokers
     assert state.fleet.members[closing].state in (MemberState.LEAVING, MemberState.LEFT)

@@ -74,7 +74,7 @@ def test_verification_needs_a_window() -> None:
 
 
 def test_undoing_restores_the_overlay_at_a_new_epoch() -> None:
-    """A rollback restores the previous links, names the plan that it undoes, and is a plan of its own."""
+    """A rollback restores the previous links, names the plan that it undoes, and is a separate plan."""
     found = verify_gain(PLAN, BEFORE, AFTER, WANTED_NO_MORE, KIND)
     undo = plan_undoing(PLAN, BEFORE, AFTER, 5, found, WANTED_NO_MORE[-1])
     assert (undo.plan, undo.undoes) == ("plan-5", "plan-1")

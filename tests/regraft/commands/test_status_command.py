@@ -55,7 +55,7 @@ def judged(alerts: dict[str, Any] | None = None, **changes: Any) -> dict[str, An
 
 
 def test_the_leader_is_reported_and_a_standby_is_healthy() -> None:
-    """A standby knows no windows and no plans, which is no fault of it; having no leader is a fault."""
+    """A standby knows no windows and no plans and is still healthy; having no leader is a fault."""
     leading = judged(leader="c1", term=7)
     assert (leading["verdict"], leading["notes"]) == (HEALTHY, ["c1 leads with term 7"])
     assert (leading["leader"], leading["term"], leading["is_standby"]) == ("c1", 7, False)

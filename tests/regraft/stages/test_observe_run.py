@@ -170,10 +170,10 @@ def test_an_overlay_is_whole_if_all_running_brokers_are_in_it(tmp_path: Path) ->
     first, second = [[START_MS - 1, "b00, b01: died"]], [[START_MS - 1, "b01: died"], [START_MS + 5, "b01: died"]]
     course = (
         ("all is well", [], 0, {"in_service": 3}, (), True),
-        ("b01 died, nobody knows", second[:1], 1, {"in_service": 3}, (), False),
+        ("b01 died, unnoticed", second[:1], 1, {"in_service": 3}, (), False),
         ("and is known to be dead", second[:1], 1, {"in_service": 2, "dead": 1}, (dead,), False),
         ("the overlay does without it", second[:1], 1, {"in_service": 2, "dead": 1}, (out,), True),
-        ("it is back, nobody knows", second[:1], 0, {"in_service": 2, "dead": 1}, (out,), False),
+        ("it is back, unnoticed", second[:1], 0, {"in_service": 2, "dead": 1}, (out,), False),
         ("and is to join", second[:1], 0, {"in_service": 2, "joining": 1}, (joining,), False),
         ("and is taken in", second[:1], 0, {"in_service": 3}, (back,), True),
         ("b00 came back, too, before anybody missed it", first, 0, {"in_service": 3}, (back,), False),

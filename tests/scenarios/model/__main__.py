@@ -45,10 +45,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scenario", action="append", default=[], help="check this one; may be repeated")
     parser.add_argument("--all", action="store_true", help="check all of the size (the default without --scenario)")
     parser.add_argument("--size", choices=("small", "large"), default="small", help="large ones are checked as well")
-    parser.add_argument("--random", type=int, default=0, metavar="COUNT", help="check so many drawn ones instead")
+    parser.add_argument("--random", type=int, default=0, metavar="COUNT", help="check COUNT drawn ones instead")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the first drawn one (even: tree, odd: ring)")
-    parser.add_argument("--states-max", type=int, default=Bounds.states_max, help="cut a search at so many states")
-    parser.add_argument("--seconds", type=float, default=Bounds.seconds_max, help="cut a search after so long")
+    parser.add_argument("--states-max", type=int, default=Bounds.states_max, help="the most states of one search")
+    parser.add_argument("--seconds", type=float, default=Bounds.seconds_max, help="the longest time of one search")
     parser.add_argument("--full", action="store_true", help="take all moves, without partial-order reduction")
     parser.add_argument(
         "--early",

@@ -45,12 +45,12 @@ class EndingChecks:
         living = [number for number in state[PARTS : model.first_client] if number != DEAD]
         faults += [self._core_fault(model.cores.copy_of(number)) for number in living]
         faults.append(model.accounts.values[state[ACCOUNT]].fault())
-        faults += [f"{client.name} cannot go on: {client.left[0]}" for client in clients if client.left]
+        faults += [f"{client.name} cannot continue: {client.left[0]}" for client in clients if client.left]
         return "; ".join(fault for fault in faults if fault)
 
     def _core_fault(self, core: Any) -> str:
         if core.held:
-            return f"{core.broker} holds back {list(core.held)} for ever"
+            return f"{core.broker} holds back {list(core.held)} forever"
         if core.under_way is not None or len(core.tables) != 1:
             return f"{core.broker} is {core.phase} with tables of {sorted(core.tables)}"
         return ""

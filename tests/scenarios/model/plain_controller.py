@@ -1,7 +1,7 @@
 """A controller as a value: the plans of a scenario one after the other, each phase once all brokers answered the last.
 
 In: answers of brokers. Out: the commands that may reach their brokers now, in any order. Delays of answers need no
-state of their own: the commands that follow from them may be delayed instead. Repeated commands and deaths of the
+state: the commands that follow from them may be delayed instead. Repeated commands and deaths of the
 controller are left to the random tests.
 """
 

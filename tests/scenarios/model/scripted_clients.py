@@ -142,7 +142,7 @@ class PublisherScript(ScriptedClient):
             return ""
         if not here.may_publish:
             return f"publisher {self.name} is connected to {here.home} but may never publish"
-        return f"publisher {self.name} is for ever on its way to {here.goes_to}" if here.goes_to is not None else ""
+        return f"publisher {self.name} is forever on its way to {here.goes_to}" if here.goes_to is not None else ""
 
 
 class SubscriptionScript(ScriptedClient):
@@ -225,4 +225,4 @@ class UserScript(ScriptedClient):
         here = self.clients._users.get(self.name)
         if here is None or here.goes_to is None:
             return ""
-        return f"user {self.name} is for ever on its way to {here.goes_to}"
+        return f"user {self.name} is forever on its way to {here.goes_to}"
