@@ -38,14 +38,13 @@ $(DEV_STAMP): $(STAMP)
 	@rm -f .venv/dev-* && touch $@
 
 # Every worker reads every file that it is given, which takes longer than some of these tests.
-# The longest two come first, or one worker is alone with them at the end.
-WITH_SERVERS = tests/controller/test_failover.py tests/controller/test_recovery.py $$(grep -rlE 'mark\.(stack|spark)' tests --include='test_*.py')
+WITH_SERVERS = $$(grep -rlE 'mark\.(stack|spark)' tests --include='test_*.py')
 
 test: export SKIPS_FILE := out/skipped-tests.txt
 test: lint ## Check style, types and imports, then run every test (real Kafka, Spark and Valkey included)
 	@rm -f $(SKIPS_FILE)
 	$(BIN)/python -m pytest -m "not spark and not stack" --ignore tests/house -n auto --dist worksteal
-	$(BIN)/python -m pytest -m "stack and not spark" -n 3 --dist loadfile --no-loadscope-reorder $(WITH_SERVERS)
+	$(BIN)/python -m pytest -m "stack and not spark" -n 3 --dist loadfile $(WITH_SERVERS)
 	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile --no-loadscope-reorder $(WITH_SERVERS)
 
 lint: dev ## Check style, types, import contracts and the rules of the house
