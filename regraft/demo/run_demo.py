@@ -265,11 +265,10 @@ class _DemoRun:
             has_shown &= self._kills.is_over(self._elapsed_s, self._newest_window_ms)
         if has_outages:
             has_shown &= self._observer.is_whole
-        if self._kills is None and not has_outages and not has_bursts:
-            return not has_shown and self._elapsed_s < self._running_s + FOLLOWED_S_MAX
+        extension_s_max = EXTENSION_S_MAX if self._kills is not None or has_outages or has_bursts else FOLLOWED_S_MAX
         pause_s = max(self._observer.returns_ms / 1000 - self._started_s - self._running_s, 0.0)
         pause_s_max = self._settings.controller.members.return_pause_ms_max / 1000
-        end_s_max = self._running_s + min(pause_s, pause_s_max) + EXTENSION_S_MAX
+        end_s_max = self._running_s + min(pause_s, pause_s_max) + extension_s_max
         return not has_shown and self._elapsed_s < end_s_max
 
     @property
