@@ -27,27 +27,18 @@ TO_PLANNERS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
-
-# Former settings of the demo that are now general.
-FROM_DEMO = {"demo.horizon_lifetimes": "controller.horizon_lifetimes"}
-
-# Settings of planners that have another name now, by planner.
-RENAMED: Mapping[str, Mapping[str, str]] = {
-    planner: {"looks_max": "evaluations_max"} for planner in ("exchange_places_scot", "link_regions_scot", "pack_drop")
+# Settings that have another full name now.
+RENAMED: Mapping[str, str] = {
+    "demo.horizon_lifetimes": "controller.horizon_lifetimes",
+    **{
+        f"planners.{planner}.looks_max": f"planners.{planner}.evaluations_max"
+        for planner in ("exchange_places_scot", "link_regions_scot", "pack_drop")
+    },
 }
 
 
-def renamed_to(full_name: str) -> str:
-    """Return the new name of a planner's setting such as ``planners.pack_drop.looks_max``; empty if it has none."""
-    table, _, name = full_name.rpartition(".")
-    new = RENAMED.get(table.removeprefix("planners."), {}).get(name, "")
-    return f"{table}.{new}" if new and table.startswith("planners.") else ""
-
-
 def moved_to(full_name: str) -> str:
-    """Return the new names of a setting such as ``controller.ring_free_s`` as text; empty if it never moved."""
-    if full_name in FROM_DEMO:
-        return FROM_DEMO[full_name]
+    """Return the planners' settings that replace one such as ``controller.ring_free_s``, as text; empty if none do."""
     section, _, name = full_name.partition(".")
     planners = TO_PLANNERS.get(name, ()) if section == "controller" else ()
     return " and ".join(f"planners.{planner}.{name}" for planner in planners)
@@ -65,11 +56,13 @@ def with_new_names(recorded: Mapping[str, Any]) -> dict[str, Any]:
         for planner in TO_PLANNERS[name]:
             planners.setdefault(planner, {}).setdefault(name, value)
     for planner, values in planners.items():
-        names = RENAMED.get(planner, {})
-        planners[planner] = {names.get(name, name): value for name, value in values.items()}
+        prefix = f"planners.{planner}."
+        planners[planner] = {
+            RENAMED.get(prefix + name, name).removeprefix(prefix): value for name, value in values.items()
+        }
     if "horizon_lifetimes" in kept:
         kept.setdefault("recent_lifetimes", 0.0)
     named = {"controller": kept} if "controller" in recorded else {}
     if "demo" in recorded:
-        named["demo"] = {name: value for name, value in recorded["demo"].items() if f"demo.{name}" not in FROM_DEMO}
+        named["demo"] = {name: value for name, value in recorded["demo"].items() if f"demo.{name}" not in RENAMED}
     return {**recorded, **named, **({"planners": planners} if planners else {})}

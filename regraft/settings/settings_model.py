@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, create_model
 from pydantic import model_validator as validated_by
 
-from regraft.settings.moved_settings import moved_to, renamed_to
+from regraft.settings.moved_settings import RENAMED, moved_to
 
 NONE_WORD = "none"  # Stands for None in TOML and in the environment, which have no null.
 
@@ -77,8 +77,8 @@ def _sentence(model: type[SettingsModel], entry: Any) -> str:
     full_name = f"{model.setting_path}.{name}" if model.setting_path else name
     if entry["type"] == "extra_forbidden" and moved_to(full_name):
         return f"{full_name} has moved, as each planner has its own settings: give {moved_to(full_name)} instead"
-    if entry["type"] == "extra_forbidden" and renamed_to(full_name):
-        return f"{full_name} has been renamed: give {renamed_to(full_name)} instead"
+    if entry["type"] == "extra_forbidden" and full_name in RENAMED:
+        return f"{full_name} has been renamed: give {RENAMED[full_name]} instead"
     if entry["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, model.model_fields, n=1)
         way_out = f"did you mean {near[0]}?" if near else f"known here are {', '.join(sorted(model.model_fields))}"
