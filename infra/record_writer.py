@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_clients import close_producer, open_producer
-from regraft.schemas.codec import encode
+from regraft.schemas.codec import UnencodableRecordError, encode
 
 log = structlog.get_logger(__name__)
 
@@ -24,8 +24,8 @@ BUFFER_KBYTES_MAX = 256 * 1024
 class RecordWriter:
     """One idempotent producer with a bounded buffer.
 
-    ``written`` counts records that Kafka acknowledged, ``lost`` those that were not delivered within ``outage_s_max``
-    or for which the buffer was full, both by topic; ``waiting_count`` counts those still pending.
+    ``written`` counts records that Kafka acknowledged, ``lost`` those that were not delivered within ``outage_s_max``,
+    for which the buffer was full or which readers would refuse, both by topic; ``waiting_count`` counts those pending.
     """
 
     def __init__(self, kafka: KafkaAccess, *, outage_s_max: float, buffer_records_max: int, linger_ms: float) -> None:
@@ -46,11 +46,11 @@ class RecordWriter:
 
     def write(self, topic: str, key: str, record: msgspec.Struct | None) -> None:
         """Put a record, or a tombstone for None, into the buffer."""
-        value = None if record is None else encode(record)
         try:
+            value = None if record is None else encode(record)
             self._producer.produce(topic, key=key.encode(), value=value, on_delivery=self._on_delivery)
             self.waiting_count += 1
-        except (BufferError, KafkaException) as error:
+        except (BufferError, KafkaException, UnencodableRecordError) as error:
             self._count_loss(topic, str(error))
 
     def serve(self) -> None:

@@ -31,12 +31,29 @@ class UndecodableRecordError(ValueError):
     """The bytes are not a record of the expected type; the message says why."""
 
 
+class UnencodableRecordError(ValueError):
+    """The record is one that readers would refuse; the message says why."""
+
+
 def encode(record: msgspec.Struct) -> bytes:
-    """Return the record in Confluent framing with the newest schema of its type."""
+    """Return the record in Confluent framing with the newest schema of its type.
+
+    Raises UnencodableRecordError for whatever :func:`decode` refuses, so that a bad value stops at its sender.
+    """
     schema = latest_schema(type(record).__name__)
     buffer = io.BytesIO()
     buffer.write(header(schema.record))
-    schemaless_writer(buffer, schema.parsed, msgspec.to_builtins(record, builtin_types=(bytes,)))
+    try:
+        datum = msgspec.to_builtins(record, builtin_types=(bytes,))
+        msgspec.convert(datum, type(record))
+        schemaless_writer(buffer, schema.parsed, datum)
+    except Exception as error:  # fastavro raises many types for values that the schema cannot hold.
+        reason = str(error) or type(error).__name__
+        raise UnencodableRecordError(f"the {schema.record} is invalid: {reason}") from error
+    if buffer.tell() > RECORD_BYTES_MAX:
+        raise UnencodableRecordError(
+            f"the {schema.record} has {buffer.tell()} bytes, but at most {RECORD_BYTES_MAX} are read"
+        )
     return buffer.getvalue()
 
 

@@ -1,5 +1,7 @@
 """The writer of records while Kafka is down: what waits, what is lost, and what closing drops."""
 
+from msgspec.structs import replace
+
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.record_writer import RecordWriter
 from regraft.schemas.command import Command, CommandPhase
@@ -32,3 +34,11 @@ def test_closing_counts_what_was_still_to_be_sent() -> None:
         writer.write(topic, "b1", COMMAND)
     writer.close()
     assert (writer.lost, writer.waiting_count) == ({"a": 2, "b": 1}, 0)
+
+
+def test_a_record_that_readers_would_refuse_is_counted_and_not_sent() -> None:
+    """It ends neither its writer nor a reader; what follows is sent."""
+    writer = RecordWriter(NOBODY, outage_s_max=60, buffer_records_max=10, linger_ms=0)
+    writer.write("topic", "b1", replace(COMMAND, epoch_to=-1))
+    writer.write("topic", "b1", COMMAND)
+    assert (writer.lost, writer.waiting_count) == ({"topic": 1}, 1)

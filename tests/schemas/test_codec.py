@@ -13,6 +13,7 @@ from regraft.schemas.client import Client, PredicateRecord, Role
 from regraft.schemas.codec import (
     SINGLE_OBJECT_MAGIC,
     UndecodableRecordError,
+    UnencodableRecordError,
     accepted_ids,
     decode,
     encode,
@@ -27,6 +28,7 @@ from regraft.schemas.plan import Plan
 from regraft.schemas.registry import SCHEMAS, latest_schema
 from regraft.schemas.state import LinkRtt, PublisherDelivery, QueueState, StateRow, WindowClosed
 from regraft.schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
+from tests.schemas.encode_unchecked import encode_unchecked
 from tests.schemas.old_versions import encode_as
 from tests.schemas.plausible_records import records_of
 
@@ -187,10 +189,27 @@ PUBLISHED = PublisherDelivery("p", "b1", 1, 1, 1, (0,), (1,), (0,))
         (replace(BATCH, deliveries=(Delivery("p", 1 << 62, 6, 7, 8, 9),)), "block"),
     ],
 )
-def test_implausible_values_are_refused_on_decoding(record: msgspec.Struct, reason: str) -> None:
+def test_implausible_values_are_refused_by_reader_and_writer(record: msgspec.Struct, reason: str) -> None:
     """NaN, infinities, negative counters and unprintable names: the reason names the field."""
     with pytest.raises(UndecodableRecordError, match=f"is invalid.*{reason}"):
-        decode(encode(record), type(record))
+        decode(encode_unchecked(record), type(record))
+    with pytest.raises(UnencodableRecordError, match=f"is invalid.*{reason}"):
+        encode(record)
+
+
+@pytest.mark.parametrize("value", [1 << 64, -(1 << 63) - 1, "\ud800"])
+def test_a_value_that_avro_cannot_hold_is_refused_by_the_writer(value: object) -> None:
+    """Masks and reasons have no narrower bound than 64 bits and UTF-8: those are kept, too."""
+    delivery = replace(BATCH, deliveries=(Delivery("p", 1, 6, value, 8, 9),))
+    record = delivery if isinstance(value, int) else DeadLetter("t", 0, 0, str(value), b"", 0)
+    with pytest.raises(UnencodableRecordError, match="is invalid"):
+        encode(record)
+
+
+def test_a_record_that_no_reader_takes_for_its_size_is_refused_by_the_writer() -> None:
+    """The limit is the reader's."""
+    with pytest.raises(UnencodableRecordError, match="bytes, but at most 8388608 are read"):
+        encode(DeadLetter("t", 0, 0, "r", bytes(8 << 20), 0))
 
 
 def test_a_row_needs_the_body_of_its_kind_and_a_window_of_positive_length() -> None:

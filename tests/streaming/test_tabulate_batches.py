@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, encode
+from regraft.schemas.codec import CONFLUENT_HEADER_BYTES
 from regraft.schemas.registry import latest_schema
 from regraft.schemas.telemetry import Delivery, TelemetryBatch
 from regraft.streaming.close_windows import close_windows
@@ -20,6 +20,7 @@ from regraft.streaming.reference_aggregator import ReferenceAggregator
 from regraft.streaming.streaming_settings import EventBounds
 from regraft.streaming.tabulate_batches import is_of, is_sane, kafka_lag_ms, tabulate_batches, with_near_deliveries
 from regraft.streaming.unpack_cells import with_cells
+from tests.schemas.encode_unchecked import encode_unchecked
 from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, random_telemetry, taken_times_ms
 
 FAR_MS = 1 << 50
@@ -28,7 +29,7 @@ NO_BOUNDS = EventBounds(None, None)
 
 def columns_of(batches: Sequence[TelemetryBatch], wanted: Sequence[str] | None = None) -> pa.StructArray:
     """Return batches as read from a recording, packed or not."""
-    bodies = [encode(batch)[CONFLUENT_HEADER_BYTES:] for batch in batches]
+    bodies = [encode_unchecked(batch)[CONFLUENT_HEADER_BYTES:] for batch in batches]
     sizes = np.array([len(body) for body in bodies], dtype=np.int64)
     ends = np.cumsum(sizes)
     return decode_columns(
