@@ -7,8 +7,7 @@ In: subjects such as ``orders.eu.*`` and ``orders.>``. Out: filters, and the con
 from __future__ import annotations
 
 from regraft.producers.brokers.match_content import Content, Filter, Operator, Predicate
-
-TOKENS_MAX = 64  # A subject with more is refused: each token is an attribute.
+from regraft.schemas.wire_grammar import ANY, REST, filter_fault
 
 
 class SubjectError(ValueError):
@@ -17,17 +16,17 @@ class SubjectError(ValueError):
 
 def filter_of(subject: str) -> Filter:
     """Return the filter that matches what a subscription to the subject does; raise SubjectError if it is invalid."""
-    tokens = _tokens(subject)
-    is_open = tokens[-1] == ">"
-    if ">" in tokens[:-1]:
-        raise SubjectError(f"{subject!r} has > before its end: only the last token may be >")
+    if fault := filter_fault(subject):
+        raise SubjectError(fault)
+    tokens = subject.split(".")
+    is_open = tokens[-1] == REST
     count = Predicate("n", Operator.GE if is_open else Operator.EQ, float(len(tokens)))
     named = tokens[:-1] if is_open else tokens
     return (
         *(
             Predicate(f"t{place}", Operator.EQ, token)
             for place, token in enumerate(named, start=1)
-            if token != "*"
+            if token != ANY
         ),
         count,
     )  # fmt: skip
@@ -40,12 +39,3 @@ def content_of(subject: str) -> Content:
     for place, token in enumerate(tokens, start=1):
         content[f"t{place}"] = token
     return content
-
-
-def _tokens(subject: str) -> list[str]:
-    tokens = subject.split(".")
-    if "" in tokens or any(character.isspace() for character in subject):
-        raise SubjectError(f"{subject!r} has an empty token or a space: tokens are joined by one dot each")
-    if len(tokens) > TOKENS_MAX:
-        raise SubjectError(f"{subject[:80]!r} has {len(tokens)} tokens: at most {TOKENS_MAX} are routed")
-    return tokens
