@@ -63,3 +63,5 @@ async def keep_asking(ask: Callable[[], Awaitable[None]], broker: str) -> None:
             await ask()
         except NoAnswerError as error:
             log.warning("interest_not_reported", broker=broker, reason=str(error))
+        except Exception:  # An odd answer must not end the polling.
+            log.exception("interest_not_read", broker=broker)

@@ -5,11 +5,16 @@ Bytes and the connection belong to :mod:`producers.nodes.nats_door`.
 
 The stream keeps a durable consumer for the node, so that unacknowledged messages are delivered again after the node or
 the server was away. Each message has a ``Nats-Msg-Id``, by which a stream that stores it recognises duplicates.
+
+Nobody can guess the subject of an answer, or a message's id before the message exists: the one is random, and the other
+contains when the stream stored it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -29,9 +34,11 @@ EXPIRES_S = 5.0
 ACK_WAIT_S = 10.0
 ASK_AGAIN_S = 2 * EXPIRES_S
 NANOSECONDS = 1_000_000_000
+ACK, SHORT_ACK = "$JS.ACK.", 9  # The number of words if there is no domain.
 MESSAGE_ID, CARRIED = b"Nats-Msg-Id", b"Regraft-Carried"
 FIRST_LINE, END = b"NATS/1.0\r\n", b"\r\n"
-MANY = "already_under_way"
+MANY, BAD_ANSWER = "already_under_way", "answer_unreadable"
+INBOX_BYTES, ID_BYTES = 16, 16
 
 
 class JetStreamIngress:
@@ -49,7 +56,7 @@ class JetStreamIngress:
         self.fault = ""
         self.is_ready = False
         self._broker, self._send, self._deliver = broker, send, deliver
-        self._inbox = f"_REGRAFT.{broker}.{stream}"
+        self._inbox = ""
         self._consumer = f"regraft-{broker}"
         self._captured = MatchIndex()
         self._acks: dict[int, str] = {}  # Number in the stream -> subject to acknowledge to, while under way.
@@ -58,18 +65,28 @@ class JetStreamIngress:
     def begin(self) -> None:
         """Request the stream and the node's consumer of it; call after each connection to the server."""
         self.is_ready = False
+        self._inbox = f"_REGRAFT.{secrets.token_hex(INBOX_BYTES)}"
         self._ask("STREAM.INFO", b"", "info")
 
     def receive(self, message: LocalMessage) -> bool:
         """Handle a message from the server; return False if a client published it and the stream does not store it."""
-        if message.subject.startswith(f"{self._inbox}."):
+        if self._inbox and message.subject.startswith(f"{self._inbox}."):
             purpose = message.subject[len(self._inbox) + 1 :]
-            if purpose in ("info", "consumer"):
-                self._handle_answer(purpose, json.loads(message.payload))
-            else:
-                self._handle_next(purpose, message)
+            try:
+                if purpose in ("info", "consumer"):
+                    self._handle_answer(purpose, json.loads(message.payload))
+                else:
+                    self._handle_next(purpose, message)
+            except (ValueError, LookupError, TypeError, AttributeError) as error:  # A server of another version.
+                self.counts[BAD_ANSWER] += 1
+                log.warning("answer_unreadable", broker=self._broker, stream=self.stream, reason=repr(error))
             return True
         return self.captures(message.subject)
+
+    def skip(self, reply: str) -> None:
+        """Let the stream end a message that was too long to be read: it would be sent again for ever."""
+        if reply.startswith(ACK):
+            self._send(LocalMessage(reply.partition("@")[0], b"+TERM"))
 
     def captures(self, subject: str) -> bool:
         """Return True if the stream stores messages with this subject, so that they cross from there."""
@@ -124,12 +141,12 @@ class JetStreamIngress:
                 log.warning("ingress_subject_refused", broker=self._broker, reason=str(error))
 
     def _handle_next(self, request: str, message: LocalMessage) -> None:
-        if not message.reply.startswith("$JS.ACK."):  # A status: the request has ended.
+        if not message.reply.startswith(ACK):  # A status: the request has ended.
             if request == str(self._request):
                 self._ask_next()
             return
         ack, _, subject = message.reply.partition("@")
-        number = int(ack.split(".")[-4])
+        number, stored_ns = _numbers_of(ack)
         is_carried = b"\r\n" + CARRIED.lower() + b":" in message.headers.lower()
         if is_carried:
             self._send(LocalMessage(ack, b"+ACK"))
@@ -138,10 +155,11 @@ class JetStreamIngress:
             self.counts[MANY] += 1
         else:
             self._acks[number] = ack
-            name = f"regraft.{self._broker}.{self.stream}.{number}".encode()
             headers = message.headers
             if b"\r\n" + MESSAGE_ID.lower() + b":" not in headers.lower():
-                headers = _with_header(headers, MESSAGE_ID, name)
+                name = f"{self._broker} {self.stream} {number} {stored_ns} {subject}".encode() + message.payload
+                mark = hashlib.blake2b(name, digest_size=ID_BYTES).hexdigest()
+                headers = _with_header(headers, MESSAGE_ID, f"regraft.{mark}".encode())
             self._deliver(LocalMessage(subject, message.payload, "", headers, number))
         if request == str(self._request):
             self._arrived += 1
@@ -157,6 +175,16 @@ class JetStreamIngress:
         self._asked_s = time.monotonic()
         subject = ".".join(["$JS.API", what, self.stream, *more])
         self._send(LocalMessage(subject, body, f"{self._inbox}.{purpose}"))
+
+
+def _numbers_of(ack: str) -> tuple[int, str]:
+    """Return a message's number in the stream, and when it was stored, from the subject to acknowledge to.
+
+    Domain and account precede the stream's name in the longer form.
+    """
+    words = ack.split(".")
+    deliveries = SHORT_ACK - 5 if len(words) == SHORT_ACK else SHORT_ACK - 3
+    return int(words[deliveries + 1]), words[deliveries + 3]
 
 
 def _with_header(block: bytes, name: bytes, value: bytes) -> bytes:

@@ -15,11 +15,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-import nats
 import structlog
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
+from regraft.producers.nodes.door_checks import BAD_SUBJECT, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 
 log = structlog.get_logger(__name__)
@@ -28,9 +29,11 @@ CONNECT_S_MAX = 10.0
 PAGE = 1_024  # Subscriptions per answer.
 PAGES_MAX = 100
 WAITING_MAX = 20_000  # Messages waiting for a slow server; further ones are dropped.
-EVERYTHING, OWN_PREFIX = ">", "$"
+PROBE_S, PROBE_S_MAX = 1.0, 5.0  # How often the server must answer through the library's reader, and how soon.
+LINE_BYTES_MAX = 4_000  # Of subject and reply; servers end a client that sends a line of more than 4,096 bytes.
+EVERYTHING = ">"
 FIRST_LINE, END = "NATS/1.0\r\n", "\r\n"
-AWAY, SLOW = "broker_away", "broker_slow"
+AWAY, SLOW, TOO_LONG, UNPROVED = "broker_away", "broker_slow", "subject_too_long", "reopened"
 
 
 class _Subscription(msgspec.Struct):
@@ -41,6 +44,19 @@ class _Subscription(msgspec.Struct):
 
 class _Subscriptions(msgspec.Struct):
     subscriptions_list: list[_Subscription] | None = None
+
+
+class _Client(Client):
+    """A client that skips a message it cannot read: the library's reader would end, and report itself as connected."""
+
+    on_unreadable: Callable[[Exception], None] = staticmethod(lambda _error: None)
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        try:
+            (subject + reply).decode()
+            await super()._process_msg(sid, subject, reply, data, headers)
+        except Exception as error:
+            self.on_unreadable(error)
 
 
 class NatsClientDoor:
@@ -55,25 +71,19 @@ class NatsClientDoor:
         self.counts: Counter[str] = Counter()
         self._url, self._name, self._api = url, name, api
         self._tls = (tls or ssl.create_default_context()) if urlsplit(url).scheme == "tls" else None
-        self._login = {"user": user, "password": password} if user else {}
+        self._login: dict[str, Any] = {"user": user, "password": password} if user else {}
         self._client: Any = None
+        self._is_proved = True
         self._wanted: frozenset[str] = frozenset()
-        self._on_interest: Callable[[str, bool], None] = lambda _subject, _wanted: None
-        self._on_message: Callable[[LocalMessage], None] = lambda _: None
+        self._checks = DoorChecks(name, self.counts, self.release)
         self._waiting: asyncio.Queue[LocalMessage] = asyncio.Queue(WAITING_MAX)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
         """Open the door and learn what clients already want; raise DoorError if a port cannot be reached."""
-        self._on_interest, self._on_message = on_interest, on_message
+        self._checks.begin(on_interest, on_message)
         try:
-            async with asyncio.timeout(CONNECT_S_MAX):
-                self._client = await nats.connect(
-                    self._url, name=f"regraft-{self._name}", no_echo=True, max_reconnect_attempts=-1, tls=self._tls,
-                    error_cb=self._note_error, connect_timeout=CONNECT_S_MAX, allow_reconnect=True, **self._login,
-                )  # fmt: skip
-                await self._client.subscribe(EVERYTHING, cb=self._handle)
-                await self._client.flush()
+            await self._connect()
         except (OSError, TimeoutError, NatsError) as error:
             raise DoorError(f"no NATS server accepts a client at {self._url} ({error or 'no answer'})") from error
         try:
@@ -86,12 +96,55 @@ class NatsClientDoor:
                 "node.door_api"
             ) from error
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._send_waiting()), loop.create_task(keep_asking(self._poll, self._name))]
+        self._tasks = [
+            loop.create_task(each)
+            for each in (self._send_waiting(), keep_asking(self._poll, self._name), self._keep_proved())
+        ]
+
+    async def _connect(self) -> None:
+        """Connect and receive what is published; raise OSError or NatsError if the server refuses."""
+        client = self._client = _Client()
+        client.on_unreadable = lambda error: self._checks.refuse(BAD_SUBJECT, str(error))
+        async with asyncio.timeout(CONNECT_S_MAX):
+            await client.connect(
+                self._url, name=f"regraft-{self._name}", no_echo=True, max_reconnect_attempts=-1, tls=self._tls,
+                error_cb=self._note_error, connect_timeout=int(CONNECT_S_MAX), allow_reconnect=True, **self._login,
+            )  # fmt: skip
+            await client.subscribe(EVERYTHING, cb=self._handle)
+            await client.flush()
+
+    async def _keep_proved(self) -> None:
+        """Let the server answer through the reader each second; connect anew if no answer arrives."""
+        while True:
+            await asyncio.sleep(PROBE_S)
+            if self._client.is_reconnecting:  # By the library; its answers prove the new connection.
+                continue
+            try:
+                async with asyncio.timeout(PROBE_S_MAX):
+                    await self._client.flush()
+                self._is_proved = True
+            except Exception as error:
+                self._is_proved = False
+                self.counts[UNPROVED] += 1
+                log.warning("door_unproved", broker=self._name, reason=str(error) or "no answer")
+                await self._renew()
+
+    async def _renew(self) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_S_MAX):
+                await self._client.close()
+        except Exception as error:  # What is left of it is dropped.
+            log.debug("connection_left", broker=self._name, reason=str(error))
+        try:
+            await self._connect()
+            self._is_proved = True
+        except (OSError, TimeoutError, NatsError) as error:
+            log.debug("door_not_reached", broker=self._name, reason=str(error) or "no answer")
 
     @property
     def is_open(self) -> bool:
-        """Return True if the server is connected."""
-        return self._client is not None and bool(self._client.is_connected)
+        """Return True if the server is connected, and has answered lately."""
+        return self._is_proved and self._client is not None and bool(self._client.is_connected)
 
     def publish(self, message: LocalMessage) -> bool:
         """Hand a message to the clients that want it; return False if the server is away or too slow."""
@@ -101,7 +154,13 @@ class NatsClientDoor:
         if self._waiting.full():
             self.counts[SLOW] += 1
             return False
-        self._waiting.put_nowait(message)
+        checked = self._checks.checked(message)
+        if checked is None:
+            return False
+        if len(f"{checked.subject} {checked.reply}".encode()) > LINE_BYTES_MAX:
+            self.counts[TOO_LONG] += 1
+            return False
+        self._waiting.put_nowait(checked)
         return True
 
     def release(self, receipt: int) -> None:
@@ -121,7 +180,7 @@ class NatsClientDoor:
             try:
                 headers = dict(_lines_of(message.headers)) or None
                 await self._client.publish(message.subject, message.payload, message.reply, headers=headers)
-            except (NatsError, ValueError) as error:
+            except Exception as error:  # One message must not keep those behind it from leaving.
                 self.counts[AWAY] += 1
                 log.warning("message_not_handed_over", broker=self._name, reason=str(error))
 
@@ -131,16 +190,12 @@ class NatsClientDoor:
         found = await loop.run_in_executor(None, self._ask)
         own_client = self._client.client_id
         own_account = next((each.account for each in found if each.cid == own_client), "")
-        wanted = frozenset(
-            each.subject
-            for each in found
-            if each.cid != own_client and each.account == own_account and not each.subject.startswith(OWN_PREFIX)
-        )
+        wanted = frozenset(each.subject for each in found if each.cid != own_client and each.account == own_account)
         before, self._wanted = self._wanted, wanted
         for subject in sorted(wanted - before):
-            self._on_interest(subject, True)
+            self._checks.note_interest(subject, True)
         for subject in sorted(before - wanted):
-            self._on_interest(subject, False)
+            self._checks.note_interest(subject, False)
 
     def _ask(self) -> list[_Subscription]:
         """Return all subscriptions of the server, page by page."""
@@ -155,10 +210,9 @@ class NatsClientDoor:
         return found
 
     async def _handle(self, message: Any) -> None:
-        if not message.subject.startswith(OWN_PREFIX):
-            lines = "".join(f"{name}: {value}{END}" for name, value in (message.headers or {}).items())
-            block = f"{FIRST_LINE}{lines}{END}".encode() if lines else b""
-            self._on_message(LocalMessage(message.subject, message.data, message.reply, block))
+        lines = "".join(f"{name}: {value}{END}" for name, value in (message.headers or {}).items())
+        block = f"{FIRST_LINE}{lines}{END}".encode(errors="surrogateescape") if lines else b""
+        self._checks.note_message(LocalMessage(message.subject, message.data, message.reply, block))
 
     async def _note_error(self, error: Exception) -> None:
         log.warning("door_failed", broker=self._name, reason=str(error))

@@ -22,11 +22,14 @@ from urllib.parse import urlsplit
 import structlog
 
 from regraft.producers.brokers.match_content import MatchIndex
+from regraft.producers.nodes.door_checks import TOO_LARGE, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.jetstream_ingress import JetStreamIngress
 from regraft.producers.nodes.nats_protocol import (
+    BLOCK_BYTES_MAX,
     Interest,
     LeafReader,
+    Oversized,
     Ping,
     Pong,
     Refused,
@@ -44,9 +47,10 @@ LEAF_PORT = 7422
 CONNECT_S_MAX = 10.0
 PING_S, SILENCE_S_MAX = 1.0, 5.0
 BUFFER_BYTES_MAX = 64 << 20  # Bytes waiting for a slow server; further messages are dropped.
-OWN_PREFIX = "$"  # The servers' own subjects (system, JetStream, loop detection) never cross.
 EVERYTHING = ">"
-AWAY, SLOW = "broker_away", "broker_slow"
+AWAY, SLOW, FAILED, TOO_MANY = "broker_away", "broker_slow", "handling_failed", "too_many_interests"
+WANTED_MAX = 200_000  # Subjects kept here; the node takes INTERESTS_MAX of them at a time.
+GROUPS_MAX = 1_000  # Queue groups of one subject: each is named in every message.
 
 
 class NatsDoor:
@@ -80,18 +84,15 @@ class NatsDoor:
         self._wanted: dict[str, set[str]] = {}  # Subject -> queue groups that want it, "" for none.
         self._queues = QueueGroups()
         self._wanted_since_open: dict[str, set[str]] = {}  # The same, since the current connection began.
-        self._on_interest: Callable[[str, bool], None] = lambda _subject, _wanted: None
-        self._on_message: Callable[[LocalMessage], None] = lambda _: None
+        self._checks = DoorChecks(name, self.counts, self.release)
         self._first: asyncio.Future[None] | None = None
         self._ingress: JetStreamIngress | None = None
         if stream:
-            self._ingress = JetStreamIngress(
-                stream, name, self._send, lambda message: self._on_message(message), self.counts
-            )
+            self._ingress = JetStreamIngress(stream, name, self._send, self._checks.note_message, self.counts)
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
         """Open the door and learn what clients already want; raise DoorError if the server cannot be reached."""
-        self._on_interest, self._on_message = on_interest, on_message
+        self._checks.begin(on_interest, on_message)
         loop = asyncio.get_running_loop()
         self._first = loop.create_future()
         self._keeping = loop.create_task(self._keep_open())
@@ -124,7 +125,7 @@ class NatsDoor:
         return self._leaf is not None and self._leaf.is_caught_up
 
     def publish(self, message: LocalMessage) -> bool:
-        """Hand a message to the clients that want it; return False if the server is away or too slow."""
+        """Hand a message to the clients that want it; return False if it may not be, or the server is away or slow."""
         leaf = self._leaf
         if leaf is None or leaf.transport is None or leaf.transport.is_closing():
             self.counts[AWAY] += 1
@@ -132,9 +133,12 @@ class NatsDoor:
         if leaf.transport.get_write_buffer_size() > BUFFER_BYTES_MAX:
             self.counts[SLOW] += 1
             return False
+        checked = self._checks.checked(message)
+        if checked is None:
+            return False
         if self._ingress is not None:
-            message = self._ingress.marked(message)
-        leaf.write_soon(message_bytes(message, self._queues.of(message.subject)))
+            checked = self._ingress.marked(checked)
+        leaf.write_soon(message_bytes(checked, self._queues.of(checked.subject)))
         return True
 
     def release(self, receipt: int) -> None:
@@ -173,6 +177,9 @@ class NatsDoor:
             except (OSError, TimeoutError) as error:
                 self._reason = str(error) or "no answer"
                 log.debug("door_not_reached", broker=self._name, reason=self._reason)
+            except Exception as error:  # Whatever happens, the door is opened again.
+                self._reason = repr(error)
+                log.exception("door_failed", broker=self._name)
             self._leaf = None
             self.counts["refused"] += 1
             await asyncio.sleep(pause.after(time.monotonic()))
@@ -180,14 +187,35 @@ class NatsDoor:
     # --- from the server ---------------------------------------------------------------------------------------------
 
     def _handle(self, leaf: _Leaf, message: ServerMessage) -> None:
+        """Handle a message; one that fails is counted, and those behind it are handled."""
+        try:
+            self._take(leaf, message)
+        except DoorError:
+            raise
+        except Exception:
+            self.counts[FAILED] += 1
+            log.exception("message_failed", broker=self._name, kind=type(message).__name__)
+
+    def _has_room(self, message: Interest) -> bool:
+        """Return True if an interest can be kept; the others are counted."""
+        groups = self._wanted.get(message.subject, ())
+        if len(groups) >= GROUPS_MAX or (not groups and len(self._wanted) >= WANTED_MAX):
+            self._checks.refuse(TOO_MANY, f"{len(self._wanted)} subjects, {len(groups)} groups of one are wanted")
+            return False
+        return self._checks.may_want(message.subject)
+
+    def _take(self, leaf: _Leaf, message: ServerMessage) -> None:
         match message:
             case LocalMessage():
                 is_taken = self._ingress is not None and self._ingress.receive(message)
-                if not is_taken and not message.subject.startswith(OWN_PREFIX):
-                    self._on_message(message)
-            case Interest():
-                if not message.subject.startswith(OWN_PREFIX):
-                    self._note(message)
+                if not is_taken:
+                    self._checks.note_message(message)
+            case Oversized(subject, reply, size_bytes):
+                self._checks.refuse(TOO_LARGE, f"{size_bytes} bytes: at most {BLOCK_BYTES_MAX} are read", subject)
+                if self._ingress is not None:
+                    self._ingress.skip(reply)
+            case Interest() if not message.is_wanted or self._has_room(message):
+                self._note(message)
             case Ping():
                 leaf.write_soon(b"PONG\r\n")
             case ServerInfo():
@@ -229,21 +257,21 @@ class NatsDoor:
         if message.is_wanted:
             self._wanted_since_open.setdefault(message.subject, set()).add(message.queue)
             if message.subject not in self._wanted:
-                self._on_interest(message.subject, True)
+                self._checks.note_interest(message.subject, True)
             self._wanted.setdefault(message.subject, set()).add(message.queue)
             self._queues.add(message.subject, message.queue)
             return
         self._queues.remove(message.subject, message.queue)
         has_ended = [_forget(known, message) for known in (self._wanted_since_open, self._wanted)]
         if has_ended[1]:
-            self._on_interest(message.subject, False)
+            self._checks.note_interest(message.subject, False)
 
     def _end_unreported(self) -> None:
         """End interest that the server has not reported since it came back."""
         gone = sorted(subject for subject in self._wanted if subject not in self._wanted_since_open)
         self._wanted = {subject: set(queues) for subject, queues in self._wanted_since_open.items()}
         for subject in gone:
-            self._on_interest(subject, False)
+            self._checks.note_interest(subject, False)
         if self._first is not None and not self._first.done():
             self._first.set_result(None)
 

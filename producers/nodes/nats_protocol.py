@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.schemas.wire_grammar import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 LINE_BYTES_MAX = 64 * 1024
-PAYLOAD_BYTES_MAX = 8 << 20  # Including headers; the server's default is 1 MiB.
+BLOCK_BYTES_MAX = HEADERS_BYTES_MAX + PAYLOAD_BYTES_MAX  # A longer message is skipped as its bytes arrive.
+BYTES_KEPT = "surrogateescape"  # Bytes that are no UTF-8 become characters that no grammar allows.
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,16 @@ class Refused:
     reason: str
 
 
-ServerMessage = ServerInfo | Interest | Ping | Pong | Refused | LocalMessage
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """A message of more than ``BLOCK_BYTES_MAX`` was skipped."""
+
+    subject: str
+    reply: str
+    size_bytes: int
+
+
+ServerMessage = ServerInfo | Interest | Ping | Pong | Refused | LocalMessage | Oversized
 
 
 class LeafReader:
@@ -59,13 +70,19 @@ class LeafReader:
 
     def __init__(self) -> None:
         self._data = bytearray()
+        self._skip = 0  # Bytes still to come of a message that is too long.
 
     def feed(self, data: bytes) -> Iterator[ServerMessage]:
         """Yield the messages that are now complete; raise DoorError for bytes that no server sends."""
         self._data += data
         place = 0
         try:
-            while (end := self._data.find(b"\r\n", place)) >= 0:
+            while True:
+                skipped = min(self._skip, len(self._data) - place)
+                self._skip, place = self._skip - skipped, place + skipped
+                end = self._data.find(b"\r\n", place)
+                if self._skip or end < 0:
+                    break
                 line = bytes(self._data[place:end])
                 if line[:5] not in (b"LMSG ", b"HMSG "):
                     place = end + 2
@@ -76,15 +93,15 @@ class LeafReader:
                     break
                 place = following
                 yield message
-            if len(self._data) - place > LINE_BYTES_MAX + PAYLOAD_BYTES_MAX:
+            if len(self._data) - place > LINE_BYTES_MAX + BLOCK_BYTES_MAX:
                 raise DoorError(
                     f"the server sent {len(self._data) - place} bytes without a line: check that this is a leaf port"
                 )
         finally:
             del self._data[:place]
 
-    def _message(self, line: bytes, begin: int) -> tuple[LocalMessage | None, int]:
-        words = line.decode().split(" ")
+    def _message(self, line: bytes, begin: int) -> tuple[LocalMessage | Oversized | None, int]:
+        words = line.decode(errors=BYTES_KEPT).split(" ")
         try:
             size = int(words[-1])
             head_size, reply = (int(words[-2]), words[2:-2]) if words[0] == "HMSG" else (0, words[2:-1])
@@ -92,22 +109,25 @@ class LeafReader:
             raise DoorError(
                 f"the server sent {line[:80]!r}, which is not a message: check that this is a leaf port"
             ) from error
-        if not 0 <= head_size <= size <= PAYLOAD_BYTES_MAX:
-            raise DoorError(f"the server sent a message of {size} bytes, but at most {PAYLOAD_BYTES_MAX} are carried")
+        if not 0 <= head_size <= size:
+            raise DoorError(f"the server sent {line[:80]!r}, whose sizes are wrong: check that this is a leaf port")
+        if reply and reply[0] in ("+", "|"):  # To a queue group: the reply follows +, and | means none.
+            reply = reply[1:2] if reply[0] == "+" else []
+        reply_to = reply[0] if reply else ""
+        if size > BLOCK_BYTES_MAX:
+            self._skip = size + 2
+            return Oversized(words[1], reply_to, size), begin
         if len(self._data) < begin + size + 2:
             return None, begin
         block = bytes(memoryview(self._data)[begin : begin + size])
-        if reply and reply[0] in ("+", "|"):  # To a queue group: the reply follows +, and | means none.
-            reply = reply[1:2] if reply[0] == "+" else []
-        message = LocalMessage(words[1], block[head_size:], reply[0] if reply else "", block[:head_size])
-        return message, begin + size + 2
+        return LocalMessage(words[1], block[head_size:], reply_to, block[:head_size]), begin + size + 2
 
 
 def _messages_of(line: bytes) -> Iterator[ServerMessage]:
     word, _, rest = line.partition(b" ")
     match word.upper():
         case b"LS+" | b"LS-":
-            parts = rest.decode().split(" ")
+            parts = rest.decode(errors=BYTES_KEPT).split(" ")
             yield Interest(parts[0], parts[1] if len(parts) > 1 else "", word == b"LS+")
         case b"PING":
             yield Ping()
@@ -137,9 +157,10 @@ def message_bytes(message: LocalMessage, queues: Sequence[str] = ()) -> bytes:
     if queues:
         to = f"+ {message.reply}" if message.reply else "|"
         head = f"{message.subject} {to} {' '.join(queues)} "
+    line = head.encode(errors=BYTES_KEPT)  # Names of queue groups may be any bytes.
     size = len(message.headers) + len(message.payload)
     if message.headers:
         return b"HMSG %b%d %d\r\n%b%b\r\n" % (
-            head.encode(), len(message.headers), size, message.headers, message.payload
+            line, len(message.headers), size, message.headers, message.payload
         )  # fmt: skip
-    return b"LMSG %b%d\r\n%b\r\n" % (head.encode(), size, message.payload)
+    return b"LMSG %b%d\r\n%b\r\n" % (line, size, message.payload)
