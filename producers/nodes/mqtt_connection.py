@@ -11,11 +11,11 @@ from typing import cast
 
 import mqtt5
 
-from regraft.producers.nodes.mqtt_packets import MalformedError, Oversized, PacketReader
+from regraft.producers.nodes.mqtt_packets import MalformedError, Oversized, PacketReader, Unreadable
 
 PINGS_MAX = 3  # Per keep-alive, and unanswered; counted, not timed, because the node may have been suspended.
 CLOSE_S_MAX = 1.0  # How long the last bytes may take to be sent.
-ReceivedPacket = mqtt5.Packet | Oversized
+ReceivedPacket = mqtt5.Packet | Oversized | Unreadable
 
 
 class MqttConnection(asyncio.Protocol):

@@ -26,15 +26,17 @@ from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
 from regraft.producers.nodes.ask_emqx import learn_interest
+from regraft.producers.nodes.door_checks import DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
-from regraft.producers.nodes.mqtt_session import AWAY, FAILED, IDS, TOO_LARGE, MqttLogin, MqttSession, PublishFields
+from regraft.producers.nodes.mqtt_session import AWAY, FAILED, IDS, MqttLogin, MqttSession, PublishFields
 from regraft.producers.nodes.mqtt_taken import Taken, TakenAtOnce, TakenUntilSafe
 from regraft.producers.nodes.mqtt_topics import TopicError, subject_of, topic_of
 from regraft.producers.nodes.read_mosquitto_log import MosquittoLog
 from regraft.producers.nodes.retry_pause import RetryPause
 from regraft.schemas.status_file import replace_file
+from regraft.schemas.wire_grammar import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 log = structlog.get_logger(__name__)
 
@@ -48,8 +50,6 @@ DURABLE_S = 7 * 24 * 3_600  # And for this long while a node with a durable sess
 UNDER_WAY_MAX = 500  # Messages of a durable session that are not acknowledged.
 EVERYTHING = "#"
 FIELDS_KEPT_MAX = 1_000
-PAYLOAD_BYTES_MAX = 8 << 20  # What links carry; brokers have no such limit by default.
-FIELDS_BYTES_MAX = 1 << 20  # Topic and properties of a message.
 BAD_TOPIC, REDELIVERED = "bad_topic", "redelivered"
 
 
@@ -95,7 +95,7 @@ class MqttDoor:
         self._session = MqttSession(self._login(user, password, context), self._take, self.counts)
         self._is_subscribed = False
         self._interest: MqttInterest | None = None
-        self._on_message: Callable[[LocalMessage], None] = lambda _: None
+        self._checks = DoorChecks(name, self.counts, self.release)
         self._tasks: list[asyncio.Task[None]] = []
         self._first: asyncio.Future[None] | None = None
         self._reason = "no answer"
@@ -107,7 +107,7 @@ class MqttDoor:
             self._port,
             self._client_id,
             session_s=DURABLE_S if self._is_durable else SESSION_S,
-            packet_bytes_max=PAYLOAD_BYTES_MAX + FIELDS_BYTES_MAX,
+            packet_bytes_max=PAYLOAD_BYTES_MAX + HEADERS_BYTES_MAX,
             is_resumed=self._is_durable,
             receive_max=UNDER_WAY_MAX if self._is_durable else IDS,
             user=user,
@@ -117,8 +117,8 @@ class MqttDoor:
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
         """Open the door; raise DoorError if the broker cannot be reached, or nothing reports what its clients want."""
-        self._on_message = on_message
-        self._interest = MqttInterest(on_interest, f"regraft-{self._name}", self._session_s, self.counts)
+        self._checks.begin(on_interest, on_message)
+        self._interest = MqttInterest(self._checks.note_interest, f"regraft-{self._name}", self._session_s, self.counts)
         try:
             self._interest.want_always(self._filters)
         except TopicError as error:
@@ -222,9 +222,12 @@ class MqttDoor:
         if not self.is_open:
             self.counts[AWAY] += 1
             return False
+        checked = self._checks.checked(message)
+        if checked is None:
+            return False
         try:
-            qos, fields = _publish_fields(message.headers, message.reply)
-            return self._session.publish(topic_of(message.subject), message.payload, qos, fields)
+            qos, fields = _publish_fields(checked.headers, checked.reply)
+            return self._session.publish(topic_of(checked.subject), checked.payload, qos, fields)
         except ValueError:  # From topic_of, or the codec.
             self.counts[BAD_TOPIC] += 1
             return False
@@ -258,6 +261,10 @@ class MqttDoor:
                 self._reason = str(error) or self._reason
                 log.debug("door_not_reached", broker=self._name, reason=self._reason)
                 self._session.cut(self._reason)
+            except Exception as error:  # Whatever happens, the door is opened again.
+                self._reason = repr(error)
+                log.exception("door_failed", broker=self._name)
+                self._session.cut(self._reason)
             self._is_subscribed = False
             self.counts["refused"] += 1
             await asyncio.sleep(pause.after(time.monotonic()))
@@ -283,10 +290,13 @@ class MqttDoor:
     async def _maintain(self) -> None:
         while True:
             await asyncio.sleep(MAINTAIN_S)
-            if self._interest is not None:
-                self._interest.expire(time.monotonic())
-            self._catch_up()
-            self._store()
+            try:
+                if self._interest is not None:
+                    self._interest.expire(time.monotonic())
+                self._catch_up()
+                self._store()
+            except Exception as error:  # A full disk, an odd line: tried again in a second.
+                log.warning("maintenance_failed", broker=self._name, reason=repr(error))
 
     # --- from the broker ---------------------------------------------------------------------------------------------
 
@@ -297,16 +307,13 @@ class MqttDoor:
             if topic.startswith(LOG_TOPIC):
                 self._handle_log(topic, packet.payload.decode(errors="replace"))
             return True
-        if len(packet.payload) > PAYLOAD_BYTES_MAX:
-            self.counts[TOO_LARGE] += 1
-            return True
         packet_id = packet.packet_id or 0
         receipt = self._taken.take(packet, packet_id) if packet_id else 0
         if receipt is None:
             self.counts[REDELIVERED] += 1
             return self._taken.may_forget(packet_id)
         reply = packet.response_topic
-        self._on_message(
+        self._checks.note_message(
             LocalMessage(
                 subject_of(topic),
                 packet.payload,

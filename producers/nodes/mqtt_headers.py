@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from regraft.schemas.wire_grammar import is_clean, is_header_name
+
 FIRST_LINE = "NATS/1.0"
 END = "\r\n"
 ODD = "Mqtt-Property"  # A user property that no header line can hold, as base64 of JSON.
@@ -68,21 +70,33 @@ def fields_of(block: bytes) -> MqttFields:
     for name, value in _read_lines(block):
         if name in (QOS, RETAIN, IS_TEXT, CONTENT_TYPE, CORRELATION, EXPIRY):
             own[name] = value
-        elif name == ODD and (odd := _unpacked(value)) is not None and len(odd) == 2:
+        elif name == ODD and (odd := _unpacked(value)) is not None and len(odd) == 2 and _is_property(*odd):
             properties.append((odd[0], odd[1]))
-        elif max(len(name.encode()), len(value.encode())) <= TEXT_BYTES_MAX:
+        elif _is_property(name, value):
             properties.append((name, value))
+        elif is_clean(packed := _packed(name, value)) and len(packed) <= TEXT_BYTES_MAX:
+            properties.append((ODD, packed))  # For clients, and for the next door: a broker would refuse it as it is.
     expiry_s = int(own[EXPIRY]) if own.get(EXPIRY, "").isdecimal() else None
     content_type = _unpacked(own.get(CONTENT_TYPE, ""))
+    shown = content_type[0] if content_type else own.get(CONTENT_TYPE, "")
     return MqttFields(
         tuple(properties),
         int(own.get(QOS) == "1"),
         own.get(RETAIN) == "1",
         own.get(IS_TEXT) == "1",
-        content_type[0] if content_type else own.get(CONTENT_TYPE, ""),
+        shown if _is_text(shown) else "",
         _bytes_of(own[CORRELATION]) if CORRELATION in own else None,
         expiry_s if expiry_s is None or expiry_s <= EXPIRY_S_MAX else None,
     )
+
+
+def _is_property(name: str, value: str) -> bool:
+    """Return True if brokers accept a user property."""
+    return _is_text(name) and _is_text(value)
+
+
+def _is_text(text: str) -> bool:
+    return is_clean(text) and len(text.encode()) <= TEXT_BYTES_MAX
 
 
 def _read_lines(block: bytes) -> Iterator[tuple[str, str]]:
@@ -93,7 +107,7 @@ def _read_lines(block: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _line(name: str, value: str) -> str:
-    is_plain = name and ":" not in name and not name.startswith("Mqtt-") and name.isprintable() and value.isprintable()
+    is_plain = is_header_name(name) and not name.startswith("Mqtt-") and value.isprintable()
     if is_plain and (name, value) == (name.strip(), value.strip()):
         return f"{name}: {value}"
     return f"{ODD}: {_packed(name, value)}"

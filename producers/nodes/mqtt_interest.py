@@ -7,6 +7,9 @@ that no longer are.
 The session of a client that disconnects may last, and no broker reports for how long: what it wanted stays wanted for
 ``session_s``. A client of MQTT 3.1.1 with a clean session has none, so what it wanted ends at once. While the broker is
 away it reports no disconnects, so all interest stays until the client connects again.
+
+Clients choose their names, and names may look like parts of the log. Where a line can be read in two ways, interest
+begins in both and ends in neither: a client may keep another's interest alive, but cannot end it.
 """
 
 from __future__ import annotations
@@ -24,24 +27,34 @@ from regraft.producers.nodes.wanted_subjects import WantedSubjects
 log = structlog.get_logger(__name__)
 
 CLIENTS_MAX = 100_000  # Beyond this, the one gone longest is forgotten, or a new one ignored.
+FILTERS_MAX = 200_000  # Of all clients; one client's share is smaller, so that it does not shut out the others.
+FILTERS_OF_CLIENT_MAX = 10_000
 REFUSED_MAX = 1_000
+TOO_MANY, AMBIGUOUS = "too_many_filters", "log_ambiguous"
 LOG_TOPIC = "$SYS/broker/log/"
 MQTT_5 = 5
 _TIME = re.compile(r"^[\dT:+.-]+: ")
 _QOS = re.compile(r" [012](?= )")
-_CONNECTED = re.compile(r"New client connected from .*? as (.*) \(p(\d+), c([01]), k\d+.*\)\.", re.DOTALL)
-# From Mosquitto 2.1 on, the client's address follows its name in brackets.
+_CONNECTED = re.compile(r"New client connected from .*? as (.*\))\.", re.DOTALL)
+_OPTIONS = re.compile(r" \(p(\d+), c([01]), k\d+")  # After the name; the user's name follows, and may contain the same.
+# The whole line, with the longest possible name: a name may contain any of these texts.
 _DISCONNECTED = re.compile(
-    r"Client (.*?)( \[[^]]*:\d+\])? (?:disconnected|closed its connection|has exceeded timeout|been disconnected)",
+    r"Client (.*) (?:disconnected(?:(?:: | due to |, not authorised).*)?\.?|closed its connection\."
+    r"|has exceeded timeout, disconnecting\.|been disconnected by administrative action\.)",
     re.DOTALL,
 )
+_ADDRESS = re.compile(r" \[[^]]*:\d+\]\Z")  # From Mosquitto 2.1 on, it follows the name of a client that disconnects.
 
 
 @dataclass
 class _Client:
-    """``left_s`` is when it disconnected, None while connected; ``has_session``: its session may outlast that."""
+    """``left_s`` is when it disconnected, None while connected; ``has_session``: its session may outlast that.
+
+    ``waiting`` are filters for which there was no room.
+    """
 
     filters: set[str] = field(default_factory=set)
+    waiting: dict[str, None] = field(default_factory=dict)
     has_session: bool = True
     left_s: float | None = None
 
@@ -59,6 +72,8 @@ class MqttInterest:
         self._own = re.compile(rf"{re.escape(own)}(-[0-9a-f]{{8}})?")
         self._refused: set[str] = set()  # Invalid filters; each is refused once, however often it is listed.
         self._clients: dict[str, _Client] = {}
+        self._filter_count = 0
+        self._bracketed: dict[str, None] = {}  # Names seen that end as if an address followed them.
         self._wanted = WantedSubjects(on_interest)
 
     def want_always(self, filters: Iterable[str]) -> None:
@@ -75,11 +90,11 @@ class MqttInterest:
             for line in lines:
                 entry = _TIME.sub("", line, count=1)
                 if not self._handle_notice(entry, now_s):
-                    name, wanted = self._name_and_filter(entry)
-                    is_known = self._is_known(name)
-                    if wanted and (is_known or not self._handle_unsubscribe(entry)):
-                        self._take_subscribing(name, wanted)
-                    elif not wanted:
+                    found = self._names_and_filters(entry)
+                    is_known = any(self._is_known(name) for name, _ in found)
+                    if found and (is_known or not self._handle_unsubscribe(entry)):
+                        self._take_subscribing(found)
+                    elif not found:
                         self._handle_unsubscribe(entry)
 
     def known(self) -> dict[str, list[str]]:
@@ -103,9 +118,9 @@ class MqttInterest:
                 except TopicError as error:
                     self._refuse(wanted, error)
         for name, client in list(self._clients.items()):
+            client.waiting.clear()
             for wanted in sorted(client.filters - there.get(name, set())):
-                client.filters.discard(wanted)
-                self._end(wanted)
+                self._end(client, wanted)
             if not client.filters:
                 del self._clients[name]
 
@@ -133,18 +148,19 @@ class MqttInterest:
     # --- entries of the log ------------------------------------------------------------------------------------------
 
     def _handle_subscribe(self, entry: str) -> None:
-        name, wanted = self._name_and_filter(entry)
-        if wanted:
-            self._take_subscribing(name, wanted)
+        if found := self._names_and_filters(entry):
+            self._take_subscribing(found)
 
-    def _take_subscribing(self, name: str, wanted: str) -> None:
+    def _take_subscribing(self, found: list[tuple[str, str]]) -> None:
+        """Take a subscription, in each way in which its line can be read."""
         self.reported_count += 1
-        if self._own.fullmatch(name):
-            return
-        try:
-            self._want(name, wanted)
-        except TopicError as error:
-            self._refuse(wanted, error)
+        for name, wanted in found:
+            if self._own.fullmatch(name):
+                continue
+            try:
+                self._want(name, wanted)
+            except TopicError as error:
+                self._refuse(wanted, error)
 
     def _refuse(self, wanted: str, error: TopicError) -> None:
         if len(self._refused) < REFUSED_MAX:
@@ -155,53 +171,78 @@ class MqttInterest:
     def _want(self, name: str, wanted: str) -> None:
         subjects = subjects_of(wanted)
         client = self._clients.get(name) or self._new_client(name)
-        if client is not None and wanted not in client.filters:
-            client.filters.add(wanted)
-            self.changes_count += 1
-            self._wanted.add(subjects)
+        if client is None or wanted in client.filters:
+            return
+        if len(client.filters) >= FILTERS_OF_CLIENT_MAX or self._filter_count >= FILTERS_MAX:
+            self.counts[TOO_MANY] += 1
+            if len(client.waiting) < FILTERS_OF_CLIENT_MAX:
+                client.waiting[wanted] = None
+            return
+        client.waiting.pop(wanted, None)
+        client.filters.add(wanted)
+        self._filter_count += 1
+        self.changes_count += 1
+        self._wanted.add(subjects)
 
-    def _name_and_filter(self, entry: str) -> tuple[str, str]:
-        """Split "NAME QOS FILTER": both may contain spaces, so a split with a known name wins over the first one."""
+    def _names_and_filters(self, entry: str) -> list[tuple[str, str]]:
+        """Split "NAME QOS FILTER" wherever the name is known, else at the first QoS: both may contain spaces."""
         found = [(entry[: one.start()], entry[one.end() + 1 :]) for one in _QOS.finditer(entry)]
-        known = (one for one in found if self._is_known(one[0]))
-        return next(known, found[0] if found else ("", ""))
+        known = [one for one in found if self._is_known(one[0])]
+        if len(known) > 1:
+            self.counts[AMBIGUOUS] += 1
+        return known or found[:1]
 
     def _is_known(self, name: str) -> bool:
         return name in self._clients or self._own.fullmatch(name) is not None
 
     def _handle_unsubscribe(self, entry: str) -> bool:
         """Handle "NAME FILTER"; return False if no client wanted that."""
-        # Names and filters may contain spaces here too: find the client that is known to want the filter.
-        place = entry.find(" ")
-        while place >= 0:
-            client, wanted = self._clients.get(entry[:place]), entry[place + 1 :]
-            if client is not None and wanted in client.filters:
-                client.filters.discard(wanted)
-                self._end(wanted)
-                return True
-            place = entry.find(" ", place + 1)
-        return False
+        places = [place.start() for place in re.finditer(" ", entry)]
+        known = [
+            (self._clients[entry[:place]], entry[place + 1 :]) for place in places if entry[:place] in self._clients
+        ]
+        wants = [(client, wanted) for client, wanted in known if wanted in client.filters or wanted in client.waiting]
+        if len(known) > 1 and wants:
+            self.counts[AMBIGUOUS] += 1
+        elif wants:
+            [(client, wanted)] = wants
+            client.waiting.pop(wanted, None)
+            if wanted in client.filters:
+                self._end(client, wanted)
+        return bool(wants)
 
     def _handle_notice(self, entry: str, now_s: float) -> bool:
         """Handle a line about a client that connects or disconnects; return False for any other."""
         if (connected := _CONNECTED.fullmatch(entry)) is not None:
-            name, protocol, is_clean = connected[1], int(connected[2]), connected[3] == "1"
-            if self._own.fullmatch(name):
-                return True
-            if is_clean:
-                self._forget(name)
-            client = self._clients.get(name) or self._new_client(name)
-            if client is not None:
-                client.has_session, client.left_s = protocol >= MQTT_5 or not is_clean, None
-        elif (left := _DISCONNECTED.match(entry)) is not None:
-            # A name may itself end in brackets.
-            name = next((one for one in (left[1] + (left[2] or ""), left[1]) if one in self._clients), "")
-            if not name:
+            self._handle_connected(connected[1])
+        elif (left := _DISCONNECTED.fullmatch(entry)) is not None:
+            is_whole = left[1] in self._bracketed or len(self._bracketed) >= REFUSED_MAX
+            name = left[1] if is_whole else _ADDRESS.sub("", left[1], count=1)
+            if name not in self._clients:
                 return False
             self._leave(name, self._clients[name], now_s)
         else:
             return False
         return True
+
+    def _handle_connected(self, text: str) -> None:
+        """Handle "NAME (pVERSION, cCLEAN, ...)", in each way in which it can be read."""
+        found = list(_OPTIONS.finditer(text))
+        if len(found) > 1:
+            self.counts[AMBIGUOUS] += 1
+        for options in found:
+            name, protocol, is_clean = text[: options.start()], int(options[1]), options[2] == "1"
+            if self._own.fullmatch(name):
+                continue
+            if _ADDRESS.search(name) and len(self._bracketed) < REFUSED_MAX:
+                self._bracketed[name] = None
+            if is_clean and len(found) == 1:
+                self._forget(name)
+            client = self._clients.get(name) or self._new_client(name)
+            if client is not None:
+                has_session = protocol >= MQTT_5 or not is_clean
+                client.has_session = has_session or (len(found) > 1 and client.has_session)
+                client.left_s = None
 
     # --- clients and subjects ----------------------------------------------------------------------------------------
 
@@ -224,9 +265,20 @@ class MqttInterest:
 
     def _forget(self, name: str) -> None:
         client = self._clients.pop(name, None)
-        for wanted in sorted(client.filters) if client is not None else ():
-            self._end(wanted)
+        if client is not None:
+            client.waiting.clear()
+            for wanted in sorted(client.filters):
+                self._end(client, wanted)
 
-    def _end(self, wanted: str) -> None:
+    def _end(self, client: _Client, wanted: str) -> None:
+        """End what a client wants; take what it wanted besides when there was no room."""
+        client.filters.discard(wanted)
+        self._filter_count -= 1
         self.changes_count += 1
         self._wanted.remove(subjects_of(wanted))
+        if client.waiting:
+            following = next(iter(client.waiting))
+            del client.waiting[following]
+            self._wanted.add(subjects_of(following))
+            client.filters.add(following)
+            self._filter_count += 1

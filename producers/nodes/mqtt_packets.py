@@ -1,7 +1,8 @@
 """Parse MQTT 5 packets from a stream of bytes, however it is split into reads. Pure.
 
 In: bytes. Out: packets of the codec (mqtt5, the extra ``mqtt``). A message that is too large is skipped as its bytes
-arrive; anything but a packet is an error. The meaning of packets belongs to :mod:`producers.nodes.mqtt_session`.
+arrive, and one that the codec cannot read alone; anything else but a packet is an error. The meaning of packets belongs
+to :mod:`producers.nodes.mqtt_session`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 import mqtt5
 
 PUBLISH = 3  # The type in the upper half of a packet's first byte.
+QOS_BITS = 0b110
 MORE, SEVEN_BITS, LENGTH_BYTES_MAX = 0x80, 0x7F, 4
 PACKET_BYTES_MAX = (1 << 28) + 4  # The largest length in 4 bytes, plus the bytes before the content.
 
@@ -27,6 +29,14 @@ class Oversized:
     packet_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A message that the codec cannot read, such as one with text that is not UTF-8. ``packet_id`` as above."""
+
+    packet_id: int
+    reason: str
+
+
 class PacketReader:
     """Splits a stream into packets; messages of more than ``bytes_max`` are skipped."""
 
@@ -36,7 +46,7 @@ class PacketReader:
         self._have = self._needed = 0  # Bytes of the incomplete packet, and how many it takes to continue.
         self._skip = 0  # Bytes still to come of a message that is too large.
 
-    def feed(self, data: bytes) -> Iterator[mqtt5.Packet | Oversized]:
+    def feed(self, data: bytes) -> Iterator[mqtt5.Packet | Oversized | Unreadable]:
         """Yield the packets that these bytes complete; raise MalformedError for anything else."""
         if self._skip:
             skipped = min(self._skip, len(data))
@@ -55,10 +65,10 @@ class PacketReader:
             if whole_at > len(data):
                 break
             if is_large:
-                yield Oversized(int.from_bytes(data[whole_at - 2 : whole_at]) if _has_id(data[at]) else 0)
+                yield Oversized(_id_before(data, at, whole_at))
                 self._skip = max(end - len(data), 0)
             else:
-                yield _read(view[at:end])
+                yield _read_or_skip(view[at:end], begin - at)
             at = min(end, len(data))
         self._parts = [data[at:]] if at < len(data) else []
         self._have = len(data) - at
@@ -79,7 +89,7 @@ def _bounds(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _has_id(first: int) -> bool:
-    return bool(first & 0b110)  # Bits of the QoS: above 0.
+    return bool(first & QOS_BITS)
 
 
 def _head_end(data: bytes, at: int, begin: int, end: int) -> int:
@@ -92,6 +102,21 @@ def _head_end(data: bytes, at: int, begin: int, end: int) -> int:
     if found > end:
         raise MalformedError("its topic is longer than the packet")
     return found
+
+
+def _id_before(data: bytes, at: int, head_end: int) -> int:
+    return int.from_bytes(data[head_end - 2 : head_end]) if _has_id(data[at]) else 0
+
+
+def _read_or_skip(packet: memoryview, begin: int) -> mqtt5.Packet | Unreadable:
+    """Return a packet; of a message that cannot be read, what it takes to acknowledge it."""
+    try:
+        return _read(packet)
+    except MalformedError as error:
+        if packet[0] >> 4 != PUBLISH or packet[0] & QOS_BITS == QOS_BITS:  # Not even where it ends is certain.
+            raise
+        whole = bytes(packet)
+        return Unreadable(_id_before(whole, 0, _head_end(whole, 0, begin, len(whole))), str(error))
 
 
 def _read(packet: memoryview) -> mqtt5.Packet:

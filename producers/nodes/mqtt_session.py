@@ -20,7 +20,7 @@ import mqtt5
 import structlog
 
 from regraft.producers.nodes.mqtt_connection import MqttConnection, ReceivedPacket
-from regraft.producers.nodes.mqtt_packets import PACKET_BYTES_MAX, Oversized
+from regraft.producers.nodes.mqtt_packets import PACKET_BYTES_MAX, Oversized, Unreadable
 
 log = structlog.get_logger(__name__)
 
@@ -32,6 +32,7 @@ IDS = 65_535  # Packet IDs in MQTT, so the most messages under way.
 FAILED = 0x80  # Reason codes from here on are failures.
 DUP_FLAG = 0x08  # In the first byte of a message: it was sent before.
 AWAY, SLOW, TOO_LARGE, REFUSED = "broker_away", "broker_slow", "payload_too_large", "broker_refused"
+UNREADABLE = "message_unreadable"
 
 
 class RefusedError(ConnectionError):
@@ -192,14 +193,13 @@ class MqttSession:
     def _take(self, connection: MqttConnection, packet: ReceivedPacket) -> None:
         match packet:
             case mqtt5.PublishPacket() if packet.topic and packet.qos.value < 2:
-                if self._on_message(packet) and packet.packet_id:
-                    self.acknowledge(packet.packet_id)
+                self._take_message(packet)
             case mqtt5.PubAckPacket():
                 self._note_acknowledged(packet)
             case Oversized(packet_id):
-                self.counts[TOO_LARGE] += 1
-                if packet_id:
-                    self.acknowledge(packet_id)
+                self._skip(packet_id, TOO_LARGE, "it is too large to be carried")
+            case Unreadable(packet_id, reason):
+                self._skip(packet_id, UNREADABLE, reason)
             case mqtt5.ConnAckPacket() if self._connection is None and self._answer is not None:
                 if packet.reason_code.value < FAILED:
                     self._begin(connection, packet)
@@ -209,6 +209,26 @@ class MqttSession:
             case _:
                 code = mqtt5.DisconnectReasonCode.PROTOCOL_ERROR
                 connection.refuse(code, f"unexpected packet: {packet!r:.200}")
+
+    def _take_message(self, packet: mqtt5.PublishPacket) -> None:
+        """Handle a message; one that fails is not sent again, so that those behind it arrive."""
+        packet_id = packet.packet_id or 0
+        try:
+            may_forget = self._on_message(packet)
+        except Exception as error:
+            self._skip(packet_id, UNREADABLE, repr(error))
+            return
+        if may_forget and packet_id:
+            self.acknowledge(packet_id)
+
+    def _skip(self, packet_id: int, what: str, reason: str) -> None:
+        """Count a message that cannot be carried, and let the broker forget it."""
+        self.counts[what] += 1
+        count = self.counts[what]
+        if count & (count - 1) == 0:
+            log.warning("message_skipped", client=self._login.client_id, what=what, reason=reason, count=count)
+        if packet_id:
+            self.acknowledge(packet_id)
 
     def _note_acknowledged(self, packet: mqtt5.PubAckPacket) -> None:
         if packet.packet_id not in self._under_way:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from regraft.schemas.wire_grammar import is_clean
+
 MARK = "/"
 TOPIC_BYTES_MAX = 65_535
 TOPICS_KEPT_MAX = 5_000  # Clients keep publishing to the same few.
 _ODD = re.compile(r"[.*>\s]")
 _MARKED = re.compile(r"/(/|a|g|x[0-9a-f]+/)|/")
-_FORBIDDEN = ("+", "#", "\0")  # Not allowed in a topic that is published.
+_FORBIDDEN = ("+", "#")  # Not allowed in a topic that is published.
 _MARKS = {".": "//", "*": "/a", ">": "/g"}
 _UNMARKED = {mark[1:]: character for character, mark in _MARKS.items()}
 SHARE = "$share"
@@ -35,8 +37,10 @@ def subject_of(topic: str) -> str:
 def topic_of(subject: str) -> str:
     """Return the topic of a subject; raise TopicError if it has none, as some subjects of NATS do."""
     topic = "/".join(_level(token) for token in subject.split("."))
-    if any(each in topic for each in _FORBIDDEN):
-        raise TopicError(f"{subject!r} has one of + # and NUL, which no topic has")
+    if any(each in topic for each in _FORBIDDEN) or not is_clean(topic):
+        raise TopicError(f"{subject[:80]!r} has one of + and #, or a control character, which no topic has")
+    if topic.startswith("$"):
+        raise TopicError(f"{subject[:80]!r} would be a topic of the broker's own")
     if len(topic.encode()) > TOPIC_BYTES_MAX:
         raise TopicError(f"{subject[:80]!r}... is longer than the {TOPIC_BYTES_MAX} bytes of a topic")
     return topic

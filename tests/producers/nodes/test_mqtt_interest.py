@@ -30,3 +30,52 @@ def test_interest_ends_when_a_client_without_session_leaves(left: str, name: str
     interest.handle(f"{LOG_TOPIC}N", f"1795672538: {left.format(name)}", 1.0)
     assert wanted == {"a.b": False}
     assert interest.known() == {}
+
+
+def interest_of(wanted: dict[str, bool], counts: Counter[str] | None = None) -> MqttInterest:
+    return MqttInterest(wanted.__setitem__, "regraft-b01", 3_600.0, Counter() if counts is None else counts)
+
+
+def connect(interest: MqttInterest, name: str, user: str = "") -> None:
+    named = f", u'{user}'" if user else ""
+    interest.handle(f"{LOG_TOPIC}N", f"New client connected from 10.0.0.9:1 as {name} (p2, c1, k60{named}).", 0.0)
+
+
+ODD_NAMES = (
+    "victim disconnected x", "victim disconnected.", "victim closed its connection.", "victim [10.0.0.9:1]",
+    "victim has exceeded timeout, disconnecting.", "victim a", "victim 1 a b", "victim (p2, c1, k60).",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("left", [*V2_0, *V2_1])
+@pytest.mark.parametrize("odd", ODD_NAMES)
+def test_no_client_ends_the_interest_of_another(odd: str, left: str) -> None:
+    """Whatever a client calls itself, and whatever it wants, leaves and ends: the victim's interest stays."""
+    wanted: dict[str, bool] = {}
+    interest = interest_of(wanted)
+    connect(interest, "victim")
+    for filter_ in ("a b", "alarms/#"):
+        interest.handle(f"{LOG_TOPIC}M/subscribe", f"victim 1 {filter_}", 0.0)
+    connect(interest, odd, user="u (p5, c1, k0")
+    for filter_ in ("b", "x"):
+        interest.handle(f"{LOG_TOPIC}M/subscribe", f"{odd} 1 {filter_}", 1.0)
+        interest.handle(f"{LOG_TOPIC}M/unsubscribe", f"{odd} {filter_}", 1.0)
+    for _ in range(2):  # Also of a connection that another of the same name has taken over.
+        interest.handle(f"{LOG_TOPIC}N", left.format(odd), 2.0)
+    assert {"a/x20/b", "alarms", "alarms.>"} <= {subject for subject, is_wanted in wanted.items() if is_wanted}
+
+
+def test_a_client_has_a_share_and_what_was_refused_is_taken_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One client's filters do not shut out another's; its own wait until others of it end."""
+    monkeypatch.setattr("regraft.producers.nodes.mqtt_interest.FILTERS_OF_CLIENT_MAX", 3)
+    wanted: dict[str, bool] = {}
+    counts: Counter[str] = Counter()
+    interest = interest_of(wanted, counts)
+    for number in range(5):
+        interest.handle(f"{LOG_TOPIC}M/subscribe", f"greedy 0 g{number}", 0.0)
+    interest.handle(f"{LOG_TOPIC}M/subscribe", "modest 0 m", 0.0)
+    assert [subject for subject, is_wanted in wanted.items() if is_wanted] == ["g0", "g1", "g2", "m"]
+    assert counts == {"too_many_filters": 2}
+    interest.handle(f"{LOG_TOPIC}M/unsubscribe", "greedy g4", 0.0)  # One that was waiting.
+    interest.handle(f"{LOG_TOPIC}M/unsubscribe", "greedy g1", 0.0)
+    assert [subject for subject, is_wanted in wanted.items() if is_wanted] == ["g0", "g2", "m", "g3"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.producers.nodes.mqtt_packets import MalformedError, Oversized, PacketReader
+from regraft.producers.nodes.mqtt_packets import MalformedError, Oversized, PacketReader, Unreadable
 
 BYTES_MAX = 200
 
@@ -64,8 +64,7 @@ def test_a_large_message_is_not_kept() -> None:
         (b"\x30\xff\xff\xff\xff\x01", "more than 4 bytes"),
         (b"\x00\x00", "PacketType"),
         (b"\x36\x06\x00\x01a\x00\x01\x00", "QoS"),
-        (b"\x30\x05\x00\x01\xff\x00\x00", "not UTF-8"),
-        (b"\x30\x04\x00\x09ab", "remaining length"),
+        (b"\x30\x04\x00\x09ab", "longer than the packet"),
         (b"\x20\x02\x00\x05", "ConnAckReasonCode"),  # A refusal of an MQTT 3 broker.
         (b"\x90\xff\x7f", "only a message may have"),
         (b"\x30\xff\x7f\xff\xff" + bytes(10), "longer than the packet"),
@@ -81,3 +80,24 @@ def test_invalid_packets_are_named(stream: bytes, reason: str) -> None:
         with pytest.raises(MalformedError, match=reason):
             found.extend(packet for piece in pieces for packet in reader.feed(piece))
         assert found == [mqtt5.PingRespPacket()]
+
+
+@pytest.mark.parametrize(
+    ("stream", "packet_id"),
+    [
+        (b"\x30\x05\x00\x01\xff\x00\x00", 0),
+        (b"\x32\x07\x00\x01\xff\x00\x09\x00\x00", 9),
+        (b"\x32\x0c\x00\x01a\x00\x09\x06\x26\x00\x01\xff\x00\x00", 9),  # A user property.
+        (b"\x32\x08\x00\x01a\x00\x09\x02\xee\x00", 9),  # A property that there is not.
+    ],
+)
+def test_a_message_that_cannot_be_read_is_skipped_alone(stream: bytes, packet_id: int) -> None:
+    """A broker that checks less sends it again until it is acknowledged; what is behind it is read."""
+    for size in (1, len(stream) + 9):
+        reader = PacketReader(BYTES_MAX)
+        whole = stream + message("a", b"x", None).write()
+        pieces = [whole[begin : begin + size] for begin in range(0, len(whole), size)]
+        skipped, following = [packet for piece in pieces for packet in reader.feed(piece)]
+        assert isinstance(skipped, Unreadable)
+        assert skipped.packet_id == packet_id
+        assert following == message("a", b"x", None)

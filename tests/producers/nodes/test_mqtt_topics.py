@@ -10,13 +10,15 @@ from regraft.producers.brokers.match_content import matches
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
 from regraft.producers.nodes.mqtt_topics import TopicError, subject_of, subjects_of, topic_of
 from regraft.producers.nodes.subject_filters import content_of, filter_of
+from regraft.schemas.wire_grammar import is_clean
 
 LEVELS = st.sampled_from(["", "a", "b", " ", "a.b", "*", ">", "ä\u00a0", "x2e"])
 TOPICS = st.lists(LEVELS, min_size=1, max_size=4).map("/".join).filter(bool)
 FILTERS = st.tuples(
     st.lists(st.one_of(LEVELS, st.just("+")), min_size=0, max_size=4), st.sampled_from([[], ["#"]])
 ).map(lambda parts: "/".join([*parts[0], *parts[1]]) or "#")  # fmt: skip
-TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+ANY_TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+TEXTS = ANY_TEXTS.filter(is_clean)
 PROPERTIES = st.lists(st.tuples(TEXTS, TEXTS), max_size=4).map(tuple)
 
 
@@ -46,7 +48,11 @@ def test_a_topic_converts_back_unchanged(topic: str) -> None:
     """Any topic that may be published, including dots, wildcards of NATS, spaces and empty levels."""
     subject = subject_of(topic)
     assert "" not in subject.split(".")
-    assert topic_of(subject) == topic
+    if is_clean(topic) and not topic.startswith("$"):
+        assert topic_of(subject) == topic
+    else:
+        with pytest.raises(TopicError):
+            topic_of(subject)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +62,25 @@ def test_common_topics_are_the_usual_nats_subjects(topic: str, subject: str) -> 
     assert subject_of(topic) == subject
 
 
-@pytest.mark.parametrize("subject", ["a/b.c", "a.+", "a#", "a/x.b", "a/x110000/", "a" * 70_000])
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "a/b.c",
+        "a.+",
+        "a#",
+        "a/x.b",
+        "a/x110000/",
+        "a" * 70_000,
+        "$SYS.a",
+        "/x24/SYS.a",
+        "a./x1/",
+        "a.\x01",
+        "a./xd800/",
+        "a./xfdd0/",
+        "a./x2b/",
+        "a./x23/",
+    ],
+)
 def test_a_subject_that_is_no_topic_is_refused(subject: str) -> None:
     """A subject that only NATS can express is reported and never renamed."""
     with pytest.raises(TopicError):
@@ -73,6 +97,16 @@ def test_a_shared_subscription_wants_what_its_filter_wants() -> None:
     """Topics of the broker itself never cross, so they are not requested elsewhere."""
     assert subjects_of("$share/g/a/+") == ("a.*",)
     assert subjects_of("$SYS/broker/uptime") == ()
+
+
+@given(st.lists(st.tuples(ANY_TEXTS, ANY_TEXTS), max_size=4).map(tuple), ANY_TEXTS)
+def test_no_field_makes_a_broker_end_the_connection(properties: tuple[tuple[str, str], ...], content_type: str) -> None:
+    """Brokers end it for a text with control characters; such a property leaves encoded, and crosses on unchanged."""
+    fields = fields_of(block_of(MqttFields(properties=properties, content_type=content_type)))
+    assert all(is_clean(text) for one in fields.properties for text in one)
+    assert is_clean(fields.content_type)
+    assert len(fields.properties) == len(properties)
+    assert fields_of(block_of(fields)) == fields
 
 
 @given(
