@@ -12,26 +12,29 @@ without events, the latter is polled. While the broker is away, its clients' int
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
 import ssl
+import struct
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import structlog
 from pika import BasicProperties, ConnectionParameters, PlainCredentials, SSLOptions
+from pika.exceptions import AMQPError
 
 from regraft.producers.nodes.amqp_headers import CARRIED, block_of, properties_of
 from regraft.producers.nodes.amqp_interest import BINDINGS_MAX, AmqpInterest, Binding
-from regraft.producers.nodes.amqp_keys import KeyFormError, key_of, subject_of
+from regraft.producers.nodes.amqp_keys import KeyFormError, key_of
+from regraft.producers.nodes.amqp_taken import AmqpTaken
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
 from regraft.producers.nodes.ask_rabbit import bindings_of, login_of
+from regraft.producers.nodes.door_checks import DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
-from regraft.producers.nodes.drive_pika import ClosedError, PikaChannel, PikaConnection
+from regraft.producers.nodes.drive_pika import UNREADABLE, ClosedError, PikaChannel, PikaConnection
 from regraft.producers.nodes.retry_pause import RetryPause
 
 log = structlog.get_logger(__name__)
@@ -40,15 +43,14 @@ PORT, TLS_PORT = 5672, 5671
 CONNECT_S_MAX = 15.0
 CLOSE_S_MAX = 2.0
 HEARTBEAT_S = 15
-POLL_S = 2.0  # Between polls for bindings, if no events report them.
 QUEUE_KEPT_MS = 7 * 24 * 3_600_000  # The broker keeps a durable queue for this long while a node is away.
 UNDER_WAY_MAX = 500  # Unacknowledged messages of a durable queue.
 WAITING_MAX = 20_000  # Messages that the broker has not confirmed; further ones are dropped.
 EVENTS, EVERYTHING = "amq.rabbitmq.event", "#"
-PAYLOAD_BYTES_MAX = 8 << 20  # The most that links carry.
-ACKNOWLEDGED = 0  # The receipt of a redelivered message that was acknowledged before.
+PROBE_S, PROVED_S_MAX = 2.0, 10.0  # How often a message goes through the broker and back; it polls bindings as often.
+PROBE_EXPIRES_MS = "10000"
 AWAY, SLOW, BAD_KEY, REDELIVERED = "broker_away", "broker_slow", "bad_topic", "redelivered"
-TOO_LARGE, REFUSED = "payload_too_large", "broker_refused"
+REFUSED, UNREADABLE_HEADERS, PARKED = "broker_refused", "headers_unreadable", "parked"
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,6 @@ class AmqpPlace:
     filters: Sequence[str] = ()
     is_durable: bool = False
     tls: ssl.SSLContext | None = None
-
-
-@dataclass
-class _Taken:
-    """An unacknowledged message of a durable queue; after a reconnect, ``tag`` is 0 until it is redelivered."""
-
-    mark: bytes
-    tag: int
-    is_safe: bool = False
 
 
 class AmqpDoor:
@@ -98,25 +91,23 @@ class AmqpDoor:
             ssl_options=None if context is None else SSLOptions(context, self._host),
         )
         self._interest: AmqpInterest | None = None
-        self._on_message: Callable[[LocalMessage], None] = lambda _: None
+        self._checks = DoorChecks(name, self.counts, self.release)
         self._keeping: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] | None = None
         self._connection: PikaConnection | None = None
         self._main: PikaChannel | None = None
         self._reason = "no answer"
-        self._published = 0
+        self._published, self._proved_s = 0, 0.0
         self._unconfirmed: OrderedDict[int, None] = OrderedDict()
-        self._receipts = 0
-        self._under_way: dict[int, _Taken] = {}
-        self._acknowledged: deque[bytes] = deque(maxlen=UNDER_WAY_MAX)
-        self._redelivery_due: dict[bytes, deque[int]] = {}
+        self._taken = AmqpTaken(UNDER_WAY_MAX)
+        self._queue = ""
         self._polls = self._is_caught_up = False
         self._early_events: deque[tuple[bool, Binding]] = deque(maxlen=BINDINGS_MAX)
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
         """Open the door; raise DoorError if the broker cannot be reached, or nothing reports what its clients want."""
-        self._on_message = on_message
-        self._interest = AmqpInterest(on_interest, self._own, self.counts)
+        self._checks.begin(on_interest, on_message)
+        self._interest = AmqpInterest(self._checks.note_interest, self._own, self.counts)
         try:
             self._interest.want_always(self._place.filters)
         except KeyFormError as error:
@@ -144,27 +135,26 @@ class AmqpDoor:
         if len(self._unconfirmed) >= WAITING_MAX:
             self.counts[SLOW] += 1
             return False
-        try:
-            key = key_of(message.subject)
-        except KeyFormError:
-            self.counts[BAD_KEY] += 1
+        checked = self._checks.checked(message)
+        if checked is None:
             return False
-        properties = properties_of(message.headers, message.reply, self._name)
-        self._main.channel.basic_publish(self._place.exchange, key, message.payload, properties)
+        try:
+            key = key_of(checked.subject)
+            properties = properties_of(checked.headers, checked.reply, self._name)
+            self._main.channel.basic_publish(self._place.exchange, key, checked.payload, properties)
+        except (KeyFormError, AMQPError, ValueError, struct.error) as error:  # What AMQP cannot express.
+            self._checks.refuse(BAD_KEY, str(error))
+            return False
         self._published += 1
         self._unconfirmed[self._published] = None
         return True
 
     def release(self, receipt: int) -> None:
         """Acknowledge a message of a durable queue: now, or if the broker is away, once it is redelivered."""
-        taken = self._under_way.get(receipt)
-        if taken is None:
-            return
-        taken.is_safe = True
-        if taken.tag and self._main is not None and self._main.channel.is_open:
-            self._main.channel.basic_ack(taken.tag)
-            self._acknowledged.append(taken.mark)
-            del self._under_way[receipt]
+        main = self._main
+        is_connected = main is not None and main.channel.is_open
+        if (tag := self._taken.release(receipt, is_connected=is_connected)) and main is not None:
+            main.channel.basic_ack(tag)
 
     async def close(self) -> None:
         """Close the door."""
@@ -189,6 +179,10 @@ class AmqpDoor:
             except ClosedError as error:
                 self._reason = str(error)
                 await connection.close(CLOSE_S_MAX)
+            except Exception as error:  # Whatever happens, the door is opened again.
+                self._reason = repr(error)
+                log.exception("door_failed", broker=self._name)
+                await connection.close(CLOSE_S_MAX)
             log.warning("door_closed", broker=self._name, reason=self._reason)
             self.is_open = False
             self.counts["refused"] += 1
@@ -206,10 +200,10 @@ class AmqpDoor:
         await main.ask(channel.confirm_delivery, ack_nack_callback=self._note_confirmed)
         self._main, self._published = main, 0
         self._unconfirmed.clear()
-        self._expect_redelivery()
-        queue = await self._declare(main)
+        self._taken.expect_redelivery()
+        queue = self._queue = await self._declare(main)
         await main.ask(channel.queue_bind, queue=queue, exchange=exchange, routing_key=EVERYTHING)
-        self._is_caught_up = False
+        self._is_caught_up, self._proved_s = False, time.monotonic()
         has_events = await self._follow_events(connection)
         bindings = await self._bindings()
         self._check_reports(has_events, bindings is not None)
@@ -286,22 +280,26 @@ class AmqpDoor:
         """Poll bindings if necessary until the connection or the main channel closes, then raise ClosedError."""
         main = self._main
         while main is not None and not main.closed.done():
-            await asyncio.wait({main.closed, connection.closed}, timeout=POLL_S if self._polls else None)
+            await asyncio.wait({main.closed, connection.closed}, timeout=PROBE_S)
+            self._prove(main)
             if self._polls and not main.closed.done() and (bindings := await self._bindings()) is not None:
                 assert self._interest is not None
                 self._interest.replace(bindings)
         raise ClosedError(main.closed.result() if main is not None else "no channel")
 
-    def _expect_redelivery(self) -> None:
-        """Expect redelivery of all unacknowledged messages, and of those whose acknowledgement may have been lost."""
-        self._redelivery_due.clear()
-        while len(self._under_way) > UNDER_WAY_MAX:  # The queue no longer has them.
-            del self._under_way[next(iter(self._under_way))]
-        for receipt, taken in self._under_way.items():
-            taken.tag = 0
-            self._redelivery_due.setdefault(taken.mark, deque()).append(receipt)
-        for mark in self._acknowledged:
-            self._redelivery_due.setdefault(mark, deque()).append(ACKNOWLEDGED)
+    def _prove(self, main: PikaChannel) -> None:
+        """Send a probe through the broker; raise ClosedError if nothing has arrived for PROVED_S_MAX.
+
+        A durable queue delivers nothing while all it may have under way waits for the overlay.
+        """
+        if self._taken.is_full or not self.is_open:
+            self._proved_s = time.monotonic()
+        elif time.monotonic() - self._proved_s > PROVED_S_MAX:
+            raise ClosedError(f"the node's queue has delivered nothing, not even a probe, for {PROVED_S_MAX:g} s")
+        if main.channel.is_open:
+            main.channel.basic_publish("", self._queue, b"", BasicProperties(expiration=PROBE_EXPIRES_MS))
+            self._published += 1
+            self._unconfirmed[self._published] = None
 
     # --- from the broker ---------------------------------------------------------------------------------------------
 
@@ -319,11 +317,10 @@ class AmqpDoor:
         """Handle an event of the broker: a binding was made or removed."""
         headers: Mapping[str, Any] = properties.headers or {}
         is_ours = (headers.get("source_name"), headers.get("vhost")) == (self._place.exchange, self._vhost)
-        if not is_ours:
+        parts = [headers.get(name) for name in ("destination_kind", "destination_name", "routing_key")]
+        if not is_ours or None in parts:
             return
-        binding = Binding(
-            str(headers["destination_kind"]), str(headers["destination_name"]), str(headers["routing_key"])
-        )
+        binding = Binding(*(str(part) for part in parts))
         is_made = deliver.routing_key == "binding.created"
         if self._is_caught_up:
             self._note_binding(is_made, binding)
@@ -335,43 +332,38 @@ class AmqpDoor:
             (self._interest.begin if is_made else self._interest.end)(binding)
 
     def _take(self, channel: Any, deliver: Any, properties: BasicProperties, body: bytes) -> None:
-        """Forward a published message, unless the overlay itself handed it over here."""
-        subject = "" if (properties.headers or {}).get(CARRIED) == self._name else self._subject_of(deliver, body)
-        receipt = 0
-        if self._place.is_durable:
-            if not subject:
-                channel.basic_ack(deliver.delivery_tag)
-                return
-            receipt = self._receipt_of(deliver, body)
-            if not receipt:
-                return
-        if subject:
-            reply = properties.reply_to or ""
-            self._on_message(LocalMessage(subject, body, reply, block_of(properties), receipt))
+        """Forward a published message, unless the overlay itself handed it over here, or it is our probe.
 
-    def _subject_of(self, deliver: Any, body: bytes) -> str:
-        """Return the subject of a message; "" if it cannot cross, which is counted."""
-        if len(body) > PAYLOAD_BYTES_MAX:
-            self.counts[TOO_LARGE] += 1
-            return ""
+        A message that fails here would fail again: a durable queue parks it where the broker keeps dead letters.
+        """
+        self._proved_s = time.monotonic()
         try:
-            return subject_of(deliver.routing_key)
-        except KeyFormError:
-            self.counts[BAD_KEY] += 1
-            return ""
+            is_taken = self._forward(channel, deliver, properties, body)
+        except Exception as error:
+            self._checks.refuse(PARKED, repr(error))
+            if self._place.is_durable:
+                channel.basic_reject(deliver.delivery_tag, requeue=False)
+            return
+        if not is_taken and self._place.is_durable:
+            channel.basic_ack(deliver.delivery_tag)
 
-    def _receipt_of(self, deliver: Any, body: bytes) -> int:
-        """Return a new receipt, 0 for a redelivered message that was taken before."""
-        mark = hashlib.blake2b(deliver.routing_key.encode() + b"\0" + body, digest_size=16).digest()
-        due = self._redelivery_due.get(mark)
-        if deliver.redelivered and due:
-            receipt = due.popleft()
+    def _forward(self, channel: Any, deliver: Any, properties: BasicProperties, body: bytes) -> bool:
+        """Forward a message; return False if it is to be forgotten at once."""
+        headers: Mapping[str, Any] = properties.headers or {}
+        if not deliver.exchange or headers.get(CARRIED) == self._name:
+            return False
+        if UNREADABLE in headers:
+            self._checks.refuse(UNREADABLE_HEADERS, str(headers[UNREADABLE]))
+        message = LocalMessage(deliver.routing_key, body, properties.reply_to or "", block_of(properties))
+        if not self._place.is_durable:
+            self._checks.note_message(message)
+            return True
+        key, tag = deliver.routing_key, deliver.delivery_tag
+        receipt, repeated_tag = self._taken.take(key, body, tag, is_redelivered=deliver.redelivered)
+        if receipt:
+            self._checks.note_message(replace(message, receipt=receipt))
+        else:
             self.counts[REDELIVERED] += 1
-            taken = self._under_way.setdefault(receipt, _Taken(mark, 0, is_safe=True))
-            taken.tag = deliver.delivery_tag
-            if taken.is_safe:
-                self.release(receipt)
-            return 0
-        self._receipts += 1
-        self._under_way[self._receipts] = _Taken(mark, deliver.delivery_tag)
-        return self._receipts
+        if repeated_tag:
+            channel.basic_ack(repeated_tag)
+        return True

@@ -17,6 +17,9 @@ from pika import BasicProperties
 from pika.data import decode_table, encode_table, encode_value
 from pika.exceptions import AMQPError
 
+from regraft.producers.nodes.drive_pika import UNREADABLE
+from regraft.schemas.wire_grammar import is_header_name
+
 FIRST_LINE, END = "NATS/1.0", "\r\n"
 PREFIX, ODD = "Amqp-", "Amqp-Headers"
 CARRIED = "Regraft-Carried"  # The broker at which the overlay handed a message over: from there it does not cross.
@@ -43,7 +46,7 @@ def block_of(properties: BasicProperties) -> bytes:
     """
     lines, odd = [], {}
     for name, value in (properties.headers or {}).items():
-        if name == CARRIED:
+        if name in (CARRIED, UNREADABLE):
             continue
         if _is_line(name, value):
             lines.append(f"{name}: {value}")
@@ -60,9 +63,10 @@ def block_of(properties: BasicProperties) -> bytes:
 
 
 def properties_of(block: bytes, reply: str, broker: str) -> BasicProperties:
-    """Return the properties that a block stands for, marked as carried to ``broker``."""
+    """Return the properties that a block stands for, marked as carried to ``broker``; a reply may be too long."""
     headers, fields = _read(block)
-    properties = BasicProperties(headers={**headers, CARRIED: broker}, reply_to=reply or None)
+    reply_to = reply if 0 < len(reply.encode()) <= TEXT_BYTES_MAX else None
+    properties = BasicProperties(headers={**headers, CARRIED: broker}, reply_to=reply_to)
     for name, value in fields.items():
         setattr(properties, name, value)
     return properties
@@ -124,7 +128,7 @@ def _is_written(value: Any) -> bool:
 
 
 def _is_line(name: str, value: Any) -> bool:
-    is_name = _is_plain(name) and ":" not in name and not name.startswith(PREFIX)
+    is_name = is_header_name(name) and not name.startswith(PREFIX)
     return is_name and isinstance(value, str) and (value == "" or _is_plain(value))
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from regraft.schemas.wire_grammar import subject_fault
+
 KEY_BYTES_MAX = 255
 ANY, OPEN = "#", ">"
-_WILD = ("*", OPEN)  # Wildcards of subjects.
 
 
 class KeyFormError(ValueError):
@@ -20,10 +21,8 @@ class KeyFormError(ValueError):
 
 def subject_of(key: str) -> str:
     """Return the subject of a routing key; raise KeyFormError if the key is not a valid subject."""
-    words = key.split(".")
-    if any(word in _WILD for word in words):
-        raise KeyFormError(f"{key!r} contains a wildcard: a message cannot be published with it")
-    _check(key, words)
+    if fault := subject_fault(key):
+        raise KeyFormError(fault)
     return key
 
 

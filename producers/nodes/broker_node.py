@@ -37,6 +37,7 @@ from regraft.producers.emulator.emit_telemetry import predicate_record
 from regraft.producers.emulator.emulated_parts import PeerLost, QueueCounters, Served
 from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
 from regraft.producers.nodes.carried_messages import CarriedNotification
+from regraft.producers.nodes.door_checks import DoorChecks
 from regraft.producers.nodes.doors import Door, LocalMessage
 from regraft.producers.nodes.node_clients import NodeClients
 from regraft.producers.nodes.receipts import Receipts
@@ -93,6 +94,8 @@ class BrokerNode:
         self.clients = NodeClients(self.broker, str(core.boot_ms), self._ask, self._change_client)
         self.links = links_of(self)
         self.receipts = Receipts(self.links.frames_owed, self.links.frames_over, door.release)
+        self._checks = DoorChecks(self.broker, self.counts, door.release)  # For any door, checked there or not.
+        self._checks.begin(self._note_interest, self._note_message)
 
     def add_candidate(self, peer: str) -> None:
         """Connect to one more broker, so that a link to it is measured."""
@@ -180,13 +183,16 @@ class BrokerNode:
 
     def note_interest(self, subject: str, is_wanted: bool) -> None:
         """Note that local clients want a subject, or no longer do."""
+        self._checks.note_interest(subject, is_wanted)
+
+    def _note_interest(self, subject: str, is_wanted: bool) -> None:
         self.clients.note_interest(subject, is_wanted)
         self.clients.settle(self.core.takes_clients)
 
     def note_message(self, message: LocalMessage) -> None:
         """Handle a message that a local client has published."""
         self.counts["published"] += 1
-        self._note_message(message)
+        self._checks.note_message(message)
 
     def settle_receipts(self) -> None:
         """Release safe messages at the door, and publish those that could not be published before."""
@@ -289,7 +295,12 @@ class BrokerNode:
         if notification.home == self.broker:
             return  # The broker has already delivered it to its own clients.
         message = LocalMessage(notification.subject, notification.payload, notification.reply, notification.headers)
-        self.counts["delivered" if self.door.publish(message) else "not_handed_over"] += 1
+        try:
+            is_handed_over = self.door.publish(message)
+        except Exception:  # What a broker's library cannot express is this message's fault alone.
+            log.exception("message_not_handed_over", broker=self.broker, subject=message.subject)
+            is_handed_over = False
+        self.counts["delivered" if is_handed_over else "not_handed_over"] += 1
 
     def _change_client(self, client: str, role: Role, filter_: Filter | None) -> None:
         what = "left" if filter_ is None else f"came as {role}"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from pika import ConnectionParameters
+from pika import BasicProperties, ConnectionParameters, spec
 from pika.adapters.asyncio_connection import AsyncioConnection
 from pika.channel import Channel
 from pika.exceptions import AMQPError
@@ -19,6 +19,27 @@ from pika.exceptions import AMQPError
 
 class ClosedError(RuntimeError):
     """A connection or channel is closed; the message says why."""
+
+
+UNREADABLE = "Regraft-Headers-Unreadable"
+
+
+class TolerantProperties(BasicProperties):  # type: ignore[misc]
+    """A message's properties; where the library cannot read them, the message has one header UNREADABLE instead.
+
+    Else one message, such as one with a time in ms in its headers, would end the connection whenever it is sent.
+    """
+
+    def decode(self, encoded: bytes, offset: int = 0) -> BasicProperties:
+        """Read the properties from a frame's bytes."""
+        try:
+            return super().decode(encoded, offset)
+        except Exception as error:  # As many types as there are odd values.
+            BasicProperties.__init__(self, headers={UNREADABLE: repr(error)})
+            return self
+
+
+spec.props[BasicProperties.INDEX] = TolerantProperties
 
 
 class PikaChannel:

@@ -11,8 +11,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from regraft.producers.nodes.amqp_door import PAYLOAD_BYTES_MAX, AmqpDoor, AmqpPlace
+from regraft.producers.nodes.amqp_door import AmqpDoor, AmqpPlace
 from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
 from tests.producers.nodes.door_brokers import Received, amqp_broker
 from tests.producers.nodes.rabbit_servers import RabbitServer, needs_rabbit, shared_rabbit
 from tests.producers.nodes.server_process import free_port
@@ -147,7 +148,7 @@ def test_messages_that_cannot_cross_are_counted(run_amqp: Callable[..., None]) -
         await broker.client.publish("x", bytes(PAYLOAD_BYTES_MAX + 1))
         await broker.client.publish("x", b"1")
         await until(lambda: bool(received.messages))
-        assert door.counts == {"bad_topic": 4, "payload_too_large": 1}
+        assert door.counts == {"bad_topic": 1, "bad_subject": 3, "payload_too_large": 1}
         assert [message.payload for message in received.messages] == [b"1"]
 
     run_amqp(steps)
@@ -219,7 +220,7 @@ def _ask(server: RabbitServer, method: str, path: str, body: bytes = b"{}") -> N
 
 def test_a_broker_without_events_is_polled(run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """In a virtual host without an event exchange the management interface gives the interest, seconds later."""
-    monkeypatch.setattr("regraft.producers.nodes.amqp_door.POLL_S", 0.1)
+    monkeypatch.setattr("regraft.producers.nodes.amqp_door.PROBE_S", 0.1)
 
     async def steps(broker: Any, received: Received) -> None:
         server = broker.server

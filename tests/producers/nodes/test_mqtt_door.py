@@ -11,8 +11,9 @@ import pytest
 
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.doors import DoorError, LocalMessage
-from regraft.producers.nodes.mqtt_door import PAYLOAD_BYTES_MAX, MqttDoor
+from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
+from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
 from tests.producers.nodes.door_brokers import Received
 from tests.producers.nodes.emqx_stand_in import KEY, SECRET, EmqxList
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, cut, needs_mosquitto

@@ -1,0 +1,201 @@
+"""What no door takes and none writes: the same hostile messages for each kind of broker, and good ones behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regraft.producers.nodes.door_checks import DoorChecks
+from regraft.producers.nodes.doors import LocalMessage
+from regraft.schemas.wire_grammar import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX, block_fault, subject_fault
+from tests.producers.nodes.door_brokers import NEEDS, Received, amqp_broker, broker_of
+from tests.producers.nodes.rabbit_servers import needs_rabbit, shared_rabbit
+from tests.producers.nodes.test_doors import opened, until
+
+REAL = [kind for kind in NEEDS if kind != "memory"]
+INJECTED = "r 0\r\n\r\nLMSG admin.shutdown 4\r\nnow!\r\nLMSG junk"
+SUBJECTS = (
+    "", "a..b", "a b", INJECTED, "a.\x01", "a.\ud800", "a.\ufdd0", "a.\uffff", "a.*", "a.>", "_REGRAFT.b01.x",
+    "$JS.API.STREAM.PURGE.ORDERS", "$SYS.x", "a" * 9_000, "a." * 70 + "a",
+)  # fmt: skip
+BLOCKS = (
+    b"x", b"NATS/1.0\r\n", b"NATS/1.0\r\n\r\nLMSG a 1\r\nx\r\n\r\n", b"NATS/1.0\r\nA: b\nB: c\r\n\r\n",
+    b"NATS/1.0\r\nA: " + bytes(HEADERS_BYTES_MAX) + b"\r\n\r\n", b"NATS/1.0\r\nA: \x00\r\n\r\n",
+)  # fmt: skip
+HOSTILE = (
+    *(LocalMessage(subject, b"x") for subject in SUBJECTS),
+    *(LocalMessage("a", b"x", headers=block) for block in BLOCKS),
+    LocalMessage("a", bytes(PAYLOAD_BYTES_MAX + 1)),
+)
+# Right by the grammar, but with what only some brokers accept.
+ODD = (
+    LocalMessage("good", b"odd", "r" * 4_000),
+    LocalMessage("good", b"odd", INJECTED),
+    LocalMessage("good", b"odd", "$JS.ACK.x"),
+    LocalMessage("good", b"odd", headers="NATS/1.0\r\nA: tab\there\r\nB: \x85\ufdd0\r\n\r\n".encode()),
+    LocalMessage("good", b"odd", headers=b"NATS/1.0\r\nA: \xff\r\n" + b"n" * 300 + b": " + b"v" * 70_000 + b"\r\n\r\n"),
+    LocalMessage("good", b"odd", headers=b"NATS/1.0\r\nAmqp-Expiration: soon\r\nMqtt-Content-Type: \x7fx\r\n\r\n"[:-5]),
+    LocalMessage("sensors./x1/", b"odd"),
+    LocalMessage("/x24/SYS.broker", b"odd"),
+    LocalMessage("good./x2b/", b"odd"),
+    LocalMessage("s" * 4_200, b"odd"),
+)
+TEXTS = st.text(st.sampled_from("ab.*>$ \r\n\0\ud800é_/"), max_size=12)
+MESSAGES = st.builds(
+    LocalMessage, TEXTS, st.binary(max_size=3), TEXTS, st.binary(max_size=30) | st.sampled_from((b"", *BLOCKS)),
+    st.integers(0, 9),
+)  # fmt: skip
+
+
+@pytest.fixture(params=REAL)
+def run_door(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., None]:
+    NEEDS[request.param]()
+
+    def run(steps: Callable[[Any, Received], Awaitable[None]]) -> None:
+        async def go() -> None:
+            received = Received()
+            async with broker_of(request.param, received, tmp_path) as broker:
+                await asyncio.wait_for(steps(broker, received), 60)
+
+        asyncio.run(go())
+
+    return run
+
+
+@given(st.lists(MESSAGES, max_size=20))
+def test_every_message_is_passed_on_or_counted_and_none_is_met_twice(messages: list[LocalMessage]) -> None:
+    """Used + counted = sent; what has a receipt and is refused is released at once."""
+    taken: list[LocalMessage] = []
+    released: list[int] = []
+    counts: Counter[str] = Counter()
+    checks = DoorChecks("b01", counts, released.append)
+    checks.begin(lambda *_: None, taken.append)
+    for message in messages:
+        checks.note_message(message)
+    refused = [message for message in messages if subject_fault(message.subject) or block_fault(message.headers)]
+    assert len(taken) + len(refused) == len(messages)
+    assert [message.receipt for message in refused if message.receipt] == released
+    assert counts.total() >= len(refused)
+    assert not any(subject_fault(message.subject) or block_fault(message.headers) for message in taken)
+    assert not any(message.reply and subject_fault(message.reply) for message in taken)
+
+
+def test_no_door_writes_what_would_be_a_command_or_end_its_connection(run_door: Callable[..., None]) -> None:
+    """Each hostile message is refused alone; the good one behind it arrives over the same connection."""
+
+    async def steps(broker: Any, received: Received) -> None:
+        door = await opened(broker, received)
+        await broker.want("good")
+        await broker.want("sensors.*")
+        for message in HOSTILE:
+            assert not door.publish(message)
+        for message in ODD:
+            door.publish(message)
+        assert door.publish(LocalMessage("good", b"last"))
+        await until(lambda: any(message.payload == b"last" for message in broker.got("good")))
+        assert {message.payload for messages in received.got.values() for message in messages} <= {b"odd", b"last"}
+        assert all("\r" not in message.reply and message.reply[:1] != "$" for message in broker.got("good"))
+        await asyncio.sleep(1.5)  # A broker that ends the connection does so at once, a client's sender a little later.
+        assert door.is_open
+        assert (door.counts["refused"], door.counts["reopened"]) == (0, 0)
+
+    run_door(steps)
+
+
+async def raw_nats(port: int) -> Any:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    await reader.readline()
+    writer.write(b'CONNECT {"verbose":false,"pedantic":false,"lang":"x","version":"1","headers":true}\r\n')
+    return writer
+
+
+@pytest.mark.parametrize("kind", ["nats", "nats without a leaf port"])
+def test_no_client_of_nats_closes_the_door(kind: str, tmp_path: Path) -> None:
+    """Subjects that are not UTF-8, wanted and published, odd groups, headers and replies: all others cross."""
+    NEEDS[kind]()
+
+    async def steps() -> None:
+        received = Received()
+        async with broker_of(kind, received, tmp_path) as broker:
+            door = await opened(broker, received)
+            raw = await raw_nats(broker.server.client_port)
+            for number in range(5):
+                raw.write(b"SUB b.\xff 1\r\nSUB ok g\xff 2\r\nPUB a.\xff 1\r\nx\r\nPUB good r\xfe 1\r\nr\r\n")
+                raw.write(b"HPUB good 23 24\r\nNATS/1.0\r\nA: b\nC: d\r\n\r\nx\r\n")
+                raw.write(b"PUB good..x 1\r\nx\r\nPUB _REGRAFT.x 1\r\nx\r\nPUB good 1\r\n%d\r\n" % number)
+                await raw.drain()
+                await asyncio.sleep(0.2)
+            await until(lambda: received.messages[-1:] != [] and received.messages[-1].payload == b"4")
+            assert [m.payload for m in received.messages if m.payload.isdigit()] == [b"0", b"1", b"2", b"3", b"4"]
+            assert {m.subject for m in received.messages} == {"good"}
+            assert not any(m.reply for m in received.messages)
+            assert all("\ufffd" in subject or subject == "ok" for subject in received.wanted)
+            assert door.publish(LocalMessage("ok", b"x"))
+            await asyncio.sleep(1.5)
+            assert door.is_open
+            assert (door.counts["refused"], door.counts["reopened"]) == (0, 0)
+            raw.close()
+
+    asyncio.run(steps())
+
+
+class _Raw(bytes):
+    """A header's value in AMQP's encoding, type and all."""
+
+
+def test_no_client_of_rabbitmq_blocks_the_queue(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Times in ms, types that there are not, replies with line ends, names of servers: all others cross, durably."""
+    needs_rabbit()
+    from pika import data
+
+    encode = data.encode_value
+
+    def encode_raw(pieces: list[bytes], value: Any) -> int:
+        if not isinstance(value, _Raw):
+            return int(encode(pieces, value))
+        pieces.append(bytes(value))
+        return len(value)
+
+    monkeypatch.setattr(data, "encode_value", encode_raw)
+
+    async def steps() -> None:
+        received = Received()
+        async with amqp_broker(shared_rabbit(), received, is_durable=True) as broker:
+            door = await opened(broker, received)
+            publish = broker.client.publish
+            time_ms = _Raw(b"T" + struct.pack(">Q", 1_795_672_537_000))
+            fraction = _Raw(b"d" + struct.pack(">d", 0.5))
+            await publish("a.time", b"1", headers={"sent": time_ms})
+            await publish("a.odd", b"2", headers={"x": fraction, "t": {"deep": [None, True, 2**40, b"\xff"]}})
+            await publish("a.reply", b"3", reply_to=INJECTED)
+            for key in ("$JS.API.STREAM.PURGE.ORDERS", "_REGRAFT.x", "a\r\nb", "a.\x01", "a.*"):
+                await publish(key, b"x")
+            await publish("a.last", b"4")
+            await until(lambda: len(received.messages) == 4)
+            assert [message.payload for message in received.messages] == [b"1", b"2", b"3", b"4"]
+            assert received.messages[2].reply == ""
+            assert not any(map(block_fault, (message.headers for message in received.messages)))
+            assert door.counts["refused"] == 0
+            for message in received.messages:
+                door.release(message.receipt)
+            await asyncio.sleep(0.2)
+            await door.close()
+            again: list[LocalMessage] = []
+            next_life = type(door)(broker.server.url, "b01", place=door._place)
+            await next_life.start(lambda *_: None, again.append)
+            await publish("a.next", b"5")
+            await until(lambda: bool(again))
+            assert [message.payload for message in again] == [b"5"]
+            next_life.release(again[0].receipt)
+            await next_life._main.ask(next_life._main.channel.queue_delete, queue="regraft.b01")
+            await next_life.close()
+
+    asyncio.run(asyncio.wait_for(steps(), 60))
