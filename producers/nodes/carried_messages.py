@@ -5,14 +5,17 @@ acknowledgements and connections belong to :mod:`producers.nodes.link_session`.
 
 A body is msgpack. A notification is one array, without the content, which follows from the subject. A node that only
 forwards a notification sends the bytes it received.
+
+Both directions apply the same grammar and bounds: no node sends what the next one refuses, and none passes it on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from regraft.producers.brokers.broker_messages import (
     Advertise,
@@ -28,6 +31,17 @@ from regraft.producers.brokers.broker_messages import (
     UnsubscribeAck,
 )
 from regraft.producers.nodes.subject_filters import content_of
+from regraft.schemas.bounds import NAME_LENGTH_MAX, TIME_MS_MAX, UNCLEAN_ANYWHERE, Epoch, Name, SequenceNumber
+from regraft.schemas.wire_grammar import (
+    PAYLOAD_BYTES_MAX,
+    SUBJECT_BYTES_MAX,
+    TOKENS_MAX,
+    block_fault,
+    subject_fault,
+)
+
+EPOCH_MAX = 1 << 53
+PREDICATES_MAX = TOKENS_MAX + 1  # One for each token, and their number.
 
 CONTROL_TYPES = (
     Subscribe, SubscribeAck, Unsubscribe, UnsubscribeAck, Advertise, AdvertiseAck, Unadvertise, End,
@@ -35,7 +49,7 @@ CONTROL_TYPES = (
 
 
 class LinkError(RuntimeError):
-    """A peer sent something invalid; the connection must be closed."""
+    """A frame or message is invalid; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +69,17 @@ class CarriedNotification(Notification):
 
 
 class NotificationBody(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
-    """A notification on a link."""
+    """A notification on a link; subject, reply and headers also follow :mod:`schemas.wire_grammar`."""
 
-    publisher: str
-    sequence: int
-    publish_ms: float
-    home: str
-    epoch: int
+    publisher: Name
+    sequence: SequenceNumber
+    publish_ms: Annotated[float, Meta(ge=0, le=TIME_MS_MAX)]
+    home: Name
+    epoch: Epoch
     subject: str
     reply: str
     headers: bytes
-    payload: bytes
+    payload: Annotated[bytes, Meta(max_length=PAYLOAD_BYTES_MAX)]
 
 
 class ControlBody(msgspec.Struct, array_like=True, tag=1, frozen=True):
@@ -82,9 +96,11 @@ _CONTROL: dict[str, msgspec.msgpack.Decoder[Any]] = {
 
 
 def body_of(message: Message) -> bytes:
-    """Return a message as the body of a frame."""
+    """Return a message as the body of a frame; raise LinkError if the next node would refuse it."""
     if isinstance(message, CarriedNotification):
-        return message.body or _ENCODER.encode(
+        if message.body:  # As received, and checked then.
+            return message.body
+        body = _ENCODER.encode(
             NotificationBody(
                 message.publisher,
                 message.sequence,
@@ -97,10 +113,13 @@ def body_of(message: Message) -> bytes:
                 message.payload,
             )
         )
-    messages = message.messages if isinstance(message, Bundle) else (message,)
-    return _ENCODER.encode(
-        ControlBody(tuple((type(one).__name__, msgspec.Raw(_ENCODER.encode(one))) for one in messages))
-    )
+    else:
+        messages = message.messages if isinstance(message, Bundle) else (message,)
+        body = _ENCODER.encode(
+            ControlBody(tuple((type(one).__name__, msgspec.Raw(_ENCODER.encode(one))) for one in messages))
+        )
+    message_of(body)
+    return body
 
 
 def is_notification(body: bytes) -> bool:
@@ -109,13 +128,17 @@ def is_notification(body: bytes) -> bool:
 
 
 def message_of(body: bytes) -> Message:
-    """Return the message in a frame's body; raise LinkError if there is none."""
+    """Return the message in a frame's body; raise LinkError if there is none, or one beyond the bounds."""
     try:
         found = _BODIES.decode(body)
         if isinstance(found, ControlBody):
             messages = tuple(_CONTROL[name].decode(raw) for name, raw in found.messages)
+            for one in messages:
+                _check_control(one)
             return messages[0] if len(messages) == 1 else Bundle(messages)
-    except (msgspec.DecodeError, KeyError, ValueError) as error:
+        _check(subject_fault(found.subject) or block_fault(found.headers))
+        _check(subject_fault(found.reply) if found.reply else "")
+    except (msgspec.MsgspecError, KeyError, ValueError, RecursionError) as error:
         raise LinkError(
             f"a frame of {len(body)} bytes is not a message ({error}): check that the peer is a node of this version"
         ) from error
@@ -133,3 +156,29 @@ def message_of(body: bytes) -> Message:
         payload=found.payload,
         body=body,
     )
+
+
+def _check_control(message: Any) -> None:
+    """Raise ValueError if a field of a control message is beyond its bounds."""
+    for part in fields(message):
+        value = getattr(message, part.name)
+        if isinstance(value, str):
+            _check(_name_fault(value))
+        elif isinstance(value, int):
+            _check("" if 0 <= value <= EPOCH_MAX else f"{part.name} is {value}: 0 to {EPOCH_MAX}")
+        elif part.name == "filter_":
+            _check("" if len(value) <= PREDICATES_MAX else f"a filter of {len(value)} predicates: {PREDICATES_MAX}")
+            for predicate in value:
+                _check(_name_fault(predicate.attribute))
+                is_long = isinstance(predicate.value, str) and len(predicate.value) > SUBJECT_BYTES_MAX
+                _check("a predicate's text is longer than a subject" if is_long else "")
+
+
+def _name_fault(name: str) -> str:
+    is_name = 0 < len(name) <= NAME_LENGTH_MAX and UNCLEAN_ANYWHERE.search(name) is None
+    return "" if is_name else f"{name[:80]!r} is not a name of 1 to {NAME_LENGTH_MAX} characters"
+
+
+def _check(fault: str) -> None:
+    if fault:
+        raise ValueError(fault)

@@ -11,7 +11,16 @@ from collections.abc import Callable
 from typing import cast
 
 from regraft.producers.nodes.carried_messages import LinkError
-from regraft.producers.nodes.link_frames import Acknowledgement, FrameReader, Probe, frame, link_frame, read_link_frame
+from regraft.producers.nodes.link_frames import (
+    BODY_BYTES_MAX,
+    HELLO_BYTES_MAX,
+    Acknowledgement,
+    FrameReader,
+    Probe,
+    frame,
+    link_frame,
+    read_link_frame,
+)
 from regraft.producers.nodes.link_session import Hello, LinkSession
 
 WRITE_BYTES_MAX = 256 * 1024  # Handed to the socket at once.
@@ -38,11 +47,15 @@ class LinkConnection(asyncio.Protocol):
         self.peer = ""
         self.session: LinkSession | None = None
         self.rtt_ms: float | None = None
-        self.received_s = self.bodies_s = time.monotonic()  # When anything last arrived, and when a message.
+        self.begun_s = self.received_s = self.bodies_s = (
+            time.monotonic()
+        )  # When it began, when anything last arrived, and when a message.
         self.transport: asyncio.Transport | None = None
         self._on_hello, self._on_body, self._on_lost = on_hello, on_body, on_lost
+        self.refuse_at_once = False
         self._begin = begin
-        self._reader = FrameReader()
+        self._reader = FrameReader(HELLO_BYTES_MAX)
+        self._probed_s: float | None = None  # When the probe was sent whose answer is due.
         self._is_paused = self._is_flush_due = False
         self._unacknowledged = 0
         self._ack_timer: asyncio.TimerHandle | None = None
@@ -53,6 +66,8 @@ class LinkConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send our hello if this end called."""
         self.transport = cast(asyncio.Transport, transport)
+        if self.refuse_at_once:
+            self.end("too many connections")
         if self._begin is not None:
             self.transport.write(link_frame(self._begin))
 
@@ -101,7 +116,10 @@ class LinkConnection(asyncio.Protocol):
     def _handle_link_frame(self, body: bytes) -> None:
         found = read_link_frame(body)
         if isinstance(found, Hello):
+            if self.session is not None:
+                raise LinkError("a second hello arrived over one connection")
             self.session = self._on_hello(self, found)
+            self._reader.body_bytes_max = BODY_BYTES_MAX
             if self._begin is None:
                 self.write(link_frame(self.session.hello()))
             self.flush()
@@ -109,10 +127,11 @@ class LinkConnection(asyncio.Protocol):
             raise LinkError(f"{type(found).__name__} arrived before a hello")
         elif isinstance(found, Acknowledgement):
             self.session.acknowledge(found.number)
-        elif found.is_answer:
-            self._measure(time.monotonic() * 1_000 - found.sent_ms)
-        else:
+        elif not found.is_answer:
             self.write(link_frame(Probe(found.sent_ms, True)))
+        elif self._probed_s is not None and found.sent_ms == self._probed_s * 1_000:  # What it repeats is not trusted.
+            self._measure((time.monotonic() - self._probed_s) * 1_000)
+            self._probed_s = None
 
     def _measure(self, rtt_ms: float) -> None:
         known = rtt_ms if self.rtt_ms is None else self.rtt_ms
@@ -131,7 +150,9 @@ class LinkConnection(asyncio.Protocol):
     def probe(self) -> None:
         """Send a probe, whose answer shows the round trip."""
         if self.session is not None:
-            self.write(link_frame(Probe(time.monotonic() * 1_000, False)))
+            if self._probed_s is None:  # Else the answer due is still on its way: this one keeps the connection alive.
+                self._probed_s = time.monotonic()
+            self.write(link_frame(Probe(self._probed_s * 1_000, False)))
 
     def write(self, data: bytes) -> None:
         """Send bytes of whole frames, unless the connection is closing."""

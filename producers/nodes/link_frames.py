@@ -15,7 +15,8 @@ from regraft.producers.nodes.carried_messages import LinkError
 from regraft.producers.nodes.link_session import Hello
 
 HEAD = struct.Struct(">IQ")
-BODY_BYTES_MAX = 16 << 20  # NATS accepts payloads of 1 MiB by default.
+BODY_BYTES_MAX = 16 << 20  # More than any message that a door takes.
+HELLO_BYTES_MAX = 4_096  # Before the hello, when anybody may be calling.
 
 
 class Acknowledgement(msgspec.Struct, array_like=True, tag=1, frozen=True):
@@ -57,9 +58,10 @@ def read_link_frame(body: bytes) -> LinkFrame:
 
 
 class FrameReader:
-    """Assembles frames from the bytes of a socket."""
+    """Assembles frames from the bytes of a socket, with bodies of at most ``body_bytes_max``."""
 
-    def __init__(self) -> None:
+    def __init__(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
+        self.body_bytes_max = body_bytes_max
         self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -69,9 +71,9 @@ class FrameReader:
         try:
             while end - place >= HEAD.size:
                 size, number = HEAD.unpack_from(self._data, place)
-                if size > BODY_BYTES_MAX:
+                if size > self.body_bytes_max:
                     raise LinkError(
-                        f"a frame of {size} bytes arrived, but at most {BODY_BYTES_MAX} are accepted: "
+                        f"a frame of {size} bytes arrived, but at most {self.body_bytes_max} are accepted: "
                         "check that the peer is a node"
                     )
                 if end - place - HEAD.size < size:

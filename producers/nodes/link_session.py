@@ -14,6 +14,7 @@ from collections import deque
 import msgspec
 
 from regraft.producers.nodes.carried_messages import LinkError, is_notification
+from regraft.schemas.bounds import Name, NameOrNone, SequenceNumber
 
 LINK_VERSION = 1
 
@@ -26,11 +27,11 @@ class Hello(msgspec.Struct, array_like=True, tag=0, frozen=True):
     """
 
     version: int
-    broker: str
-    life: str
-    peer_life: str
-    received: int
-    called: str = ""
+    broker: Name
+    life: Name
+    peer_life: NameOrNone
+    received: SequenceNumber
+    called: NameOrNone = ""
 
 
 class LinkSession:

@@ -26,6 +26,7 @@ log = structlog.get_logger(__name__)
 
 SECOND_MS = 1_000.0
 CLOSE_S_MAX = 2.0
+CONNECTIONS_PER_PEER, CONNECTIONS_MIN = 4, 64  # Further calls are refused, so that strangers do not use up memory.
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +140,20 @@ class Links:
                 connection.end("no longer measured")
 
     def send(self, peer: str, message: Message) -> bool:
-        """Send a message to a peer, or keep it until the peer is connected; return False if the buffer is full."""
+        """Send a message to a peer, or keep it until the peer is connected.
+
+        Return False if the buffer is full, or if the peer would refuse the message, which no message of a core is.
+        """
         known = self._peer(peer)
         session = known.session
         if isinstance(message, Notification) and session.bytes_kept > self._limits.kept_bytes_max:
             self.counts["dropped"] += 1
             return False
-        body = self._body_of(message)
+        try:
+            body = self._body_of(message)
+        except LinkError as error:
+            self._note_refused("refused_to_send", peer, error)
+            return False
         session.put(body)
         known.messages_in += 1
         known.bytes_in += len(body)
@@ -228,6 +236,8 @@ class Links:
             return self._handle_hello(connection, hello, called)
 
         connection = LinkConnection(on_hello, self._take, self._lose, begin)
+        if called is None and len(self._open) >= CONNECTIONS_PER_PEER * len(self._addresses) + CONNECTIONS_MIN:
+            connection.refuse_at_once = True
         self._open.add(connection)
         return connection
 
@@ -264,8 +274,20 @@ class Links:
                 raise LinkError(f"{hello.broker} presented a certificate for {', '.join(sorted(named)) or 'no broker'}")
 
     def _take(self, connection: LinkConnection, body: bytes) -> None:
-        if connection is self.peers[connection.peer].connection:
-            self._on_message(connection.peer, message_of(body))
+        if connection is not self.peers[connection.peer].connection:
+            return
+        try:
+            message = message_of(body)
+        except LinkError as error:  # It counts as received: sent again, it would be no better, and block what follows.
+            self._note_refused("refused_to_take", connection.peer, error)
+            return
+        self._on_message(connection.peer, message)
+
+    def _note_refused(self, what: str, peer: str, error: LinkError) -> None:
+        self.counts[what] += 1
+        count = self.counts[what]
+        if count & (count - 1) == 0:  # At 1, 2, 4, 8 ..., so that one peer does not flood the log.
+            log.error("link_message_refused", broker=self.broker, peer=peer, what=what, reason=str(error), count=count)
 
     def _lose(self, connection: LinkConnection, reason: str) -> None:
         self._open.discard(connection)
@@ -310,7 +332,7 @@ class Links:
                         await asyncio.sleep(self._limits.retry_ms / SECOND_MS / 10)
                 if connection.session is not None:
                     return
-            except (OSError, TimeoutError) as error:
+            except (OSError, TimeoutError, ValueError) as error:  # ValueError: no host has such a name.
                 log.debug("peer_not_reached", broker=self.broker, peer=name, reason=str(error))
             self.counts["calls_failed"] += 1
             await asyncio.sleep(pause_ms / SECOND_MS)
@@ -323,6 +345,8 @@ class Links:
             now_s = time.monotonic()
             for connection in list(self._open):
                 silent_ms = (now_s - connection.received_s) * SECOND_MS
+                if connection.session is None:  # Without a hello, bytes that trickle in do not count.
+                    silent_ms = (now_s - connection.begun_s) * SECOND_MS
                 if silent_ms > self._limits.silence_ms_max:
                     connection.end(f"no data for {silent_ms:.0f} ms")
                 else:
