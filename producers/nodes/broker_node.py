@@ -281,8 +281,8 @@ class BrokerNode:
                     self._ports.send_result(result)
                 case AdvertiseConfirmed(publisher, connection):
                     self.clients.allow(publisher, connection, self._now_ms())
-                case ClientDropped(client, _):
-                    self.clients.drop(client)
+                case ClientDropped(client, connection, _):
+                    self.clients.drop(client, connection)
                 case Confirmed(subscription):
                     self.clients.confirm(subscription)
                 case Cancelled():

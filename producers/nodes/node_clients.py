@@ -196,10 +196,15 @@ class NodeClients:
         while publisher.waiting:
             self._ask(self._made(name, publisher, publisher.waiting.popleft(), now_ms))
 
-    def drop(self, client: str) -> None:
-        """Note that the core has ended a client's stay; request it again when the core accepts clients."""
+    def drop(self, client: str, stay: int) -> None:
+        """Note that the core has ended a client's stay; request it again when the core accepts clients.
+
+        Do nothing if the client is in a later stay, or already waits.
+        """
         publisher = self._publishers.get(client)
         if publisher is not None:
+            if not publisher.is_asked or publisher.stay != stay:
+                return
             publisher.is_asked = publisher.is_known = False
             self._publishers_unasked[client] = None
             kept = [message for message in publisher.waiting if message.receipt]  # No more than a door has under way.
