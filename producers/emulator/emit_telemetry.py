@@ -20,6 +20,7 @@ from regraft.producers.emulator.emulated_parts import EmulatedBroker, QueueCount
 from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
 from regraft.schemas.client import Client, PredicateRecord, Role
 from regraft.schemas.command import CommandResult
+from regraft.schemas.split_batch import split_batch
 from regraft.schemas.telemetry import LinkProbe, QueueSample, TelemetryBatch
 
 CANDIDATES_MAX = 40  # Peers that a broker probes in turn: the nearest according to the inventory.
@@ -74,15 +75,13 @@ class TelemetryEmitter:
     def flush(self, broker: EmulatedBroker, *, is_last: bool = False) -> None:
         """Send everything that one broker has to report."""
         now_ms = self._overlay.env.now
-        sequence = broker.batches_sent
-        broker.batches_sent += 1
         neighbours = broker.core.live_neighbours
         changes = tuple(broker.changes)
         broker.changes.clear()
         batch = TelemetryBatch(
             broker=broker.name,
             boot=broker.core.boot_ms,
-            sequence=sequence,
+            sequence=broker.batches_sent,
             time_ms=int(now_ms),
             epoch=broker.core.epoch,
             deliveries=broker.cells.pop_changed(math.inf if is_last else now_ms),
@@ -94,7 +93,9 @@ class TelemetryEmitter:
             ),
             clients=changes,
         )
-        self._sink.send_batch(batch)
+        for part in split_batch(batch):
+            broker.batches_sent += 1
+            self._sink.send_batch(part)
 
     def _on_time(self, event: simpy.Event) -> None:
         broker = self._overlay.brokers[cast(str, event.value)]

@@ -18,6 +18,7 @@ import structlog
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     Answer,
+    Bundle,
     Cancelled,
     ClientDropped,
     ClientRequest,
@@ -29,9 +30,11 @@ from regraft.producers.brokers.broker_messages import (
     Notification,
     Published,
     Send,
+    bundled,
 )
 from regraft.producers.brokers.broker_protocol import BrokerPhase, BrokerProtocol
 from regraft.producers.brokers.match_content import Filter
+from regraft.producers.brokers.two_epochs import ProtocolError
 from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.producers.emulator.emit_telemetry import predicate_record
 from regraft.producers.emulator.emulated_parts import PeerLost, QueueCounters, Served
@@ -45,6 +48,7 @@ from regraft.producers.nodes.run_links import Links
 from regraft.schemas.client import Client, Role
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.sampled_blocks import FULL, Sampling
+from regraft.schemas.split_batch import split_batch
 from regraft.schemas.telemetry import ClientChange, LinkProbe, QueueSample, TelemetryBatch
 
 log = structlog.get_logger(__name__)
@@ -53,7 +57,7 @@ CELLS_KEPT_S = 120
 CHANGES_MAX = 10_000  # Client changes between two batches; beyond this, the oldest are dropped.
 CONSIDERED_DEAD = "the controller or a neighbour considered this node dead: it starts over, and joins again by a plan"
 NO_MOVES = "clients of a real broker stay where they connect: choose a planner that exchanges links only"
-LINK_FULL = "link_full"
+LINK_FULL, IMPOSSIBLE = "link_full", "impossible_message"
 PEER_LOST = "peer_lost"  # In place of a plan's name: this result answers no command.
 
 
@@ -237,7 +241,22 @@ class BrokerNode:
     def _effects_of(self, source: str | None, message: Served) -> list[Effect]:
         if isinstance(message, PeerLost):
             return self.core.lose_peer(message.peer, self._now_ms())
-        return self.core.handle(source, message, self._now_ms())
+        if source is None:
+            return self.core.handle(source, message, self._now_ms())
+        messages = message.messages if isinstance(message, Bundle) else (message,)
+        effects = [effect for one in messages for effect in self._effects_of_one(source, one)]
+        return bundled(effects) if len(messages) > 1 else effects
+
+    def _effects_of_one(self, source: str, message: Message | ClientRequest | Command) -> list[Effect]:
+        """Let the core handle a peer's message; one that is impossible is refused alone, before it changes anything."""
+        try:
+            return self.core.handle(source, message, self._now_ms())
+        except ProtocolError as error:
+            self.counts[IMPOSSIBLE] += 1
+            count = self.counts[IMPOSSIBLE]
+            if count & (count - 1) == 0:
+                log.error("message_impossible", broker=self.broker, peer=source, reason=str(error), count=count)
+            return []
 
     def _count(self, message: Served, busy_ms: float) -> None:
         counters = self.counters
@@ -318,13 +337,12 @@ class BrokerNode:
     def flush(self, *, is_last: bool = False) -> None:
         """Send a batch of telemetry; the last one includes counts of spans that have not ended."""
         now_ms = self._now_ms()
-        sequence, self._batches_sent = self._batches_sent, self._batches_sent + 1
         changes = tuple(self._changes)
         self._changes.clear()
         batch = TelemetryBatch(
             broker=self.broker,
             boot=self.core.boot_ms,
-            sequence=sequence,
+            sequence=self._batches_sent,
             time_ms=int(now_ms),
             epoch=self.core.epoch,
             deliveries=self._cells.pop_changed(math.inf if is_last else now_ms),
@@ -332,7 +350,9 @@ class BrokerNode:
             probes=tuple(LinkProbe(*each) for each in self.links.round_trips()),
             clients=changes,
         )
-        self._ports.send_batch(batch)
+        for part in split_batch(batch):
+            self._batches_sent += 1
+            self._ports.send_batch(part)
 
     def _samples(self) -> tuple[QueueSample, ...]:
         own = self.counters
