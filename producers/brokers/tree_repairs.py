@@ -96,7 +96,9 @@ class TreeRepairs:
         if known is None or known.connection != ack.connection:
             return
         tables = self._core.tables.get(known.epoch)
-        if ack.epoch <= known.epoch or tables is None or source not in tables.neighbours:
+        # One that died in the older epoch and rejoins is asked in the newer one alone, over whatever link.
+        is_asked = tables is not None and source in tables.neighbours and source not in tables.dead
+        if ack.epoch <= known.epoch or not is_asked:
             known.unanswered.discard(source)
 
     # --- what is known -----------------------------------------------------------------------------------------------

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from regraft.overlay.configuration import Configuration, link
@@ -18,7 +21,7 @@ from regraft.producers.brokers.broker_messages import (
     UnadvertiseRequest,
 )
 from regraft.producers.brokers.two_epochs import FROM_THE_DEAD
-from regraft.schemas.command import Outcome
+from regraft.schemas.command import Command, Outcome
 from tests.scenarios.step_by_step import ALL
 from tests.scenarios.tree_repair import (
     ABORT,
@@ -232,3 +235,31 @@ def test_a_returning_broker_is_no_longer_dead_wherever_it_joins(peer: str) -> No
     overlay.run()
     assert (overlay.publishers_at("b1"), overlay.got) == ({"p": 0}, [("s", "p", 0)])
     assert overlay.cores["b0"].lost_peers == set()
+
+
+def test_a_broker_that_rejoins_at_its_old_link_acknowledges_a_publisher_that_comes_meanwhile() -> None:
+    """It is dead in the older epoch, so it is asked in the newer one alone, and its answer there counts."""
+    star, names = Configuration.of(0, ("b0", "b1", "b2"), [("b0", "b1"), ("b0", "b2")]), ("b0", "b1", "b2")
+    overlay = Repair(star)
+    overlay.lose_peer("b0", "b1")
+    overlay.cores["b1"] = core_of("b1", star, 2, is_outside=True)
+    link_again = (("b0", "b1"),)
+    prepare = Command(
+        "plan-1", PREPARE, "b0", 0, 1, link_again, link_again, star.at_epoch(1).digest, lost_brokers=("b1",),
+        brokers_joined=("b1",),
+    )  # fmt: skip
+    for broker in ("b0", "b1"):
+        overlay.feed(broker, None, msgspec.structs.replace(prepare, broker=broker))
+        overlay.run()
+    overlay.feed("b2", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.feed("b2", None, msgspec.structs.replace(prepare, broker="b2"))
+    overlay.run()
+    assert overlay.answered(Outcome.PREPARED) == set(names)
+    assert overlay.effects_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p")]
+    assert not any(one.unanswered for core in overlay.cores.values() for one in _known_at(core).values())
+
+
+def _known_at(core: Any) -> dict[str, Any]:
+    known: dict[str, Any] = core.routing.interests.advertisements
+    return known
