@@ -1,10 +1,8 @@
 """Messages between brokers, requests of clients to their home, and effects that a broker's core asks for.
 
-Plain frozen values; nothing here travels over Kafka. A control message carries the epoch whose tables it builds.
-Advertisements are known in all epochs; the epoch in theirs names the tree over which they are flooded.
-
-``connection`` numbers the stays of a client: it may leave and return under its name, at any broker, and each stay has a
-higher number than the previous ones.
+Plain frozen values, none for Kafka. A control message carries the epoch whose tables it builds, an advertisement, known
+in all epochs, that of the tree over which it is flooded. ``connection`` numbers the stays of a client: it may leave and
+return under its name, at any broker, and each stay has a higher number than the previous ones.
 """
 
 from __future__ import annotations
@@ -380,10 +378,11 @@ class UserDrained:
 
 @dataclass(frozen=True, slots=True)
 class ClientDropped:
-    """A client's home has ended its stay: others waited for a client that was silent, or this is not its home now."""
+    """This broker is not the client's home now; a stay that ``is_over`` has ended everywhere: others waited for it."""
 
     client: str
     connection: int
+    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,6 +233,8 @@ class RingChange:
         if gone.epoch < self._core.epoch:
             self._ring.retire(gone)
         effects: list[Effect] = []
+        if under_way is not None and gone.epoch < self._core.epoch:
+            effects += self._moves.drop_stranded(under_way, self._core.tables[self._core.epoch])
         for topic in sorted(gone.topics):
             entry = gone.topics[topic]
             effects += self._trees.confirm(sorted(entry.fresh), gone.epoch, now_ms)

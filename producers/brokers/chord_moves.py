@@ -137,9 +137,19 @@ class MovingUsers:
         return []
 
     def users_of_plan(self) -> dict[str, int]:
-        """Return the users that the plan under way moves away or has brought here, with their stays."""
-        under_way = self._core.under_way
-        return {} if under_way is None else under_way.leaving | under_way.arrived_users
+        """Return the users of the plan under way at home here in the epoch that is stamped, with their stays."""
+        plan = self._core.under_way
+        if plan is None:
+            return {}
+        return plan.arrived_users if plan.is_active else plan.leaving
+
+    def drop_stranded(self, under_way: RingPlanUnderWay, tables: ChordTables) -> list[Effect]:
+        """End the stays of users whose next home has died: nobody has them once the old epoch is retired."""
+        return [
+            ClientDropped(user, connection, is_over=True)
+            for user, connection in sorted(under_way.leaving.items())
+            if tables.is_gone(under_way.moves[user].home_to)
+        ]
 
     def is_of_plan(self, user: str, connection: int) -> bool:
         """Return True if the plan under way moves this user away or has brought it here."""
@@ -280,14 +290,17 @@ class MovingUsers:
             for user in late:
                 connection = under_way.leaving.pop(user)
                 tables = self._core.tables[under_way.epoch_to]
-                effects += [ClientDropped(user, connection), *self._end_user(user, now_ms, only_arrived=False)]
+                effects += [
+                    ClientDropped(user, connection, is_over=True),
+                    *self._end_user(user, now_ms, only_arrived=False),
+                ]
                 effects += self._ring.route_onward(tables, NotComing(tables.epoch, under_way.moves[user].home_to, user))
             return effects
         awaited = self._core.tables[under_way.epoch_from].awaited
         drained_late = [user for user in self._core.pop_late(under_way.handed_over, now_ms) if user in awaited.values()]
         for user in dict.fromkeys([*late, *drained_late]):
             stay = under_way.arrived_users.pop(user, None)
-            effects += [] if stay is None else [ClientDropped(user, stay)]
+            effects += [] if stay is None else [ClientDropped(user, stay, is_over=True)]
             effects += self._end_user(user, now_ms, only_arrived=True)
         return effects
 

@@ -67,8 +67,13 @@ class TopicTrees:
         return sum(len(entry.ended_here) for tables in self._core.tables.values() for entry in tables.topics.values())
 
     def users_here(self) -> dict[str, int]:
-        """Return the users that have a subscription here that has not ended, with the number of their stay."""
-        return {local.user: local.connection for local in self.locals.values() if not local.has_ended}
+        """Return the users at home here in the epoch that this broker stamps that have a subscription, with their stay.
+
+        One that moves is at home at its next home once the broker stamps the newer epoch.
+        """
+        plan, here = self._core.under_way, (one for one in self.locals.values() if not one.has_ended)
+        elsewhere = {} if plan is None else plan.leaving if plan.is_active else plan.arrived_users
+        return {one.user: one.connection for one in here if elsewhere.get(one.user) != one.connection}
 
     # --- subscriptions -----------------------------------------------------------------------------------------------
 

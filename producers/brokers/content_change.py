@@ -1,7 +1,8 @@
-"""How brokers that route by content learn of deaths, on a tree and on a structured cyclic overlay alike.
+"""What the plans of brokers that route by content share: publishers that leave, and how brokers learn of deaths.
 
-In: reports of a link or of the controller. Out: which broker's life is over in which epoch. The consequences belong to
-the kind's own change: :mod:`producers.brokers.tree_change`, :mod:`producers.brokers.scot_change`.
+In: reports of a link or of the controller, publishers that leave. Out: requests to publishers, and which broker's life
+is over in which epoch. What is in the tables belongs to the kind's own change: :mod:`producers.brokers.tree_change`,
+:mod:`producers.brokers.scot_change`.
 """
 
 from __future__ import annotations
@@ -10,8 +11,16 @@ from abc import abstractmethod
 from collections.abc import Collection
 from typing import Generic, Protocol, TypeVar
 
-from regraft.producers.brokers.broker_messages import Effect, Notification
-from regraft.producers.brokers.epoch_change import EpochTables, PlanUnderWay
+from regraft.producers.brokers.broker_messages import (
+    ClientDropped,
+    Effect,
+    LeaveRequest,
+    Notification,
+    PublisherLeaves,
+    UnadvertiseRequest,
+)
+from regraft.producers.brokers.content_moves import ContentPlanUnderWay
+from regraft.producers.brokers.epoch_change import EpochTables
 from regraft.producers.brokers.two_epochs import TwoEpochBroker
 from regraft.schemas.command import Command
 
@@ -24,7 +33,7 @@ class ContentTables(EpochTables, Protocol):
 
 
 Tables = TypeVar("Tables", bound=ContentTables)
-Plan = TypeVar("Plan", bound=PlanUnderWay)
+Plan = TypeVar("Plan", bound=ContentPlanUnderWay)
 
 
 class ContentChange(Generic[Tables, Plan]):
@@ -60,6 +69,72 @@ class ContentChange(Generic[Tables, Plan]):
         neighbours = set(self._core.epochs()[0].neighbours) - self._core.lost_peers
         self._links_to_end |= {peer for epoch, peer in deaths if epoch == min(self._core.tables)} & neighbours
         return self._note_deaths(deaths, now_ms) if deaths else []
+
+    # --- publishers that the plan moves ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def stays_to_move(self, under_way: Plan) -> dict[str, int]:
+        """Return the stays, at home here in the older epoch, of the publishers that the plan moves elsewhere."""
+
+    @abstractmethod
+    def unadvertise(self, request: UnadvertiseRequest, now_ms: float) -> list[Effect]:
+        """Note that a local publisher has ended."""
+
+    def begin_switch(self, under_way: Plan, now_ms: float) -> list[Effect]:
+        """Ask the publishers to be moved to leave; switch at once if there are none."""
+        if under_way.leaving is not None:
+            return []  # The answer follows when the publishers have left.
+        stays = self.stays_to_move(under_way)
+        under_way.leaving = dict.fromkeys(stays, now_ms)
+        if not stays:
+            return self._core.switch(under_way, now_ms)
+        dead, homes = self._dead_in(under_way.epoch_to), {name: under_way.moves[name].home_to for name in stays}
+        asked = [PublisherLeaves(name, homes[name], stay) for name, stay in stays.items() if homes[name] not in dead]
+        return [*asked, *self.drop_stranded(dead, now_ms)]
+
+    def note_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
+        """Note that a publisher hands over nothing more here; switch once the last one has left."""
+        under_way = self._core.under_way
+        if under_way is None or not under_way.leaving:
+            return []
+        if self.stays_to_move(under_way).get(request.publisher) != request.connection:
+            return []
+        if under_way.leaving.pop(request.publisher, None) is None or under_way.leaving:
+            return []
+        return self._core.switch(under_way, now_ms)
+
+    def drop_unresponsive(self, under_way: Plan, now_ms: float) -> list[Effect]:
+        """End the stay of publishers that did not leave in time: later notifications from them are refused."""
+        if not under_way.leaving:
+            return []
+        stays = self.stays_to_move(under_way)
+        late = self._core.pop_late(dict(under_way.leaving), now_ms)
+        return [effect for name in late for effect in self._end_stay(name, stays[name], now_ms)]
+
+    def drop_stranded(self, dead: Collection[str], now_ms: float) -> list[Effect]:
+        """End the stays of publishers that were asked to leave for a broker that has died: it may never accept them.
+
+        It may be alive and only count as dead, so that the publishers themselves notice nothing.
+        """
+        under_way = self._core.under_way
+        if under_way is None or under_way.leaving is None:
+            return []
+        effects: list[Effect] = []
+        for name, stay in self.stays_to_move(under_way).items():
+            if under_way.moves[name].home_to in dead:
+                is_here = name in under_way.leaving
+                ended: Effect = ClientDropped(name, stay, is_over=True)  # All forget it with its next home.
+                effects += self._end_stay(name, stay, now_ms) if is_here else [ended]
+        return effects
+
+    def _end_stay(self, publisher: str, connection: int, now_ms: float) -> list[Effect]:
+        request = UnadvertiseRequest(publisher, connection)
+        return [ClientDropped(publisher, connection, is_over=True), *self.unadvertise(request, now_ms)]
+
+    def _dead_in(self, epoch: int) -> set[str]:
+        return self._core.tables[epoch].dead
+
+    # --- deaths ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def _note_deaths(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:

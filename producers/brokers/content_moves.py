@@ -10,13 +10,14 @@ only when nothing of k can reach it any more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from regraft.producers.brokers.broker_messages import (
     ArriveRequest,
     Cancelled,
+    ClientDropped,
     Deliver,
     Effect,
     ReadyRequest,
@@ -74,6 +75,15 @@ class LocalSubscription:
     is_confirmed: bool = False
     has_ended: bool = False
     has_arrived: bool = False
+
+
+def subscribers_here(locals_: Mapping[str, LocalSubscription], under_way: ContentPlanUnderWay | None) -> dict[str, int]:
+    """Return the subscribers at home here in the epoch that the broker stamps, with the number of their stay."""
+    moved: set[str] = set()
+    if under_way is not None:
+        moved = under_way.going if under_way.is_active else under_way.arrived
+    here = (one for name, one in locals_.items() if not one.has_ended and name not in moved)
+    return {one.client: one.connection for one in here}
 
 
 Tables = TypeVar("Tables", bound=EpochTables)
@@ -154,6 +164,15 @@ class MovingSubscribers(Generic[Tables, Plan]):
         return under_way is not None and delivery.subscriptions[0] in under_way.arrived
 
     # --- the end of the plan -----------------------------------------------------------------------------------------
+
+    def drop_stranded(self, under_way: Plan, dead: Collection[str]) -> list[Effect]:
+        """End the stays of subscribers whose next home has died: nobody has them once the old epoch is retired."""
+        going = (self._interests.locals[name] for name in sorted(under_way.going) if name in self._interests.locals)
+        return [
+            ClientDropped(one.client, one.connection, is_over=True)
+            for one in going
+            if not one.has_ended and under_way.home_after(one.subscription, self.broker) in dead
+        ]
 
     def finish(self, under_way: Plan) -> None:
         """Treat arrived subscriptions like any others, and hold back nothing for them."""

@@ -20,12 +20,9 @@ from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
     Cancelled,
-    ClientDropped,
     Deliver,
     Effect,
-    LeaveRequest,
     Message,
-    PublisherLeaves,
     PublisherTaken,
     Send,
     UnadvertiseRequest,
@@ -56,6 +53,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             effects += self._interests.note_death(self._core.tables[epoch], peer)
             if under_way is not None:
                 under_way.expected = {name: home for name, home in under_way.expected.items() if home != peer}
+        effects += self.drop_stranded({peer for epoch, peer in deaths if epoch == max(self._core.tables)}, now_ms)
         if under_way is not None and self._core.epoch == under_way.epoch_to:
             effects += self._allow_orphans(under_way)
         return effects + self._core.release_held() + self._core.drain(now_ms) + self._core.answer_prepare(now_ms)
@@ -220,64 +218,29 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
     # --- switching and draining --------------------------------------------------------------------------------------
 
-    def begin_switch(self, under_way: ScotPlanUnderWay, now_ms: float) -> list[Effect]:
-        """Ask the publishers to be moved to leave; switch at once if there are none."""
-        if under_way.leaving is not None:
-            return []  # The answer follows when the publishers have left.
-        older = self._core.tables[under_way.epoch_from]
-        announced = under_way.announced
-        here = {name: one for name, one in sorted(older.hosted.items()) if announced.get(name) == one.connection}
-        under_way.leaving = dict.fromkeys(here, now_ms)
-        if not under_way.leaving:
-            return self._core.switch(under_way, now_ms)
-        return [PublisherLeaves(name, under_way.moves[name].home_to, one.connection) for name, one in here.items()]
-
-    def note_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
-        """Note that a publisher hands over nothing more here; switch once the last one has left."""
-        under_way = self._core.under_way
-        if under_way is None or not under_way.leaving:
-            return []
-        known = self._core.tables[under_way.epoch_from].hosted.get(request.publisher)
-        if known is None or known.connection != request.connection:
-            return []
-        if under_way.leaving.pop(request.publisher, None) is None or under_way.leaving:
-            return []
-        return self._core.switch(under_way, now_ms)
-
-    def drop_unresponsive(self, under_way: ScotPlanUnderWay, now_ms: float) -> list[Effect]:
-        """End the stay of publishers that did not leave in time: later notifications from them are refused."""
-        if not under_way.leaving:
-            return []
-        effects: list[Effect] = []
-        for publisher in self._core.pop_late(dict(under_way.leaving), now_ms):
-            connection = self._core.tables[under_way.epoch_from].hosted[publisher].connection
-            effects.append(ClientDropped(publisher, connection))
-            effects += self.unadvertise(UnadvertiseRequest(publisher, connection), now_ms)
-        return effects
+    def stays_to_move(self, under_way: ScotPlanUnderWay) -> dict[str, int]:
+        """Return the stays, at home here, of the publishers that this broker has announced to their next homes."""
+        older, announced = self._core.tables[under_way.epoch_from], under_way.announced
+        here = {name: one.connection for name, one in sorted(older.hosted.items())}
+        return {name: connection for name, connection in here.items() if announced.get(name) == connection}
 
     def take_over_clients(self, under_way: ScotPlanUnderWay) -> list[Effect]:
         """Notify the clients that have moved here that this is their home."""
-        hosted = self._core.tables[under_way.epoch_to].hosted
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
-        taken: list[Effect] = []
-        for name in coming:
-            if name in hosted and name not in self._core.tables[under_way.epoch_from].hosted:
-                self._interests.may_publish.add((name, hosted[name].connection))
-                taken.append(PublisherTaken(name, hosted[name].connection))
-        taken += self._allow_orphans(under_way)
-        return taken + self.movers.take_over(under_way)
+        stays = [stay for name in coming if (stay := self._interests.stay_brought(name)) is not None]
+        self._interests.may_publish.update(stays)
+        taken: list[Effect] = [PublisherTaken(*stay) for stay in stays]
+        return taken + self._allow_orphans(under_way) + self.movers.take_over(under_way)
 
     def _allow_orphans(self, under_way: ScotPlanUnderWay) -> list[Effect]:
         """Allow publishers that moved here from a dead home to publish: that home may have died before doing so.
 
         All brokers were prepared, so their region knows them in the new epoch. A second confirmation does no harm.
         """
-        old, hosted = self._core.tables[under_way.epoch_from], self._core.tables[under_way.epoch_to].hosted
-        return [
-            AdvertiseConfirmed(name, hosted[name].connection)
-            for name, move in sorted(under_way.moves.items())
-            if move.home_to == self.broker and move.home_from in old.dead and name in hosted
-        ]
+        dead, moves = self._core.tables[under_way.epoch_from].dead, sorted(under_way.moves.items())
+        orphans = [name for name, move in moves if move.home_to == self.broker and move.home_from in dead]
+        stays = [stay for name in orphans if (stay := self._interests.stay_brought(name)) is not None]
+        return [AdvertiseConfirmed(*stay) for stay in stays]
 
     def continue_drain(self, under_way: ScotPlanUnderWay) -> list[Effect]:
         """Send the markers that are due."""
@@ -301,7 +264,10 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         """Stop waiting for confirmations of the epoch; forget subscriptions whose home is elsewhere."""
         effects: list[Effect] = []
         if under_way is not None:
-            effects += self.movers.release(under_way.going if gone.epoch < self._core.epoch else under_way.arrived)
+            is_retired = gone.epoch < self._core.epoch
+            dead = self._core.tables[self._core.epoch].dead
+            effects += self.movers.drop_stranded(under_way, dead) if is_retired else []
+            effects += self.movers.release(under_way.going if is_retired else under_way.arrived)
         for name, local in list(self._interests.locals.items()):
             if local.has_ended and not any(name in tables.entries for tables in self._core.epochs()):
                 del self._interests.locals[name]

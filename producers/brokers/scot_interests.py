@@ -27,7 +27,7 @@ from regraft.producers.brokers.broker_messages import (
     Unadvertise,
     Unsubscribe,
 )
-from regraft.producers.brokers.content_moves import LocalSubscription
+from regraft.producers.brokers.content_moves import LocalSubscription, subscribers_here
 from regraft.producers.brokers.match_content import Filter, intersects
 from regraft.producers.brokers.scot_messages import VectorAck, VectorBit
 from regraft.producers.brokers.scot_tables import (
@@ -61,12 +61,12 @@ class ScotInterests:
 
     def clients_here(self) -> dict[str, int]:
         """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
-        here = {one.client: one.connection for one in self.locals.values() if not one.has_ended}
-        return here | self.publishers_here()
+        return subscribers_here(self.locals, self._core.under_way) | self.publishers_here()
 
     def publishers_here(self) -> dict[str, int]:
-        """Return the publishers whose home this broker is in the epoch that it stamps."""
-        return {name: one.connection for name, one in self._core.tables[self._core.epoch].hosted.items()}
+        """Return the publishers whose home this broker is in the epoch that it stamps, or will be."""
+        live = [tables for tables in self._core.epochs() if tables.epoch >= self._core.epoch]
+        return {name: one.connection for tables in live for name, one in tables.hosted.items()}
 
     # --- local subscriptions -----------------------------------------------------------------------------------------
 
@@ -215,11 +215,19 @@ class ScotInterests:
         if not hosted or any(one.awaited for one in hosted):
             return []
         stay = publisher, hosted[-1].connection
-        is_coming = publisher not in self._core.tables[min(self._core.tables)].hosted and len(self._core.tables) > 1
-        if stay in self.may_publish or (is_coming and publisher in self._moves()):
+        if stay in self.may_publish or (stay == self.stay_brought(publisher) and publisher in self._moves()):
             return []  # One that the plan moves here may already publish.
         self.may_publish.add(stay)
         return [AdvertiseConfirmed(*stay)]
+
+    def stay_brought(self, publisher: str) -> Stay | None:
+        """Return the stay of a publisher that the plan under way has brought here: the older epoch has another or none.
+
+        An earlier stay here may have ended without this broker knowing yet.
+        """
+        older, newer = self._core.epochs()[0].hosted.get(publisher), self._core.epochs()[-1].hosted.get(publisher)
+        is_brought = newer is not None and (older is None or older.connection != newer.connection)
+        return (publisher, newer.connection) if newer is not None and is_brought else None
 
     def forget_departed(self) -> None:
         """Forget the permissions of publishers that are no longer at home here."""

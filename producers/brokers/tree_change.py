@@ -19,14 +19,11 @@ from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseRequest,
-    ClientDropped,
     Deliver,
     Effect,
     End,
-    LeaveRequest,
     Message,
     Notification,
-    PublisherLeaves,
     PublisherTaken,
     Send,
     Unadvertise,
@@ -58,7 +55,8 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
                 known.unanswered.discard(peer)
             if under_way is not None and epoch == under_way.epoch_to:
                 under_way.unacknowledged = {one for one in under_way.unacknowledged if one[0] != peer}
-        effects = self._interests.forget_dead_homes() + self._core.serve_postponed(now_ms)
+        effects = self.drop_stranded({peer for epoch, peer in deaths if epoch == max(self._core.tables)}, now_ms)
+        effects += self._interests.forget_dead_homes() + self._core.serve_postponed(now_ms)
         names = {name for tables in self._core.tables.values() for name in tables.entries}
         effects += self._interests.settle(sorted(names | set(self._interests.locals)), now_ms)
         return effects + self._core.release_held() + self._core.drain(now_ms)
@@ -214,40 +212,11 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
 
     # --- switching and draining --------------------------------------------------------------------------------------
 
-    def begin_switch(self, under_way: TreePlanUnderWay, now_ms: float) -> list[Effect]:
-        """Ask the publishers to be moved to leave; switch at once if there are none."""
-        if under_way.leaving is not None:
-            return []  # The answer follows when the publishers have left.
+    def stays_to_move(self, under_way: TreePlanUnderWay) -> dict[str, int]:
+        """Return the stays, at home here, of the publishers that the plan moves elsewhere."""
         going = sorted(name for name, move in under_way.moves.items() if move.home_from == self.broker)
-        here = [self._interests.advertisements[name] for name in going if self._is_at_home(name)]
-        under_way.leaving = {known.publisher: now_ms for known in here}
-        if not under_way.leaving:
-            return self._core.switch(under_way, now_ms)
-        return [PublisherLeaves(one.publisher, under_way.moves[one.publisher].home_to, one.connection) for one in here]
-
-    def _is_at_home(self, publisher: str) -> bool:
-        known = self._interests.advertisements.get(publisher)
-        return known is not None and known.home == self.broker
-
-    def note_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
-        """Note that a publisher hands over nothing more here; switch once the last one has left."""
-        under_way, known = self._core.under_way, self._interests.advertisements.get(request.publisher)
-        if under_way is None or not under_way.leaving or known is None or known.connection != request.connection:
-            return []
-        if under_way.leaving.pop(request.publisher, None) is None or under_way.leaving:
-            return []
-        return self._core.switch(under_way, now_ms)
-
-    def drop_unresponsive(self, under_way: TreePlanUnderWay, now_ms: float) -> list[Effect]:
-        """End the stay of publishers that did not leave in time: later notifications from them are refused."""
-        if not under_way.leaving:
-            return []
-        effects: list[Effect] = []
-        for publisher in self._core.pop_late(dict(under_way.leaving), now_ms):
-            connection = self._interests.advertisements[publisher].connection
-            effects.append(ClientDropped(publisher, connection))
-            effects += self.unadvertise(UnadvertiseRequest(publisher, connection), now_ms)
-        return effects
+        known = self._interests.advertisements
+        return {name: known[name].connection for name in going if name in known and known[name].home == self.broker}
 
     def is_drained(self, under_way: TreePlanUnderWay) -> bool:
         """Return True if END has come over every old link."""
@@ -292,6 +261,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         elif under_way is not None and gone.dead:  # The end of a stay may be lost: ask again.
             sent = self.take_over_clients(under_way)
         if under_way is not None and gone.epoch < self._core.epoch:
+            sent += self.movers.drop_stranded(under_way, self._core.tables[self._core.epoch].dead)
             sent += self.movers.release(under_way.going)
         effects = sent + repairs.forget_ended() + self._interests.forget_dead_homes()
         effects += self._interests.settle([*names, *sorted(set(self._interests.locals) - set(names))], now_ms)

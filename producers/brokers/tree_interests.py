@@ -25,7 +25,7 @@ from regraft.producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from regraft.producers.brokers.content_moves import LocalSubscription
+from regraft.producers.brokers.content_moves import LocalSubscription, subscribers_here
 from regraft.producers.brokers.tree_publishers import TreeBroker, TreePublishers
 from regraft.producers.brokers.tree_tables import (
     LOCAL,
@@ -70,9 +70,7 @@ class TreeInterests(TreePublishers):
 
     def clients_here(self) -> dict[str, int]:
         """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
-        return self.publishers_here() | {
-            one.client: one.connection for one in self.locals.values() if not one.has_ended
-        }
+        return self.publishers_here() | subscribers_here(self.locals, self._core.under_way)
 
     def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
         """Begin to release a local client's subscription; do nothing if it has already ended."""

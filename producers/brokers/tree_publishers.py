@@ -166,8 +166,13 @@ class TreePublishers:
         self.repairs.announced_late.clear()
 
     def publishers_here(self) -> dict[str, int]:
-        """Return the publishers whose home this broker is, with the number of their stay."""
-        return {name: one.connection for name, one in self.advertisements.items() if one.home == self.broker}
+        """Return the publishers whose home this broker is in the epoch that it stamps, or will be, with their stays."""
+        live = [tables for tables in self._core.epochs() if tables.epoch >= self._core.epoch]
+        return {
+            name: one.connection
+            for name, one in self.advertisements.items()
+            if any(self.home_in(tables, name) == self.broker for tables in live)
+        }
 
     def _matching_homes(self, tables: RoutingTables, entry: Entry) -> set[str]:
         """Return the homes, in this epoch, of the publishers that an entry matches."""

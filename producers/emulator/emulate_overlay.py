@@ -44,7 +44,7 @@ from regraft.producers.emulator.emulated_parts import EmulatedBroker, Homes, Lin
 from regraft.producers.emulator.judge_losses import LifeEnd, LossJudge, copy_key
 from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.link_faults import LinkFaults
-from regraft.producers.emulator.notify_movers import notify_mover
+from regraft.producers.emulator.notify_movers import drop_client, notify_mover
 from regraft.producers.emulator.overlay_listeners import OverlayListener, UserListener
 from regraft.producers.emulator.publisher_clients import PublisherClients
 from regraft.producers.emulator.starting_point import StartingPoint
@@ -239,7 +239,7 @@ class EmulatedOverlay:
         """End this life of a broker, which may only be suspended: from now on it counts as dead."""
         end = LifeEnd(self.env.now, broker.lost, is_alive)
         self.judge.end_life(broker.name, end)
-        broker.is_outside = True
+        broker.is_outside = broker.counts_as_dead = True
         for clients in (self.publishers, self.subscribers, self.users):
             clients.lose_home(broker.name)
         return end
@@ -339,6 +339,7 @@ class EmulatedOverlay:
             listener.on_user_change(user, home, topics)
 
     def _report_result(self, broker: EmulatedBroker, result: CommandResult) -> None:
+        broker.counts_as_dead &= result.outcome is not Outcome.INSTALLED
         if result.outcome in (Outcome.ACTIVATED, Outcome.RETIRED, Outcome.ABORTED):
             self._admit_clients(broker, is_over=result.outcome is not Outcome.ACTIVATED)
         for listener in self.listeners:
@@ -440,16 +441,10 @@ class EmulatedOverlay:
                 self.publishers.take(publisher, connection, broker.name)
             case Answer(result):
                 self._report_result(broker, result)
-            case ClientDropped(client, connection):
-                broker.has_rejected = not broker.core.takes_clients
-                self._drop_client(client, connection, may_return=not broker.has_rejected)
+            case ClientDropped():
+                drop_client(effect, broker, self.publishers, self.subscribers, self.users)
             case Dropped(notification, reason):
                 self.ledger.drop(notification, reason)
-
-    def _drop_client(self, client: str, connection: int, *, may_return: bool) -> None:
-        is_publisher = self.publishers.drop(client, connection, may_return=may_return)
-        if not is_publisher and not self.users.drop(client, connection):
-            self.subscribers.drop(client)
 
     # --- links -----------------------------------------------------------------------------------------------------
 

@@ -60,8 +60,9 @@ class EmulatedBroker:
     because it accepts none now. ``is_suspended``: its loop is stopped; ``is_overdue``: the message in service fell due
     while it was stopped. ``arrives_from_ms``: nothing that this life sends arrives before, because the neighbours of
     the previous life must first learn of its end. ``lost``: notifications in it, or on their way to it, when it died;
-    ``neighbour_deaths``: deaths of its neighbours. ``known_as``: the life that others know, an earlier one until a plan
-    lets this one join.
+    ``neighbour_deaths``: deaths of its neighbours. ``counts_as_dead``: others consider this life over, although the
+    broker may live, until it is installed outside the overlay. ``known_as``: the life that others know, an earlier one
+    until a plan lets this one join.
     """
 
     __slots__ = (
@@ -71,6 +72,7 @@ class EmulatedBroker:
         "changes",
         "core",
         "counters",
+        "counts_as_dead",
         "has_rejected",
         "is_dead",
         "is_outside",
@@ -100,6 +102,7 @@ class EmulatedBroker:
         self.batches_sent = 0
         self.known_as = self
         self.is_dead = self.is_outside = self.has_rejected = self.is_suspended = self.is_overdue = False
+        self.counts_as_dead = False
 
     def handle(self, source: str | None, message: Served, now_ms: float) -> list[Effect]:
         """Let its core handle a message."""
@@ -143,5 +146,9 @@ class Homes:
         return not self.brokers[name].is_outside
 
     def may_accept(self, name: str) -> bool:
-        """Return True if a broker is alive and in a live overlay, so that it may come to accept clients."""
-        return not self.brokers[name].is_dead and bool(self.brokers[name].core.live_neighbours)
+        """Return True if a broker is alive and in a live overlay, so that it may come to accept clients.
+
+        One that lives but counts as dead gets no command to accept any: it begins again outside the overlay.
+        """
+        broker = self.brokers[name]
+        return not (broker.is_dead or broker.counts_as_dead) and bool(broker.core.live_neighbours)

@@ -1,4 +1,4 @@
-"""Pass on to clients what brokers report about plans that move them.
+"""Pass on to clients what brokers report about plans that move them, and about stays that have ended.
 
 In: one effect of a broker's core. Out: a call of the subscribers of a tree or the users of a ring. Deliveries to
 subscribers that a plan has moved are reported separately from then on.
@@ -7,6 +7,7 @@ subscribers that a plan has moved are reported separately from then on.
 from __future__ import annotations
 
 from regraft.producers.brokers.broker_messages import (
+    ClientDropped,
     SubscriberAwaited,
     SubscriberEffect,
     SubscriberMoves,
@@ -18,9 +19,25 @@ from regraft.producers.brokers.broker_messages import (
     UserTaken,
 )
 from regraft.producers.emulator.emulated_parts import EmulatedBroker
+from regraft.producers.emulator.publisher_clients import PublisherClients
 from regraft.producers.emulator.subscriber_clients import SubscriberClients
 from regraft.producers.emulator.user_clients import UserClients
 from regraft.schemas.part_blocks import number_of_moved
+
+
+def drop_client(
+    effect: ClientDropped,
+    broker: EmulatedBroker,
+    publishers: PublisherClients,
+    subscribers: SubscriberClients,
+    users: UserClients,
+) -> bool:
+    """Let the client at this broker that an effect concerns end its stay; return False if there is none."""
+    broker.has_rejected = not broker.core.takes_clients
+    client, connection, is_over, by = effect.client, effect.connection, effect.is_over, broker.name
+    if publishers.drop(client, connection, may_return=not broker.has_rejected, by=by, is_over=is_over):
+        return True
+    return users.drop(client, connection, by, is_over=is_over) or subscribers.drop(client, by)
 
 
 def notify_mover(

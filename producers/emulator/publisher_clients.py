@@ -69,8 +69,9 @@ class _Publisher:
     """A connected publisher.
 
     Between two homes ``goes_to`` is the next one; ``accepted_by`` is a home that has accepted it, perhaps before it
-    left. ``has_published``: it was once allowed to publish, in this stay or an earlier one. ``waiting``: its buffer,
-    with arrival times; ``is_catching_up``: the next buffered notification is scheduled.
+    left; ``came_from`` is its previous home in this stay. ``has_published``: it was once allowed to publish, in this
+    stay or an earlier one. ``waiting``: its buffer, with arrival times; ``is_catching_up``: the next buffered
+    notification is scheduled.
     """
 
     home: str
@@ -81,6 +82,7 @@ class _Publisher:
     left_ms: float = 0.0
     accepted_by: str | None = None
     waiting: deque[tuple[float, Content, int]] = field(default_factory=deque)
+    came_from: str = ANY_HOME
     is_catching_up: bool = False
     is_ending: bool = False
     has_published: bool = False
@@ -102,8 +104,8 @@ class PublisherClients:
     ``ask`` puts a request or notification into the queue of a home. ``on_change`` is called with the stay's number when
     a publisher has connected to a broker, with its filter, or has left, with None; ``on_move`` when it has moved from
     one home to the next. Effects about finished stays are ignored. ``is_serving`` returns True if a broker accepts
-    clients; a client of any other waits. ``may_accept`` returns True if a broker is alive and in a live overlay, such
-    as a joining one: a publisher asked to leave for any other waits as if that one had just died.
+    clients; a client of any other waits. ``may_accept`` returns True if a broker is alive, also to the others, and in a
+    live overlay, such as a joining one: a publisher asked to leave for any other waits as if that one had just died.
     """
 
     def __init__(
@@ -238,26 +240,38 @@ class PublisherClients:
         numbers = self._numbers[publisher]
         client.connection, numbers.connection_next = numbers.connection_next, numbers.connection_next + 1
         client.home, client.goes_to, client.accepted_by, client.may_publish = home, None, None, False
+        client.came_from = ANY_HOME
         self.reconnected_count += client.has_published
         self._on_change(publisher, client.connection, home, client.filter_)
         self._ask(home, AdvertiseRequest(publisher, client.filter_, client.connection))
 
-    def drop(self, publisher: str, connection: int, *, may_return: bool) -> bool:
-        """Note that a publisher's home has ended its stay; return False if that is not the current stay.
+    def drop(
+        self, publisher: str, connection: int, *, may_return: bool, by: str = ANY_HOME, is_over: bool = False
+    ) -> bool:
+        """Note that a broker has ended a publisher's stay; return False if that is not the current stay there.
 
-        It begins a new one there if it may return at once; one that was about to disconnect is gone.
+        ``by``: the broker, by default its home. The publisher believes its home and the one that it is on its way to,
+        the one that it came from only if the stay ``is_over`` everywhere. It begins a new stay at that broker if it may
+        return at once, and otherwise waits for its next home; one that was about to disconnect is gone.
         """
         client = self._stay(publisher, connection)
         if client is None or client.is_homeless:
             return False
+        if by not in (ANY_HOME, client.home, client.goes_to):
+            if not is_over or by != client.came_from:
+                return False
+            self._ask(client.home, UnadvertiseRequest(publisher, connection))
         self._end_at_next_home(publisher, client)
         if client.is_ending:
             del self._publishers[publisher]
             self._on_change(publisher, connection, client.home, None)
             return True
+        waits_for = client.goes_to or client.home
         client.goes_to, client.accepted_by, client.left_ms = ANY_HOME, None, self._env.now
         if may_return:
-            self.reconnect(publisher, client.home)
+            self.reconnect(publisher, by or client.home)
+        else:
+            client.home = waits_for
         return True
 
     def take(self, publisher: str, connection: int, home: str) -> None:
@@ -293,7 +307,7 @@ class PublisherClients:
             self._arrive(publisher, client, home_to)
 
     def _arrive(self, publisher: str, client: _Publisher, home: str) -> None:
-        client.home, client.goes_to, client.accepted_by = home, None, None
+        client.came_from, client.home, client.goes_to, client.accepted_by = client.home, home, None, None
         wait_ms = self._env.now - client.left_ms
         self.moves.moved += 1
         self.moves.wait_ms_sum += wait_ms

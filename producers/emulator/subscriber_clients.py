@@ -90,10 +90,16 @@ class SubscriberClients:
             self._end(found)
             self._on_change(name, found.home, None)
 
-    def drop(self, subscription: str) -> None:
-        """Note that a subscriber's home has ended its stay; do nothing if the stay is already over."""
-        if subscription in self._owners:
-            self.cancel(self._owners[subscription])
+    def drop(self, subscription: str, by: str = "") -> bool:
+        """Note that a subscriber's home has ended its stay; return False if the stay is already over.
+
+        ``by``: the broker that says so. A subscriber believes only its home, not one that it has left or is to move to.
+        """
+        name = self._owners.get(subscription)
+        if name is None or by not in ("", self._subscribers[name].home):
+            return False
+        self.cancel(name)
+        return True
 
     def confirm(self, subscription: str) -> bool:
         """Note that a subscription is confirmed; return False if it has ended or does not belong to a subscriber."""

@@ -228,10 +228,16 @@ class UserClients:
         if user.goes_to is not None:
             self._ask(user.goes_to, GoneRequest(name, user.connection))
 
-    def drop(self, user: str, connection: int) -> bool:
-        """Note that a home has ended a stay; return False if that is not the current stay."""
+    def drop(self, user: str, connection: int, by: str = "", *, is_over: bool = False) -> bool:
+        """Note that a broker has ended a user's stay; return False if that is not the current stay there.
+
+        ``by``: the broker, by default its home. A user believes its home; the one that it came from only if the stay
+        ``is_over`` everywhere.
+        """
         found = self._users.get(user)
         if found is None or found.connection != connection:
+            return False
+        if by not in ("", found.home) and not (is_over and by == found.came_from):
             return False
         self.disconnect(user)
         return True

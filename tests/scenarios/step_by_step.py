@@ -18,8 +18,9 @@ from regraft.producers.brokers.broker_messages import (
     control_messages_in,
 )
 from regraft.producers.brokers.match_content import Operator, Predicate
+from regraft.producers.brokers.report_state import NO_PLAN
 from regraft.schemas.command import Command, CommandPhase, Outcome
-from regraft.schemas.plan import ClientMove, HomeMove, IdMove
+from regraft.schemas.plan import OFF_RING, ClientMove, HomeMove, IdMove
 
 ALL = (Predicate("symbol", Operator.EQ, "A"),)
 
@@ -93,6 +94,16 @@ class StepByStep:
             lost_brokers=lost_brokers,
             brokers_joined=tuple(sorted(set(target.brokers) - set(before.brokers))),
             brokers_left=tuple(sorted(set(before.brokers) - set(target.brokers) - set(lost_brokers))),
+        )  # fmt: skip
+        self.feed(broker, None, order)
+
+    def install(self, broker: str, overlay: OverlayConfiguration) -> None:
+        """Let a broker obey the INSTALL of an overlay, whose epoch it holds from then on without being part of it."""
+        held = overlay.as_target(NO_PLAN, overlay.with_homes({}))
+        ids = tuple(IdMove(one.broker, OFF_RING, one.ring_id) for one in held.ring_target)
+        order = Command(
+            "installed", CommandPhase.INSTALL, broker, overlay.epoch, overlay.epoch,
+            links_added=held.links_target, id_moves=ids, brokers_joined=overlay.brokers,
         )  # fmt: skip
         self.feed(broker, None, order)
 

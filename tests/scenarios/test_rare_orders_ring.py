@@ -148,7 +148,7 @@ def test_a_user_that_misses_its_move_ends_and_blocks_no_plan() -> None:
     assert overlay.answered(Outcome.PREPARED) == set()
     overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
     overlay.execute(target, moves)
-    assert overlay.effects_of(ClientDropped) == [ClientDropped("u", 0)]
+    assert overlay.effects_of(ClientDropped) == [ClientDropped("u", 0, is_over=True)]
     assert overlay.answered(Outcome.RETIRED) == {"b0", "b1"}
     assert not any(core.routing.trees.locals for core in overlay.cores.values())
 
@@ -167,7 +167,7 @@ def test_a_user_that_never_reports_that_it_is_drained_ends_and_blocks_no_plan() 
     assert overlay.answered(Outcome.DRAINED) == {"b0"}
     overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
     overlay.execute(target, phases=(ACTIVATE, RETIRE))
-    assert overlay.effects_of(ClientDropped) == [ClientDropped("u", 0)]
+    assert overlay.effects_of(ClientDropped) == [ClientDropped("u", 0, is_over=True)]
     assert overlay.answered(Outcome.RETIRED) == {"b0", "b1"}
     assert not any(core.routing.trees.locals for core in overlay.cores.values())
 
@@ -210,7 +210,7 @@ def test_a_user_whose_stay_its_home_has_ended_is_not_attached(comes_first: bool)
         overlay.feed("b1", None, attach)
     overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
     overlay.execute(target, moves, phases=(PREPARE,))
-    assert overlay.effects_of(ClientDropped) == [ClientDropped("u", 0)]
+    assert overlay.effects_of(ClientDropped) == [ClientDropped("u", 0, is_over=True)]
     if not comes_first:
         overlay.feed("b1", None, attach)
     assert not overlay.cores["b1"].routing.trees.locals

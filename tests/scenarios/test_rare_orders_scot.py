@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import (
+    AdvertiseConfirmed,
     AdvertiseRequest,
     ArriveRequest,
+    LeaveRequest,
+    PublisherTaken,
     ReadyRequest,
     SubscribeRequest,
     SubscriberMoves,
+    UnadvertiseRequest,
 )
 from regraft.schemas.command import CommandPhase, Outcome
-from regraft.schemas.plan import HomeMove
+from regraft.schemas.plan import ClientMove, HomeMove
 from tests.scenarios.step_by_step import ALL, StepByStep
 
 PAIR = ScotConfiguration(0, (("b0",), ("b1",)), ((0, 1),))
@@ -50,3 +54,21 @@ def test_the_next_home_of_a_subscriber_delivers_nothing_before_the_old_one_has_h
     for broker in overlay.brokers:
         overlay.command(broker, RETIRE, TARGET)
     assert [one for one in overlay.got if one[0] == "m"] == [("m", "p", 0), ("m", "p", 1)]
+
+
+def test_a_publisher_is_taken_by_a_broker_that_has_not_heard_of_the_end_of_its_earlier_stay_there() -> None:
+    """The names are equal, the stays are not; the earlier stay's end is still on its way when all have activated."""
+    overlay, moves = StepByStep(PAIR), (ClientMove("p", "b0", "b1"),)
+    overlay.feed("b1", None, AdvertiseRequest("p", ALL, 1))
+    overlay.run()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL, 2))
+    overlay.run()
+    overlay.client_effects.clear()
+    overlay.execute(TARGET, moves, phases=(PREPARE, ACTIVATE))
+    assert overlay.effects_of(AdvertiseConfirmed) == []  # It is not at home at b1 yet, whatever b1's region knows.
+    overlay.feed("b0", None, LeaveRequest("p", 2))
+    overlay.feed("b1", None, UnadvertiseRequest("p", 1))
+    overlay.run()
+    overlay.execute(TARGET, phases=(RETIRE,))
+    assert overlay.effects_of(PublisherTaken) == [PublisherTaken("p", 2)]
+    assert {broker: list(core.tables[1].hosted) for broker, core in overlay.cores.items()} == {"b0": [], "b1": ["p"]}

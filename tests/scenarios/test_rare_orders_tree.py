@@ -207,7 +207,7 @@ def test_a_publisher_that_does_not_leave_its_old_home_ends_and_blocks_no_plan() 
     assert overlay.answered(Outcome.ACTIVATED) == {"b1"}
     overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
     overlay.execute(target, phases=(ACTIVATE, RETIRE))
-    assert overlay.effects_of(ClientDropped) == [ClientDropped("p", 0)]
+    assert overlay.effects_of(ClientDropped) == [ClientDropped("p", 0, is_over=True)]
     assert overlay.answered(Outcome.RETIRED) == {"b0", "b1"}
     assert not any(core.routing.interests.advertisements for core in overlay.cores.values())
     overlay.publish("b0", "p", symbol="A")

@@ -125,7 +125,7 @@ def test_a_user_that_misses_that_it_is_taken_ends_and_blocks_no_plan() -> None:
     overlay.feed("b1", None, DrainedRequest("s"))
     overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
     activate(overlay, "b1")
-    assert overlay.effects_of(ClientDropped) == [ClientDropped("u", 0)]
+    assert overlay.effects_of(ClientDropped) == [ClientDropped("u", 0, is_over=True)]
     assert overlay.answered(Outcome.DRAINED) == {"b0", "b1"}
     ask(overlay, "late", AT_1)
     assert "late" not in overlay.cores["b1"].routing.trees.locals

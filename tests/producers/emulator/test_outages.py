@@ -279,6 +279,24 @@ def test_a_publisher_of_a_dead_broker_continues_where_the_repair_puts_it() -> No
     assert virtual.overlay.publishers.home_of("p") == "d"
 
 
+def test_a_publisher_sent_to_a_living_broker_that_counts_as_dead_waits_for_a_home() -> None:
+    """Its home does not know yet; the next one, alive and linked, gets no command to accept it any more."""
+    virtual = line()
+    virtual.run_until(1_500.0)
+    digest = virtual.overlay.inventory.bootstrap.at_epoch(1).digest
+    for name in NAMES:
+        moves = (ClientMove("p", "a", "d"),)
+        virtual.send_command(Command("plan-1", CommandPhase.PREPARE, name, 0, 1, digest=digest, moves=moves))
+    virtual.run_for(200.0)
+    virtual.overlay.suspend("d")
+    for name, lost in (("b", ("d",)), ("c", ("d",)), ("a", ())):
+        virtual.send_command(Command("plan-1", CommandPhase.ACTIVATE, name, 0, 1, digest=digest, lost_brokers=lost))
+        virtual.run_for(100.0)
+    publishers = virtual.overlay.publishers
+    assert (publishers.home_of("p"), publishers.waiting_count, publishers.is_any_moving) == ("d", 1, False)
+    assert virtual.cores["d"].live_neighbours
+
+
 def test_a_repair_restores_subscriptions_without_any_client() -> None:
     """b dies in the middle: what is published after the repair reaches both sides."""
     virtual = line()

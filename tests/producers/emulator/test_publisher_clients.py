@@ -326,3 +326,47 @@ def test_a_home_with_spare_capacity_handles_all_its_publishers_after_any_outages
     assert queue_length_max <= (HANDED_OVER_AT_ONCE_MAX * len(outages) + 2) * len(pauses_ms)
     for name, count in published.items():
         assert count - served[name] <= 2 * len(pauses_ms)
+
+
+@given(
+    steps=st.lists(st.sampled_from(("take", "leave")), max_size=6),
+    by=st.sampled_from(("b1", "b2", "b3", "b4")),
+    is_over=st.booleans(),
+)
+def test_only_a_home_of_the_stay_can_drop_a_publisher(steps: list[str], by: str, is_over: bool) -> None:
+    """Any broker may say that it is not the home; a previous home is believed only if the stay is over everywhere."""
+    homes, number = connected(), 1
+    for step in steps:
+        number += step == "leave"
+        if step == "leave":
+            homes.publishers.leave("p", 0, f"b{number}")
+        else:
+            homes.publishers.take("p", 0, f"b{number}")
+    client = homes.publishers._publishers["p"]
+    may_say_so = {client.home, client.goes_to} | ({client.came_from} if is_over else set())
+    was_home, was_at = client.home, client.goes_to
+    assert homes.publishers.drop("p", 0, may_return=False, by=by, is_over=is_over) is (by in may_say_so)
+    assert homes.publishers.waiting_count == (by in may_say_so)
+    if by not in may_say_so:
+        assert (client.home, client.goes_to) == (was_home, was_at)
+
+
+def test_a_publisher_ends_its_stay_where_it_is_when_the_home_that_it_has_left_ends_it() -> None:
+    """Its request to leave came too late there; the next stay begins at that broker, which accepts clients."""
+    homes = connected()
+    homes.publishers.leave("p", 0, "b2")
+    homes.publishers.take("p", 0, "b2")
+    homes.take_asked()
+    assert homes.publishers.drop("p", 0, may_return=True, by="b1", is_over=True)
+    assert homes.take_asked() == [
+        ("b2", UnadvertiseRequest("p", 0)), ("b1", AdvertiseRequest("p", topic_filter("a"), 1))
+    ]  # fmt: skip
+
+
+def test_a_publisher_dropped_on_its_way_waits_for_its_next_home_unless_it_may_return() -> None:
+    for may_return, home in ((False, "b2"), (True, "b1")):
+        homes = connected()
+        homes.publishers.leave("p", 0, "b2")
+        assert homes.publishers.drop("p", 0, may_return=may_return, by="b1", is_over=True)
+        assert homes.publishers.home_of("p") == home
+        assert homes.publishers.waiting_count == (not may_return)

@@ -227,3 +227,16 @@ def test_moves_count_as_changes_only_away_from_first_homes() -> None:
     assert homes.users.topics_at_first_homes.changes == 2
     assert homes.users.filter_of("u#0") == topic_filter("a")
     assert homes.users.filter_of("u#99") is None
+
+
+def test_only_its_home_can_drop_a_user() -> None:
+    """Neither can the broker it is to move to; the one it came from only if the stay is over everywhere."""
+    for is_over in (False, True):
+        homes, _ = connected("A")
+        homes.users.move("u", 0, "b2", 1)
+        assert not homes.users.drop("u", 0, "b2", is_over=is_over)
+        homes.users.take("u", "b2")
+        assert not homes.users.drop("u", 0, "b3", is_over=is_over)
+        assert homes.users.drop("u", 0, "b1", is_over=is_over) is is_over
+        assert homes.users.drop("u", 0, "b2", is_over=is_over) is not is_over
+        assert homes.users.home_of("u") is None
