@@ -3,7 +3,10 @@
 In: interest and messages of a door, and the core's effects on clients. Out: requests for the core, and notifications
 with a publisher and a sequence number. A real broker passes on no client's identity: the header ``Regraft-Publisher``
 names the publisher, else it is the broker. The node's life is part of each name, so that the sequence numbers of two
-lives never mix.
+lives never mix; publishers and subscriptions have prefixes of their own, so that no client takes the name of another.
+
+What clients choose is bounded in number and bytes. Interest that found no room waits for some; publishers that are idle
+make room for others.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from regraft.producers.brokers.broker_messages import (
     CancelRequest,
     ClientRequest,
     SubscribeRequest,
+    UnadvertiseRequest,
 )
 from regraft.producers.brokers.match_content import Filter
 from regraft.producers.nodes.carried_messages import CarriedNotification
@@ -27,25 +31,33 @@ from regraft.producers.nodes.doors import LocalMessage
 from regraft.producers.nodes.subject_filters import SubjectError, content_of, filter_of
 from regraft.schemas.bounds import NAME_LENGTH_MAX
 from regraft.schemas.client import Role
+from regraft.schemas.telemetry import BLOCK_SIZE
+from regraft.schemas.wire_grammar import is_clean
 
 log = structlog.get_logger(__name__)
 
 PUBLISHERS_MAX = 10_000  # Named by the header; messages of further ones count as the broker's.
-INTERESTS_MAX = 100_000  # Subjects that local clients want; further ones are refused and counted.
-WAITING_MAX = 10_000  # Messages of a publisher that the overlay does not know yet.
+INTERESTS_MAX, INTEREST_BYTES_MAX = 100_000, 16 << 20  # Subjects that local clients want; further ones wait for room.
+WAITING_BYTES_MAX = 64 << 20  # Of messages whose publishers the overlay does not know yet, for all publishers.
+WAITING_OF_ONE_MAX = 8 << 20  # And for one: an eighth, so that it leaves room for others.
+MESSAGE_BYTES = 100  # What a waiting message takes besides its bytes.
+IDLE_MS = 60_000.0  # A publisher that was idle for this long leaves when others need room.
 PUBLISHER_HEADER = b"\r\nregraft-publisher:"
 OUTSIDE, NOT_KNOWN, TOO_MANY, BAD_SUBJECT = "outside", "publisher_not_known", "too_many_interests", "bad_subject"
+FORGOTTEN = "interests_forgotten"  # Refused, and not even room to wait.
 
 
 @dataclass(slots=True)
 class _Publisher:
-    """``stay`` numbers its stays from 0; ``waiting`` is what it published in the current one before it was known."""
+    """``stay`` numbers its stays; ``waiting`` is what it published in the current one before it was known."""
 
-    stay: int = -1
-    sequence_next: int = 0
+    stay: int
+    sequence_next: int
     is_asked: bool = False
     is_known: bool = False
     waiting: deque[LocalMessage] = field(default_factory=deque)
+    waiting_bytes: int = 0
+    used_ms: float = 0.0
 
 
 class NodeClients:
@@ -67,6 +79,10 @@ class NodeClients:
         self._broker, self._life = broker, life
         self._ask, self._on_change = ask, on_change
         self._publishers: dict[str, _Publisher] = {}
+        self._stay_first, self._sequence_first = 0, 0  # Beyond those of all publishers that made room.
+        self._room_made_ms = 0.0
+        self._waiting_bytes = self._interest_bytes = self._refused_bytes = 0
+        self._refused: dict[str, None] = {}  # Subjects that wait for room, in order of arrival.
         self._publishers_unasked: dict[str, None] = {}
         self._subjects_unasked: dict[str, None] = {}  # In order of arrival, as above.
         self._interests: dict[str, str | None] = {}  # Subject -> subscription, None until the core is asked.
@@ -95,44 +111,104 @@ class NodeClients:
     def note_interest(self, subject: str, is_wanted: bool) -> None:
         """Note that a local client wants a subject, or that none does any longer."""
         if not is_wanted:
-            self._subjects_unasked.pop(subject, None)
-            subscription = self._interests.pop(subject, None)
-            if subscription is not None:
-                del self._subjects[subscription]
-                self._on_change(subscription, Role.SUBSCRIBER, None)
-                self.on_confirmed(subject, False)
-                self._ask(CancelRequest(subscription))
-        elif len(self._interests) >= INTERESTS_MAX:
-            self.counts[TOO_MANY] += 1
-            log.warning("interest_refused", broker=self._broker, subject=subject[:80], interests_max=INTERESTS_MAX)
+            self._end_interest(subject)
+        elif subject not in self._interests and not self._take_interest(subject):
+            self._refuse_interest(subject)
+
+    def _take_interest(self, subject: str) -> bool:
+        """Note interest in a subject; return False if there is no room."""
+        size = len(subject.encode())
+        if len(self._interests) >= INTERESTS_MAX or self._interest_bytes + size > INTEREST_BYTES_MAX:
+            return False
+        self._interests[subject] = self._subjects_unasked[subject] = None
+        self._interest_bytes += size
+        return True
+
+    def _refuse_interest(self, subject: str) -> None:
+        self.counts[TOO_MANY] += 1
+        size = len(subject.encode())
+        if len(self._refused) < INTERESTS_MAX and self._refused_bytes + size <= INTEREST_BYTES_MAX:
+            self._refused_bytes += size if subject not in self._refused else 0
+            self._refused[subject] = None
         else:
-            self._interests[subject] = self._subjects_unasked[subject] = None
+            self.counts[FORGOTTEN] += 1
+        count = self.counts[TOO_MANY]
+        if count & (count - 1) == 0:
+            log.warning(
+                "interest_refused", broker=self._broker, subject=subject[:80], interests_max=INTERESTS_MAX, count=count
+            )
+
+    def _end_interest(self, subject: str) -> None:
+        if subject in self._refused:
+            del self._refused[subject]
+            self._refused_bytes -= len(subject.encode())
+        if subject not in self._interests:
+            return
+        self._subjects_unasked.pop(subject, None)
+        subscription = self._interests.pop(subject)
+        self._interest_bytes -= len(subject.encode())
+        if subscription is not None:
+            del self._subjects[subscription]
+            self._on_change(subscription, Role.SUBSCRIBER, None)
+            self.on_confirmed(subject, False)
+            self._ask(CancelRequest(subscription))
+        while self._refused and self._take_interest(following := next(iter(self._refused))):
+            del self._refused[following]
+            self._refused_bytes -= len(following.encode())
 
     def note_message(self, message: LocalMessage, takes_clients: bool, now_ms: float, epoch: int) -> None:
         """Give a message its publisher and number, and pass it to the core once all brokers know the publisher."""
-        name = self._name_of(message.headers)
+        name = self._name_of(message.headers, now_ms)
         publisher = self._publisher(name)
+        publisher.used_ms = now_ms
         if not publisher.is_asked:
             self.settle(takes_clients)
         if publisher.is_known and not publisher.waiting:
             self._ask(self._made(name, publisher, message, now_ms, epoch))
-        elif message.receipt or (len(publisher.waiting) < WAITING_MAX and publisher.is_asked):
+        elif message.receipt or (publisher.is_asked and self._has_room(publisher, message)):
             publisher.waiting.append(message)
+            self._count_waiting(publisher, _bytes_of(message))
         else:
             self.counts[NOT_KNOWN if publisher.is_asked else OUTSIDE] += 1
 
-    def _name_of(self, headers: bytes) -> str:
+    def _has_room(self, publisher: _Publisher, message: LocalMessage) -> bool:
+        size = _bytes_of(message)
+        is_within = self._waiting_bytes + size <= WAITING_BYTES_MAX
+        return is_within and (not publisher.waiting or publisher.waiting_bytes + size <= WAITING_OF_ONE_MAX)
+
+    def _count_waiting(self, publisher: _Publisher, size: int) -> None:
+        publisher.waiting_bytes += size
+        self._waiting_bytes += size
+
+    def _name_of(self, headers: bytes, now_ms: float) -> str:
         if headers:
             place = headers.lower().find(PUBLISHER_HEADER)
             if place >= 0:
                 begin = place + len(PUBLISHER_HEADER)
                 given = headers[begin : headers.find(b"\r\n", begin)].decode(errors="replace").strip()
-                name = f"{self._own}.{given}"
-                has_room = name in self._publishers or len(self._publishers) < PUBLISHERS_MAX
-                if has_room and given.isprintable() and len(name) <= NAME_LENGTH_MAX:
+                name = f"{self._own}.p.{given}"
+                is_name = given.isprintable() and is_clean(given) and len(name) <= NAME_LENGTH_MAX
+                if is_name and (name in self._publishers or self._has_room_for_one(now_ms)):
                     return name
                 self.counts["publisher_refused"] += 1
         return self._own
+
+    def _has_room_for_one(self, now_ms: float) -> bool:
+        """Return True if there may be one more publisher; if need be, those that were idle leave, once in a while."""
+        if len(self._publishers) >= PUBLISHERS_MAX and now_ms - self._room_made_ms > IDLE_MS / 10:
+            self._room_made_ms = now_ms
+            for name, each in list(self._publishers.items()):
+                if name != self._own and each.is_known and not each.waiting and now_ms - each.used_ms > IDLE_MS:
+                    self._end_publisher(name, each)
+        return len(self._publishers) < PUBLISHERS_MAX
+
+    def _end_publisher(self, name: str, publisher: _Publisher) -> None:
+        """Let a publisher leave; if it comes again, neither its stay nor its numbers repeat."""
+        del self._publishers[name]
+        self._stay_first = max(self._stay_first, publisher.stay + 1)
+        self._sequence_first = max(self._sequence_first, -(-publisher.sequence_next // BLOCK_SIZE) * BLOCK_SIZE)
+        self._on_change(name, Role.PUBLISHER, None)
+        self._ask(UnadvertiseRequest(name, publisher.stay))
 
     def _made(
         self, name: str, publisher: _Publisher, message: LocalMessage, now_ms: float, epoch: int = UNSTAMPED_EPOCH
@@ -146,7 +222,7 @@ class NodeClients:
 
     def _publisher(self, name: str) -> _Publisher:
         if name not in self._publishers:
-            self._publishers[name] = _Publisher()
+            self._publishers[name] = _Publisher(self._stay_first - 1, self._sequence_first)
             self._publishers_unasked[name] = None
         return self._publishers[name]
 
@@ -173,10 +249,11 @@ class NodeClients:
             filter_ = filter_of(subject)
         except SubjectError as error:
             del self._interests[subject]
+            self._interest_bytes -= len(subject.encode(errors="replace"))
             self.counts[BAD_SUBJECT] += 1
             log.warning("interest_refused", broker=self._broker, reason=str(error))
             return
-        subscription = f"{self._own}.s{self._subscriptions_made}"
+        subscription = f"{self._own}.s.{self._subscriptions_made}"
         self._subscriptions_made += 1
         self._interests[subject], self._subjects[subscription] = subscription, subject
         self._on_change(subscription, Role.SUBSCRIBER, filter_)
@@ -194,7 +271,9 @@ class NodeClients:
             return
         publisher.is_known = True
         while publisher.waiting:
-            self._ask(self._made(name, publisher, publisher.waiting.popleft(), now_ms))
+            message = publisher.waiting.popleft()
+            self._count_waiting(publisher, -_bytes_of(message))
+            self._ask(self._made(name, publisher, message, now_ms))
 
     def drop(self, client: str, stay: int) -> None:
         """Note that the core has ended a client's stay; request it again when the core accepts clients.
@@ -210,9 +289,14 @@ class NodeClients:
             kept = [message for message in publisher.waiting if message.receipt]  # No more than a door has under way.
             self.counts[OUTSIDE] += len(publisher.waiting) - len(kept)
             publisher.waiting = deque(kept)
+            self._count_waiting(publisher, sum(map(_bytes_of, kept)) - publisher.waiting_bytes)
             self._on_change(client, Role.PUBLISHER, None)
         elif client in self._subjects:
             subject = self._subjects.pop(client)
             self._interests[subject] = self._subjects_unasked[subject] = None
             self.on_confirmed(subject, False)
             self._on_change(client, Role.SUBSCRIBER, None)
+
+
+def _bytes_of(message: LocalMessage) -> int:
+    return MESSAGE_BYTES + len(message.subject) + len(message.reply) + len(message.headers) + len(message.payload)

@@ -275,7 +275,7 @@ def test_the_header_names_the_publisher() -> None:
         node.flush()
         cells = site.fleet.ports["b01"].telemetry.batches[-1].deliveries
         own = f"b01.{node.core.boot_ms}"
-        assert {cell.publisher: cell.published for cell in cells} == {own: 1, f"{own}.sensor 7": 7}
+        assert {cell.publisher: cell.published for cell in cells} == {own: 1, f"{own}.p.sensor 7": 7}
         assert all(message.headers in (b"", headers) for message in site.doors["b04"].handed)
 
     run_site(steps)

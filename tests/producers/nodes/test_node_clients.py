@@ -1,10 +1,17 @@
-"""The clients that a node represents: what they ask of the core when it has ended a stay."""
+"""The clients that a node represents: their names and shares, and what they ask of the core."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from regraft.producers.brokers.broker_messages import AdvertiseRequest
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regraft.producers.brokers.broker_messages import AdvertiseRequest, SubscribeRequest, UnadvertiseRequest
+from regraft.producers.nodes import node_clients
+from regraft.producers.nodes.carried_messages import CarriedNotification
+from regraft.producers.nodes.doors import LocalMessage
 from regraft.producers.nodes.node_clients import NodeClients
 
 
@@ -22,3 +29,108 @@ def test_only_the_end_of_its_present_stay_lets_a_publisher_ask_again() -> None:
     clients.allow("b01.life", 1, 5.0)
     assert clients.are_publishers_known
     assert asked == [AdvertiseRequest("b01.life", (), stay) for stay in (0, 1)]
+
+
+def block(name: str) -> bytes:
+    return f"NATS/1.0\r\nRegraft-Publisher: {name}\r\n\r\n".encode()
+
+
+def clients_of(asked: list[Any], changed: list[Any] | None = None) -> NodeClients:
+    return NodeClients("b01", "1", asked.append, lambda *change: None if changed is None else changed.append(change))
+
+
+def test_interest_that_found_no_room_is_taken_when_there_is_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One client's subjects do not shut out another's for good; one that ends while it waits is forgotten."""
+    monkeypatch.setattr(node_clients, "INTERESTS_MAX", 3)
+    asked: list[Any] = []
+    clients = clients_of(asked)
+    for subject in ("evil.1", "evil.2", "evil.3", "ticks", "gone", "late"):
+        clients.note_interest(subject, True)
+    clients.note_interest("gone", False)
+    clients.settle(True)
+    assert clients.counts == {"too_many_interests": 3}
+    for subject in ("evil.2", "evil.3"):
+        clients.note_interest(subject, False)
+    clients.settle(True)
+    wanted = [request.filter_[0].value for request in asked if isinstance(request, SubscribeRequest)]
+    assert wanted == ["evil", "evil", "evil", "ticks", "late"]
+    assert clients.interest_count == 3
+
+
+def test_long_subjects_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few long subjects take as much memory as many short ones; what ends makes as much room as it took."""
+    monkeypatch.setattr(node_clients, "INTEREST_BYTES_MAX", 1_000)
+    clients = clients_of([])
+    for letter in "abcd":
+        clients.note_interest(letter * 400, True)
+    assert (clients.interest_count, clients.counts) == (2, {"too_many_interests": 2})
+    clients.note_interest("a" * 400, False)
+    clients.note_interest("b" * 400, False)
+    assert clients.interest_count == 2
+    clients.note_interest("c" * 400, False)
+    clients.note_interest("d" * 400, False)
+    for letter in "ab":
+        clients.note_interest(letter * 400, True)
+    assert clients.interest_count == 2
+
+
+def test_waiting_messages_are_bounded_in_bytes_for_one_publisher_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for a plan to end leaves room for other publishers, and is free again when it has left."""
+    monkeypatch.setattr(node_clients, "WAITING_BYTES_MAX", 10_000)
+    monkeypatch.setattr(node_clients, "WAITING_OF_ONE_MAX", 4_000)
+    asked: list[Any] = []
+    clients = clients_of(asked)
+    clients.settle(True)
+    for publisher in ("p", "q", "r"):
+        for _ in range(10):
+            clients.note_message(LocalMessage("a", bytes(900), "", block(publisher)), True, 0.0, 0)
+    names = [f"b01.1.p.{publisher}" for publisher in "pqr"]
+    waiting = [len(clients._publishers[name].waiting) for name in names]
+    assert waiting == [3, 3, 3]
+    assert clients.counts == {"publisher_not_known": 21}
+    for name in names:
+        clients.allow(name, 0, 1.0)
+    assert sum(isinstance(request, CarriedNotification) for request in asked) == 9
+    assert clients._waiting_bytes == 0
+
+
+def test_a_publisher_that_is_idle_makes_room_and_its_numbers_never_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One client with many names does not take those of others for good; whoever leaves may come again."""
+    monkeypatch.setattr(node_clients, "PUBLISHERS_MAX", 4)
+    asked: list[Any] = []
+    clients = clients_of(asked)
+
+    def publish(name: str, now_ms: float) -> None:
+        clients.note_message(LocalMessage("a", b"x", "", block(name)), True, now_ms, 0)
+        for request in [request for request in asked if isinstance(request, AdvertiseRequest)]:
+            clients.allow(request.publisher, request.connection, now_ms)
+
+    for number, name in enumerate(("evil1", "evil2", "evil3", "late", "evil1")):
+        publish(name, 1_000.0 + number)
+    assert clients.counts == {"publisher_refused": 1}  # "late" counts as the broker's.
+    publish("evil3", 70_000.0)
+    publish("late", 70_001.0)
+    left = {request.publisher for request in asked if isinstance(request, UnadvertiseRequest)}
+    assert left == {"b01.1.p.evil1", "b01.1.p.evil2"}
+    publish("evil1", 70_002.0)
+    numbers = [(one.publisher, one.sequence) for one in asked if isinstance(one, CarriedNotification)]
+    assert len(set(numbers)) == len(numbers)
+    assert numbers[-1] == ("b01.1.p.evil1", 64)
+    stays = [(one.publisher, one.connection) for one in asked if isinstance(one, AdvertiseRequest)]
+    assert len(set(stays)) == len(stays)
+
+
+@given(st.text(max_size=20), st.integers(0, 3))
+def test_no_publisher_is_called_like_a_subscription_or_the_broker(given_name: str, number: int) -> None:
+    """Both are clients of one register, and what ends one would end the other."""
+    asked: list[Any] = []
+    clients = clients_of(asked)
+    for subject in range(number + 1):
+        clients.note_interest(f"a{subject}", True)
+    for name in (given_name, f"s.{number}", f"s{number}", "", "."):
+        clients.note_message(LocalMessage("a", b"x", "", block(name)), True, 0.0, 0)
+    clients.settle(True)
+    subscriptions = {request.subscription for request in asked if isinstance(request, SubscribeRequest)}
+    publishers = {request.publisher for request in asked if isinstance(request, AdvertiseRequest)}
+    assert not subscriptions & publishers
+    assert all(name == "b01.1" or name.startswith("b01.1.p.") for name in publishers)
