@@ -82,7 +82,7 @@ class CommandFence:
 
         They were never active here, and their tables are gone; their controller may not know the overlay in force.
         """
-        for overtaken in self._owners.keys() & range(epoch + 1, command.epoch_to):
+        for overtaken in [each for each in self._owners if epoch < each < command.epoch_to]:
             self._owners[overtaken] = replace(self._owners[overtaken], is_aborted=True)
         self.claim(command, (command.epoch_to,))
 
