@@ -10,7 +10,8 @@ that does not arrive, a phase that does not end) is found by ``tick``.
 
 from __future__ import annotations
 
-from collections import deque
+import dataclasses
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -36,11 +37,15 @@ from regraft.alerts.watch_fleet import FleetWatcher
 from regraft.alerts.watch_plans import FlappingWatcher, StalledWatcher
 from regraft.alerts.watch_windows import ALL_WINDOWS, GrowthWatcher, LevelWatcher, SilentWatcher, WindowWatcher
 from regraft.schemas.alert import Alert, AlertStatus
+from regraft.schemas.bounds import NAME_LENGTH_MAX
 from regraft.schemas.order import Order
 from regraft.schemas.order_book import OrderBook
 from regraft.schemas.state import StateRow, WindowClosed
 
 CLEARED_KEPT_MAX = 1_000  # Cleared alerts; the oldest are removed, here and in the topic.
+ENTITY_LENGTH_MAX = 2 * NAME_LENGTH_MAX + 1  # Of a subject, as :mod:`schemas.bounds` has it.
+RAISED_MAX = 1_000  # Raised alerts of one rule: subjects are named by records, which may invent any number.
+BROKERS_KEPT_MAX = 500  # Of one alert, so that Kafka accepts its record.
 RecordWatcher = CountWatcher | StalledWatcher | FlappingWatcher | FleetWatcher
 RULE_REMOVED = "The rule {rule} is no longer in use."
 
@@ -83,7 +88,8 @@ class AlertEngine:
     """All rules of a book over one stream of records.
 
     ``started_ms`` is the time from which missing windows count. ``book`` holds the alerts; the notifier writes changed
-    ones back. ``calm_windows`` is the count of the earlier engine, see the property.
+    ones back. ``calm_windows`` is the count of the earlier engine, see the property. ``not_raised`` counts by rule how
+    often an alert beyond RAISED_MAX was due.
     """
 
     def __init__(
@@ -99,6 +105,7 @@ class AlertEngine:
         self.orders = OrderBook()
         self.gatherer = WindowGatherer(rows_wait_ms)
         self.windows_judged = 0
+        self.not_raised: Counter[str] = Counter()
         self.newest_end_ms: int | None = None
         self._by_name: Mapping[str, Rule] = rules.by_name
         self._windows = [_window_watcher(rule) for rule in rules.rules if isinstance(rule, _WINDOW_RULES)]
@@ -217,7 +224,12 @@ class AlertEngine:
     def _apply(self, findings: Sequence[Finding]) -> list[Alert]:
         changed = []
         for finding in findings:
+            finding = _storable(finding)
             before = self.book.alerts.get(f"{finding.rule}/{finding.subject}")
+            is_new = finding.status is AlertStatus.RAISED and not (before and before.is_raised)
+            if is_new and len(self.book.subjects(finding.rule)) >= RAISED_MAX:
+                self.not_raised[finding.rule] += 1
+                continue
             alert = _alert_of(finding, self._by_name[finding.rule], before)
             self.book.put(alert)
             changed.append(alert)
@@ -230,6 +242,14 @@ class AlertEngine:
         )
         self.book.put(cleared)
         return cleared
+
+
+def _storable(finding: Finding) -> Finding:
+    """Return a finding with no more brokers, and no longer a subject, than a stored alert may have."""
+    if len(finding.subject) <= ENTITY_LENGTH_MAX and len(finding.brokers) <= BROKERS_KEPT_MAX:
+        return finding
+    subject, brokers = finding.subject[:ENTITY_LENGTH_MAX], finding.brokers[:BROKERS_KEPT_MAX]
+    return dataclasses.replace(finding, subject=subject, brokers=brokers)
 
 
 def _alert_of(finding: Finding, rule: Rule, before: Alert | None) -> Alert:

@@ -33,8 +33,9 @@ class AlertHealth:
     def __init__(self) -> None:
         self.pulse = Pulse("the alert loop", SILENCE_S_MAX)
         self.is_ready = False
+        self.judging_fault = ""
 
     def __call__(self) -> Health:
         """Return the stage's health."""
-        fault = self.pulse.fault()
-        return Health(self.is_ready and fault is None, () if fault is None else (fault,))
+        faults = tuple(fault for fault in (self.pulse.fault(), self.judging_fault) if fault)
+        return Health(self.is_ready and not faults, faults)

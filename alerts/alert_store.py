@@ -17,6 +17,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from regraft.alerts.alert_desk import DeskBatch
 from regraft.infra.dead_letters import addressed
 from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import SENT_BYTES_MAX
 from regraft.infra.read_messages import read_to_end
 from regraft.infra.stack_error import StackError
 from regraft.infra.transaction_writer import CALL_S, TransactionWriter, WriterLostError
@@ -25,6 +26,8 @@ from regraft.schemas.codec import UndecodableRecordError, decode, encode
 from regraft.schemas.topics import ALERTS, EVENTS, topic_name
 
 log = structlog.get_logger(__name__)
+
+KEY_CHARACTERS_MAX = 200  # Of a key in the log.
 
 
 class AlertStoreTakenError(StackError):
@@ -40,6 +43,7 @@ class AlertStore:
         self._writer = TransactionWriter(kafka, f"{self._topic}-writer")
         self._unread_count = 0
         self.undecodable = 0
+        self.unstorable = 0
 
     @property
     def failures(self) -> int:
@@ -108,7 +112,16 @@ class AlertStore:
 
     def _fill(self, producer: Producer, batch: DeskBatch, positions: Sequence[TopicPartition], group: Any) -> None:
         def produce(topic: str, key: str, record: msgspec.Struct) -> None:
-            producer.produce(topic, key=key.encode(), value=encode(record))
+            """Add a record; leave out one that Kafka or its readers would refuse: the batch would never be stored."""
+            try:
+                value = encode(record)
+                if len(value) > SENT_BYTES_MAX:
+                    raise ValueError(f"it has {len(value)} bytes, at most {SENT_BYTES_MAX} are sent")
+            except ValueError as fault:
+                self.unstorable += 1
+                log.error("record_not_stored", topic=topic, key=key[:KEY_CHARACTERS_MAX], reason=str(fault))
+                return
+            producer.produce(topic, key=key.encode(), value=value)
 
         for alert in batch.alerts.values():
             produce(self._topic, alert.key, alert)

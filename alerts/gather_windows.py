@@ -14,6 +14,7 @@ from regraft.schemas.state import BrokerClock, BrokerCompleteness, QueueState, S
 ROWS_WAIT_MS = 5_000  # A marker is written after all rows of its window, but reading two topics may reverse the order.
 OPEN_WINDOWS_MAX = 64
 ROWS_PER_WINDOW_MAX = 100_000
+AHEAD_MS_MAX = 60_000  # How far ahead of now a window may end: one from the year 9999 would hide all real ones.
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,9 @@ class WindowGatherer:
         """Add a marker; it is dropped if its window or a later one was already returned."""
         if marker.window_end_ms <= self._closed_until_ms:
             self.dropped["duplicate or late marker"] += 1
+            return
+        if marker.window_end_ms > max(now_ms, written_ms) + AHEAD_MS_MAX:
+            self.dropped["marker of a window to come"] += 1
             return
         self._markers.setdefault(marker.window_start_ms, _Marker(marker, written_ms, now_ms, is_known))
 

@@ -23,7 +23,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from regraft.infra.dead_letters import RecordDecoder
+from regraft.infra.dead_letters import RecordDecoder, dead_letter
 from regraft.infra.judge_orders import open_judge
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_clients import open_consumer
@@ -76,11 +76,12 @@ class TrustedKeysChangedError(RuntimeError):
 
 @dataclass(frozen=True)
 class InputRecord:
-    """A decoded record, when it was written, and whether an earlier stage has judged it."""
+    """A decoded record, when it was written, whether an earlier stage has judged it, and the message that held it."""
 
     record: msgspec.Struct
     written_ms: int
     is_known: bool
+    message: Message
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,7 @@ class InputReader:
         self._read_ms: dict[tuple[str, int], int] = {}
         self._markers: dict[int, tuple[int, int]] = {}
         self.letters: list[DeadLetter] = []
+        self.parked: Counter[str] = Counter()
         self.faults = 0
         self.orders_refused = 0
         self.remembered: dict[str, int] = {}
@@ -189,6 +191,19 @@ class InputReader:
             found.append(TopicPartition(topic, partition, offset, json.dumps(note)))
         return found
 
+    def park(self, entry: InputRecord, error: Exception) -> None:
+        """Count a record that no rule could judge, by topic, and keep it as a dead letter, so that it is met only once.
+
+        One about a dead letter is only counted: it would be the next one.
+        """
+        topic, value = entry.message.topic() or "", entry.message.value() or b""
+        place = (topic, entry.message.partition() or 0, entry.message.offset() or 0)
+        self.parked[topic] += 1
+        log.error("record_parked", topic=topic, partition=place[1], offset=place[2], exc_info=error)
+        if self._types[topic] is not DeadLetter and not entry.is_known:
+            reason = f"the alert stage failed on it: {type(error).__name__}: {error}"
+            self.letters.append(dead_letter(*place, reason, value, entry.written_ms))
+
     def close(self) -> None:
         """Close the consumer."""
         self._consumer.close()
@@ -219,7 +234,7 @@ class InputReader:
             return None
         if isinstance(record, WindowClosed):
             self._markers.setdefault(record.window_start_ms, (place[1], offset))
-        return InputRecord(record, written_ms, is_known=offset < self._judged_below[place])
+        return InputRecord(record, written_ms, offset < self._judged_below[place], message)
 
     def _keep_dead_letter(self, letter: DeadLetter) -> None:
         if letter.topic == topic_name(EVENTS, self._namespace):  # The other topics have readers that report them.

@@ -132,7 +132,7 @@ class AlertLoop:
         self._view = _view(settings)
         self._stored_ms = self._notified_ms = self._forgot_ms = self._shown_ms = 0
         self._is_resumed = self._has_stored = False
-        self._windows_counted = 0
+        self._windows_counted = self._ticks_failed = 0
         self._is_stopping = False
 
     def step(self, now_ms: int) -> bool:
@@ -175,15 +175,15 @@ class AlertLoop:
         for entry in entries:
             self._metrics.records.labels(type(entry.record).__name__).inc()
             written_ms = clock_ms_of(entry.written_ms, clock.origin_ms, clock.speed)
-            changed += self._engine.take(entry.record, written_ms, now_ms, is_known=entry.is_known)
-        if self._reader.has_caught_up:
-            if not self._is_resumed:
-                changed += self._engine.drop_old_rules(now_ms)
-                self._desk.resume(now_ms, resend_uncertain=self._settings.resend_uncertain)
-                self._is_resumed = True
-            changed += self._engine.tick(now_ms)
-        else:
-            changed += self._engine.judge_windows(now_ms)
+            try:
+                changed += self._engine.take(entry.record, written_ms, now_ms, is_known=entry.is_known)
+            except Exception as error:  # Whatever one record causes, the rules judge those behind it.
+                self._reader.park(entry, error)
+        if self._reader.has_caught_up and not self._is_resumed:
+            changed += self._engine.drop_old_rules(now_ms)
+            self._desk.resume(now_ms, resend_uncertain=self._settings.resend_uncertain)
+            self._is_resumed = True
+        changed += self._judge_time(now_ms)
         self._desk.note(changed)
         for alert in changed:
             self._metrics.changes.labels(alert.rule, str(alert.status)).inc()
@@ -197,6 +197,23 @@ class AlertLoop:
             self._forgot_ms = now_ms
             self._desk.forget()
         return len(entries)
+
+    def _judge_time(self, now_ms: int) -> list[Alert]:
+        """Return what changes with time alone; a failure shows in the health, and the next step tries again.
+
+        What records left behind may cause it, so that a restart would meet it again.
+        """
+        judge = self._engine.tick if self._reader.has_caught_up else self._engine.judge_windows
+        try:
+            changed = judge(now_ms)
+        except Exception as error:
+            self._ticks_failed += 1
+            if self._ticks_failed & (self._ticks_failed - 1) == 0:  # At 1, 2, 4, 8 ...
+                log.exception("alerts_not_judged", count=self._ticks_failed)
+            self._health.judging_fault = f"rules cannot be judged ({type(error).__name__}: {error})"
+            return []
+        self._health.judging_fault = ""
+        return changed
 
     def _take_reports(self, now_ms: int) -> None:
         if self._store.is_committing:
@@ -249,11 +266,15 @@ class AlertLoop:
 
     def _faults(self) -> dict[str, int]:
         found = {f"undecodable: {topic}": count for topic, count in self._reader.undecodable.items()}
+        found |= {f"parked: {topic}": count for topic, count in self._reader.parked.items()}
+        found |= {f"not raised: {rule}": count for rule, count in self._engine.not_raised.items()}
         found |= {f"windows: {why}": count for why, count in self._engine.gatherer.dropped.items()}
         found |= {
             "refused: orders": self._reader.orders_refused,
             "reading": self._reader.faults,
             "storing": self._store.failures,
+            "unstorable: records": self._store.unstorable,
+            "judging": self._ticks_failed,
         }
         found |= {"live view": 0 if self._view is None else self._view.failures}
         return {what: count for what, count in found.items() if count}

@@ -6,7 +6,7 @@ alert stage is only remembered, so that counts survive a restart.
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_right, insort
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -43,10 +43,28 @@ class Occurrence:
 
 @dataclass
 class _Tally:
-    times_ms: deque[int] = field(default_factory=deque)
-    keys: deque[str] = field(default_factory=deque)
+    """The occurrences within the span, each with its time and key, sorted."""
+
+    found: list[tuple[int, str]] = field(default_factory=list)
+    keys: set[str] = field(default_factory=set)
     detail: str = ""
     last_ms: int = 0
+
+    def add(self, time_ms: int, key: str, span_ms: float) -> bool:
+        """Add an occurrence, and drop those that are too many or before the newest one's span; return False for such a one.
+
+        Times come in any order: that of a dead letter is its record's, which the record's sender may have chosen.
+        """
+        self.last_ms = max(self.last_ms, time_ms)
+        if time_ms <= self.last_ms - span_ms:
+            return False
+        insort(self.found, (time_ms, key))
+        self.keys.add(key)
+        over = bisect_right(self.found, self.last_ms - span_ms, key=lambda each: each[0])
+        over = max(over, len(self.found) - COUNTED_MAX)
+        self.keys.difference_update(key for _, key in self.found[:over])
+        del self.found[:over]
+        return True
 
 
 class CountWatcher:
@@ -62,7 +80,7 @@ class CountWatcher:
         """Count a record; one from the future counts as now."""
         ended = self._end(record)
         if ended is not None:
-            return self._clear(ended, raised)
+            return self._clear(ended, now_ms, raised)
         found = self._occurrence(record)
         if found is None:
             return []
@@ -70,15 +88,10 @@ class CountWatcher:
         tally = self._tally(found.subject, time_ms)
         if tally is None or (found.key and found.key in tally.keys):
             return []
-        tally.times_ms.append(time_ms)
-        tally.keys.append(found.key)
+        if not tally.add(time_ms, found.key, self._rule.span_s * 1000):
+            return []
         tally.detail = found.detail[:DETAIL_CHARACTERS_MAX]
-        tally.last_ms = max(tally.last_ms, time_ms)
-        before_ms = tally.last_ms - self._rule.span_s * 1000
-        while len(tally.times_ms) > COUNTED_MAX or tally.times_ms[0] <= before_ms:
-            tally.times_ms.popleft()
-            tally.keys.popleft()
-        count = len(tally.times_ms)
+        count = len(tally.found)
         if count < self._rule.count or found.subject in raised.subjects(self._rule.name):
             return []
         return [self._finding(found.subject, AlertStatus.RAISED, time_ms, float(count), tally.detail)]
@@ -99,13 +112,14 @@ class CountWatcher:
             del self._tallies[subject]
         return findings
 
-    def _clear(self, end: Occurrence, raised: RaisedAlerts) -> list[Finding]:
-        """Clear the raised alert about a subject, unless the end was before it was raised."""
+    def _clear(self, end: Occurrence, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
+        """Clear the raised alert about a subject, unless the end was before that; an end from the future is now."""
         name, subject = self._rule.name, end.subject
         if subject not in raised.subjects(name) or end.time_ms < raised.changed_ms(name, subject):
             return []
         self._tallies.pop(subject, None)
-        return [self._finding(subject, AlertStatus.CLEARED, end.time_ms, 0.0, end.detail)]
+        time_ms = max(min(end.time_ms, now_ms), raised.changed_ms(name, subject))
+        return [self._finding(subject, AlertStatus.CLEARED, time_ms, 0.0, end.detail)]
 
     def _tally(self, subject: str, time_ms: int) -> _Tally | None:
         """Return the subject's tally, or None if there are too many others and it would be the oldest."""

@@ -22,6 +22,8 @@ log = structlog.get_logger(__name__)
 Option = str | int | float | bool
 OnError = Callable[[KafkaError], None]
 
+# The longest value that is sent: Kafka and its client take 1,000,000 bytes by default, with the key and some framing.
+SENT_BYTES_MAX = 950_000
 LOG_PAUSE_S = 10.0  # The shortest pause between log lines about an unavailable Kafka.
 COMMON: Mapping[str, Option] = {
     "log_level": 0,  # librdkafka's log lines are not JSON and many; errors arrive by callback.

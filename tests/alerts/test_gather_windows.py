@@ -7,7 +7,7 @@ from regraft.alerts.gather_windows import ROWS_WAIT_MS, WindowGatherer
 from regraft.alerts.rule_kinds import SilentRule
 from regraft.alerts.watch_windows import SilentWatcher
 from regraft.schemas.state import StateRow, WindowClosed
-from tests.alerts.scripted_alerts import queue_of, window
+from tests.alerts.scripted_alerts import BEGIN_MS, WINDOW_MS, queue_of, window
 
 
 class NothingRaised:
@@ -30,8 +30,8 @@ def test_the_number_of_made_up_queues_and_brokers_kept_is_bounded(monkeypatch: p
         if isinstance(stamped.record, StateRow):
             gatherer.take_row(stamped.record)
         elif isinstance(stamped.record, WindowClosed):
-            gatherer.take_marker(stamped.record, 0, 0, is_known=False)
-    [seen] = gatherer.windows(2 * ROWS_WAIT_MS)
+            gatherer.take_marker(stamped.record, stamped.time_ms, stamped.time_ms, is_known=False)
+    [seen] = gatherer.windows(BEGIN_MS + 2 * ROWS_WAIT_MS + 2 * WINDOW_MS)
     assert len(seen.queues) == 3
     assert seen.rows_missing == 2
     assert gatherer.dropped == {"too many queues in a window": 2}
