@@ -51,7 +51,7 @@ class _Tally:
     last_ms: int = 0
 
     def add(self, time_ms: int, key: str, span_ms: float) -> bool:
-        """Add an occurrence, and drop those that are too many or before the newest one's span; return False for such a one.
+        """Add an occurrence; drop those too many or before the newest one's span, and return False for such a one.
 
         Times come in any order: that of a dead letter is its record's, which the record's sender may have chosen.
         """

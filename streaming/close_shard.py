@@ -15,18 +15,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
 
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.streaming.close_windows import ShardSummary, shard_windows
 from regraft.streaming.decide_closing import Closing, RowTimes
 from regraft.streaming.encode_rows import Message, encode_shard
-from regraft.streaming.merge_parts import merge_parts
+from regraft.streaming.merge_parts import MergedWindows, WindowParts, merge_parts
 from regraft.streaming.open_windows import ShardRows, ShardState, take_rows
 from regraft.streaming.write_state import StateWriter
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql.streaming.state import GroupState
+
+log = structlog.get_logger(__name__)
 
 REPORT_COLUMNS = "report binary"
 STATE_COLUMNS = "packed binary"
@@ -36,8 +40,9 @@ class ShardReport(msgspec.Struct, frozen=True):
     """A shard's report to the driver on one micro-batch; ``open_rows`` and ``state_bytes`` describe its state after it.
 
     ``closed_ms``: windows that end by then are closed. ``latest_ms``: the latest time of any broker. ``settle_ms``,
-    ``brokers_awaited`` and ``brokers_given_up`` as in :mod:`streaming.decide_closing`. ``took_ms``: time until its rows
-    were acknowledged, by the worker's clock.
+    ``brokers_awaited`` and ``brokers_given_up`` as in :mod:`streaming.decide_closing`, ``late_rows`` and ``rows_over``
+    as in :mod:`streaming.open_windows`. ``rows_failed``: rows left out because merging or encoding them failed.
+    ``took_ms``: time until its rows were acknowledged, by the worker's clock.
     """
 
     shard: int
@@ -47,6 +52,8 @@ class ShardReport(msgspec.Struct, frozen=True):
     brokers_awaited: int
     brokers_given_up: int
     late_rows: int
+    rows_over: int
+    rows_failed: int
     open_rows: int
     state_bytes: int
     write_waits: int
@@ -119,12 +126,14 @@ class ShardCloser:
         """Take in a micro-batch and write the rows of closed windows; return the report and the packed new state."""
         begin_s = time.perf_counter()
         taken = take_rows(before, rows, self.window_ms, self.grace_ms, waits_for_all=self.waits_for_all)
-        windows, waits = [], 0
+        windows, waits, rows_failed = [], 0, 0
         if taken.closed is not None:
-            shards = shard_windows(merge_parts(taken.closed), self.window_ms)
+            merged, rows_failed = merge_what_can_be(taken.closed)
+            shards = shard_windows(merged, self.window_ms)
             encoded = [encode_shard(window, number, len(self.shards)) for window in shards]
             waits = self.sink.write([message for each in encoded for message in each.messages])
             windows = [each.summary for each in encoded]
+            rows_failed += sum(each.rows_failed for each in encoded)
         after, closing = taken.state.packed(), taken.state.closing
         open_rows = sum(len(segment.lengths) // 4 for segments in taken.state.open.values() for segment in segments)
         given_up = closing.brokers_given_up
@@ -136,6 +145,8 @@ class ShardCloser:
             brokers_awaited=len(closing.reached_ms) - given_up,
             brokers_given_up=given_up,
             late_rows=taken.late_rows,
+            rows_over=taken.rows_over,
+            rows_failed=rows_failed,
             open_rows=open_rows,
             state_bytes=len(after),
             write_waits=waits,
@@ -143,6 +154,31 @@ class ShardCloser:
             windows=windows,
         )
         return report, after
+
+
+def merge_what_can_be(parts: WindowParts) -> tuple[MergedWindows, int]:
+    """Return the merged figures, and how many parts were left out: those of brokers whose parts alone cannot be merged.
+
+    An exception would end the query, and the same micro-batch would run again at each start.
+    """
+    try:
+        return merge_parts(parts), 0
+    except Exception:
+        log.exception("telemetry_not_merged", parts=len(parts.parts))
+    brokers = parts.parts.field("broker").cast(pa.string())
+    failed: list[str] = []
+    for broker in sorted(set(brokers.to_pylist())):
+        try:
+            merge_parts(_selected(parts, pc.equal(brokers, broker)))
+        except Exception as error:
+            log.error("broker_left_out", broker=broker, reason=f"{type(error).__name__}: {error}")
+            failed.append(broker)
+    is_left_out = pc.is_in(brokers, pa.array(failed, type=pa.string()))
+    return merge_parts(_selected(parts, pc.invert(is_left_out))), int(pc.sum(is_left_out.cast(pa.int64())).as_py())
+
+
+def _selected(parts: WindowParts, mask: pa.BooleanArray) -> WindowParts:
+    return WindowParts(parts.window_start_ms[mask.to_numpy(zero_copy_only=False)], parts.parts.filter(mask))
 
 
 def _rows(frames: list[Any]) -> ShardRows:

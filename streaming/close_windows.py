@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from regraft.schemas.state import BrokerClock, BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
+from regraft.streaming.bound_marker import bounded_marker, newest_boots
 from regraft.streaming.build_rows import (
     ROW_KINDS,
     QueueSpan,
@@ -23,14 +24,20 @@ from regraft.streaming.build_rows import (
 from regraft.streaming.merge_parts import QUEUE_COUNTERS, MergedDeliveries, MergedWindows, window_slice
 from regraft.streaming.streaming_settings import QUERY_VERSION
 
+BOOTS_MAX = 16  # Of one broker in a window: no broker restarts as often, but a sender may claim any number of boots.
+
 
 class ShardSummary(Struct, frozen=True):
-    """A shard's report on its rows of one window: how many there are of each kind, and its part of the marker."""
+    """A shard's report on its rows of one window: how many there are of each kind, and its part of the marker.
+
+    ``boots_cut`` is the number of boots beyond BOOTS_MAX, the older ones, that are left out of ``brokers``.
+    """
 
     window_start_ms: int
     row_counts: dict[str, int]
     brokers: tuple[BrokerCompleteness, ...]
     clocks: tuple[BrokerClock, ...]
+    boots_cut: int = 0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -45,10 +52,11 @@ class ShardWindow:
 
 @dataclass(frozen=True, slots=True)
 class JoinedWindow:
-    """What needs all shards of one window: the marker that follows all rows."""
+    """What needs all shards of one window: the marker that follows all rows, and how many boots it leaves out."""
 
     window: Window
     marker: WindowClosed
+    boots_cut: int = 0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -113,18 +121,21 @@ def shard_windows(merged: MergedWindows, window_ms: int) -> list[ShardWindow]:
         queues, rtts, churn = (tuple(rows(merged, window)) for rows in (_queue_rows, _rtt_rows, _churn_rows))
         deliveries = merged.deliveries.of_window(start_ms)
         counts = (deliveries.stop - deliveries.start, len(queues), len(rtts), len(churn))
+        every = tuple(_completeness(merged, window))
+        brokers = newest_boots(every, BOOTS_MAX)
         summary = ShardSummary(
             start_ms,
             dict(zip(ROW_KINDS, counts, strict=True)),
-            tuple(_completeness(merged, window)),
+            brokers,
             tuple(_clocks(merged, window)),
+            len(every) - len(brokers),
         )
         found.append(ShardWindow(window, merged.deliveries, (*queues, *rtts, *churn), summary))
     return found
 
 
 def join_window(shards: Sequence[ShardSummary], window_ms: int, late_rows: int = 0) -> JoinedWindow:
-    """Return the marker of a window from the reports of all shards with rows in it."""
+    """Return the marker of a window from the reports of all shards with rows in it, no longer than Kafka accepts."""
     window = Window(shards[0].window_start_ms, shards[0].window_start_ms + window_ms)
     kinds = dict.fromkeys(kind for shard in shards for kind in shard.row_counts)
     counts = {kind: sum(shard.row_counts.get(kind, 0) for shard in shards) for kind in kinds}
@@ -139,7 +150,9 @@ def join_window(shards: Sequence[ShardSummary], window_ms: int, late_rows: int =
         late_rows=late_rows,
         clocks=tuple(sorted((one for shard in shards for one in shard.clocks), key=lambda one: one.broker)),
     )
-    return JoinedWindow(window, marker)
+    fitting = bounded_marker(marker)
+    cut = sum(shard.boots_cut for shard in shards) + len(marker.brokers) - len(fitting.brokers)
+    return JoinedWindow(window, fitting, cut)
 
 
 def _queue_rows(merged: MergedWindows, window: Window) -> Iterator[StateRow]:

@@ -25,6 +25,9 @@ SETTLED_WINDOWS_MIN = 2  # Until this many have ended a window ago, the wait is 
 PASSED_WINDOWS_MAX = 1_000
 # A broker that was late for this many windows in a row is no longer awaited, until it has passed one in time.
 MISSES_MAX = 3
+BROKERS_MAX = (
+    20_000  # Awaited; without an inventory, senders may invent any number. Telemetry of others is used as well.
+)
 FORGOTTEN_WINDOWS = 1_000  # A broker silent for longer counts as a new one when it returns.
 
 Longs = NDArray[np.int64]
@@ -129,7 +132,9 @@ def _reached(known_ms: dict[str, int], timed: RowTimes, earliest_ms: int) -> dic
     newest_ms = np.full(len(names), NEVER_MS, dtype=np.int64)
     np.maximum.at(newest_ms, timed.broker.indices.to_numpy(), timed.reached_ms)
     newest = {name: time_ms for name, time_ms in zip(names, newest_ms.tolist(), strict=True) if time_ms != NEVER_MS}
-    found = {broker: max(time_ms, newest.pop(broker, 0)) for broker, time_ms in known_ms.items()} | newest
+    found = {broker: max(time_ms, newest.pop(broker, 0)) for broker, time_ms in known_ms.items()}
+    # In an order that does not depend on that of the rows: all shards must await the same.
+    found |= dict(sorted(newest.items())[: max(BROKERS_MAX - len(found), 0)])
     return {broker: time_ms for broker, time_ms in found.items() if not 0 < time_ms < earliest_ms}
 
 

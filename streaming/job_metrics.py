@@ -99,6 +99,13 @@ class JobMetrics:
         self.records_lost = counter("records_lost", "Records of telemetry that Kafka deleted before they were read.")
         self.cells = counter("cells", "Delivery cells read.")
         self.late_rows = counter("late_rows", "Rows dropped because their window was closed.")
+        self.rows_over = counter(
+            "rows_over", "Rows dropped because their broker had used up its share of the window: it sends too much."
+        )
+        self.boots_cut = counter(
+            "boots_cut", "Boots of brokers that markers leave out, beyond the newest ones: no broker restarts as often."
+        )
+        self.rows_failed = counter("rows_failed", "Rows left out because merging or encoding them failed.")
         self.dead_letters = counter("dead_letters", "Records that were refused and kept with the reason.")
         self.records_newer = counter(
             "records_newer", "Refused records that a newer Regraft wrote: upgrade the streaming job."

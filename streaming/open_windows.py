@@ -19,6 +19,7 @@ from regraft.streaming.decide_closing import Closing, RowTimes, advance
 from regraft.streaming.decode_columns import decode_columns
 from regraft.streaming.merge_parts import Longs, WindowParts
 from regraft.streaming.read_telemetry import PART_SCHEMA
+from regraft.streaming.share_windows import Kept, keep_shares
 from regraft.streaming.unpack_cells import with_cells
 
 CODEC = "lz4"  # A quarter of the size: names and times repeat from part to part.
@@ -40,10 +41,14 @@ class PackedParts(Struct, frozen=True, array_like=True):
 
 
 class ShardState(Struct, frozen=True):
-    """All that a shard keeps between micro-batches; ``open`` is by the start of the window."""
+    """All that a shard keeps between micro-batches; ``open`` is by the start of the window.
+
+    ``charged`` is what each broker has taken of its share of each open window (:mod:`streaming.share_windows`).
+    """
 
     closing: Closing = Closing()
     open: dict[int, list[PackedParts]] = {}
+    charged: dict[int, dict[str, int]] = {}
 
     def packed(self) -> bytes:
         """Return it as bytes, the same for the same state."""
@@ -64,11 +69,15 @@ class ShardRows:
 
 
 class Step(NamedTuple):
-    """A shard after a micro-batch: its state, the parts of closed windows (None if none closed), and late rows."""
+    """A shard after a micro-batch: its state, the parts of closed windows (None if none closed), and dropped rows.
+
+    ``late_rows`` came after their window was closed, ``rows_over`` exceeded their broker's share of it.
+    """
 
     state: ShardState
     closed: WindowParts | None
     late_rows: int
+    rows_over: int
 
 
 def take_rows(state: ShardState, rows: ShardRows, window_ms: int, grace_ms: int, *, waits_for_all: bool) -> Step:
@@ -79,7 +88,9 @@ def take_rows(state: ShardState, rows: ShardRows, window_ms: int, grace_ms: int,
     own = np.array([part is not None for part in rows.parts], dtype=np.bool_)
     starts = rows.times.window_start_ms
     is_late = own & (starts + window_ms <= state.closing.closed_ms)
-    places = np.flatnonzero(own & ~is_late)
+    on_time = np.flatnonzero(own & ~is_late)
+    kept = _within_shares(state, rows, on_time, window_ms)
+    places = on_time[kept.places]
     still = {start_ms: list(segments) for start_ms, segments in state.open.items()}
     for start_ms in np.unique(starts[places]).tolist():
         bodies = [part for place in places[starts[places] == start_ms] if (part := rows.parts[place]) is not None]
@@ -87,8 +98,16 @@ def take_rows(state: ShardState, rows: ShardRows, window_ms: int, grace_ms: int,
     closing = advance(state.closing, rows.times, window_ms, grace_ms, waits_for_all=waits_for_all)
     due = sorted(start_ms for start_ms in still if start_ms + window_ms <= closing.closed_ms)
     closed = [_parts(start_ms, still.pop(start_ms)) for start_ms in due]
-    late_rows = int(is_late.sum())
-    return Step(ShardState(closing, still), WindowParts.joined(closed) if closed else None, late_rows)
+    charged = {start_ms: of_window for start_ms, of_window in kept.charged.items() if start_ms in still}
+    whole = WindowParts.joined(closed) if closed else None
+    return Step(ShardState(closing, still, charged), whole, int(is_late.sum()), on_time.size - places.size)
+
+
+def _within_shares(state: ShardState, rows: ShardRows, places: Longs, window_ms: int) -> Kept:
+    names = rows.times.broker.dictionary.to_pylist()
+    brokers = [names[code] for code in rows.times.broker.indices.to_numpy()[places].tolist()]
+    parts = [rows.parts[place] or b"" for place in places.tolist()]
+    return keep_shares(brokers, rows.times.window_start_ms[places].tolist(), parts, state.charged, window_ms)
 
 
 def _parts(start_ms: int, segments: list[PackedParts]) -> WindowParts:

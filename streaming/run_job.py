@@ -56,6 +56,8 @@ class JobStatus:
     known to be read by that one. ``clocks_off``: batches, among the dead letters, ``cells_off``: deliveries that were
     too far from Kafka's time. ``records_newer``: dead letters that a newer Regraft wrote. ``records_lost``: records
     that Kafka deleted before they were read. ``records_behind``: records not read after the last micro-batch.
+    ``rows_over``: rows beyond their broker's share of a window, ``boots_cut``: boots that markers leave out,
+    ``rows_failed``: rows whose merging or encoding failed.
     ``windows_rewritten``: how many of ``windows`` were written again because their micro-batch ran again.
     """
 
@@ -81,6 +83,9 @@ class JobStatus:
     cells_off: int = 0
     records_lost: int = 0
     records_newer: int = 0
+    rows_over: int = 0
+    boots_cut: int = 0
+    rows_failed: int = 0
 
 
 def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Event) -> JobStatus:
@@ -203,6 +208,7 @@ class _Job:
                 self._writer.write_windows(batch.windows)
                 self._closed = rows_ms, int(time.time() * 1_000), batch
             self._count(batch, self._writer.waits - waits)
+            self._count_dropped(batch)
         if batch.reports:
             may_wait = not (batch.windows or self.status.catching_up)  # A closed window must be committed at once.
             self._hold.hold(batch.number, self.status.closed_ms, batch.reports[0].settle_ms, may_wait=may_wait)
@@ -247,6 +253,20 @@ class _Job:
             (metrics.write_waits, waits + sum(report.write_waits for report in reports)),
         ):
             counter.inc(count)
+
+    def _count_dropped(self, batch: ClosedBatch) -> None:
+        """Count what a sender of too much, or of what cannot be used, has caused to be left out."""
+        over, failed = (sum(getattr(report, name) for report in batch.reports) for name in ("rows_over", "rows_failed"))
+        boots = sum(window.boots_cut for window in batch.windows)
+        if over or boots or failed:
+            log.warning("telemetry_dropped", beyond_share=over, boots_not_stated=boots, failed=failed)
+        status, metrics = self.status, self._metrics
+        status.rows_over += over
+        status.rows_failed += failed
+        status.boots_cut += boots
+        metrics.rows_over.inc(over)
+        metrics.rows_failed.inc(failed)
+        metrics.boots_cut.inc(boots)
 
     def _end(self, query: StreamingQuery) -> None:
         """Let the current micro-batch end, and stop the query; raise StreamingJobError if it has failed."""

@@ -210,7 +210,7 @@ class Producer:
 
 
 def test_a_record_that_kafka_would_refuse_does_not_hold_up_its_batch() -> None:
-    """The transaction would be filled and refused for ever: what cannot be stored is left out, and counted."""
+    """The transaction would be filled and refused forever: what cannot be stored is left out, and counted."""
     store, producer = AlertStore(NOWHERE, "lab"), Producer()
     (long,) = Scene(book(CONGESTION)).feed(*window(0, [queue_of("b01", congestion=20)]))
     batch = DeskBatch({"long": msgspec.structs.replace(long, text="x" * SENT_BYTES_MAX), long.key: long})

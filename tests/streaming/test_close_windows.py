@@ -11,11 +11,12 @@ from regraft.overlay.link_congestion import QueueWindow
 from regraft.producers.brokers.scot_routing import ScotBroker
 from regraft.schemas.bounds import SUM_MAX, TOTAL_MAX
 from regraft.schemas.codec import decode, encode
-from regraft.schemas.state import BrokerCompleteness, Churn, PublisherDelivery, StateRow, WindowClosed
+from regraft.schemas.state import BrokerClock, BrokerCompleteness, Churn, PublisherDelivery, StateRow, WindowClosed
 from regraft.schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
 from regraft.schemas.unpack_state import unpack_window
+from regraft.streaming.bound_marker import bounded_marker
 from regraft.streaming.build_rows import state_key, window_key
-from regraft.streaming.close_windows import WindowRows, close_windows
+from regraft.streaming.close_windows import BOOTS_MAX, WindowRows, close_windows
 from regraft.streaming.merge_parts import merge_parts
 from regraft.streaming.reference_aggregator import ReferenceAggregator
 from tests.scenarios.test_scot_routing import SCOT
@@ -251,3 +252,40 @@ def test_sums_beyond_64_bits_are_capped() -> None:
         5 * TOTAL_MAX - 10,
         SUM_MAX,
     ]
+
+
+def test_a_broker_with_invented_boots_does_not_make_the_marker_too_large_for_kafka() -> None:
+    """75,000 empty batches, each of another boot: the newest boots are stated, the others are counted."""
+    batches = [batch(boot=boot) for boot in range(1, 75_001)]
+    (window,) = closed(*batches, batch("b2", boot=5))
+    assert [(entry.broker, entry.boot) for entry in window.marker.brokers] == [
+        *(("b1", boot) for boot in range(75_001 - BOOTS_MAX, 75_001)),
+        ("b2", 5),
+    ]
+    assert window.joined.boots_cut == 75_000 - BOOTS_MAX
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_marker_fits_whatever_brokers_and_boots_are_claimed(seed: int) -> None:
+    """The newest boot of each broker stays as long as it fits; of too many brokers those that sent most stay."""
+    rng = random.Random(seed)
+    names = [f"b{number}" * rng.choice((1, 20)) for number in range(rng.randrange(1, 60))]
+    entries = tuple(
+        BrokerCompleteness(name, boot, 0, 9, sent, 10, 0, 0)
+        for name in sorted(set(names))
+        for sent in [rng.randrange(10)]
+        for boot in range(1, rng.choice((2, 2, 17)))
+    )
+    clocks = tuple(BrokerClock(name, 3) for name in sorted(set(names)))
+    marker = WindowClosed(0, 5_000, 4, {"packed_deliveries": 1}, entries, 2, clocks)
+    bytes_max = rng.choice((1_200, 2_000, 4_000, 1_000_000))
+    found = bounded_marker(marker, bytes_max)
+    assert len(encode(found)) <= bytes_max
+    assert set(found.brokers) <= set(entries)
+    newest = {entry.broker: entry for entry in entries}
+    kept = {entry.broker: entry for entry in found.brokers}
+    assert all(newest[name] == entry for name, entry in kept.items())
+    assert {clock.broker for clock in found.clocks} == kept.keys()
+    lost = [newest[name].received for name in newest.keys() - kept.keys()]
+    assert not lost or max(lost) <= min((entry.received for entry in kept.values()), default=9)
