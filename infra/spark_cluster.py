@@ -2,7 +2,8 @@
 
     python -m regraft.infra.spark_cluster [--workers 2] [--cores 1] [--memory-mb 1024] [--directory DIR] [COMMAND ...]
 
-Without a command it prints its URL, for ``spark.master``, and runs until it is interrupted. With a Regraft command such
+Without a command it prints its URL, for ``spark.master``, and the file of its secret, for ``spark.secret_file``, and
+runs until it is interrupted. With a Regraft command such
 as ``stream --set kafka.bootstrap=kafka:9092`` or ``demo --quick``, it runs the command with this master and returns its
 exit code. What runs on the cluster does not belong here.
 """
@@ -20,6 +21,7 @@ from rich.console import Console
 
 from regraft.infra.find_java import find_java
 from regraft.infra.find_port import LOOPBACK, choose_ports, is_listening
+from regraft.infra.secure_spark import create_secret, write_properties
 from regraft.infra.service import SERVER_VARIABLES, RestartPolicy, Service
 from regraft.infra.start_on_port import start_on_port
 from regraft.infra.supervise import Supervisor
@@ -27,6 +29,7 @@ from regraft.infra.supervise import Supervisor
 SPARK_HOME = Path(pyspark.__file__).parent
 SCALA_VERSION = "2.13"  # in the names of its jars
 HEAP_MB = 192  # Of the master and of each worker; executors have separate heaps.
+PROPERTIES = "spark.conf"  # The secret is in it, not in command lines.
 POLL_S, STOP_S_MAX = 0.2, 120.0  # At the end of a run, brokers may take a minute to deliver everything.
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 
@@ -36,14 +39,18 @@ def start_spark_cluster(
 ) -> str:
     """Start a master and workers under ``supervisor``; each worker offers ``cores`` cores and ``memory_mb`` MB.
 
-    Returns the master's URL. Workers that end are restarted. Raises ServiceFailedError.
+    Returns the master's URL. Workers that end are restarted. Its parts, and the drivers of jobs, authenticate by the
+    secret in :func:`secret_file_of`. Raises ServiceFailedError.
     """
     directory = (run_dir / "spark-cluster").absolute()
     directory.mkdir(parents=True, exist_ok=True)
+    create_secret(secret_file_of(run_dir))
+    write_properties(secret_file_of(run_dir), directory / PROPERTIES)
 
     def prepare(_: bool) -> tuple[int, Service]:
         port, ui_port = choose_ports(2)
-        given = ("--host", LOOPBACK, "--port", str(port), "--webui-port", str(ui_port))
+        where = ("--host", LOOPBACK, "--port", str(port), "--webui-port", str(ui_port))
+        given = ("--properties-file", str(directory / PROPERTIES), *where)
         return port, _service("spark-master", MASTER, given, directory, port)
 
     port = start_on_port(supervisor, "Spark's master", None, prepare)
@@ -51,6 +58,11 @@ def start_spark_cluster(
     for number in range(workers):
         _start_worker(supervisor, directory, url, number, cores=cores, memory_mb=memory_mb)
     return url
+
+
+def secret_file_of(run_dir: Path) -> Path:
+    """Return where the secret of the cluster is, for ``spark.secret_file``."""
+    return (run_dir / "spark-cluster" / "secret").absolute()
 
 
 def _start_worker(
@@ -61,7 +73,8 @@ def _start_worker(
     def prepare(_: bool) -> tuple[int, Service]:
         port, ui_port = choose_ports(2)
         where = ("--host", LOOPBACK, "--port", str(port), "--webui-port", str(ui_port))
-        given = (*where, "--cores", str(cores), "--memory", f"{memory_mb}m", "--work-dir", str(directory / name), url)
+        resources = ("--cores", str(cores), "--memory", f"{memory_mb}m", "--work-dir", str(directory / name))
+        given = ("--properties-file", str(directory / PROPERTIES), *where, *resources, url)
         return port, _service(name, WORKER, given, directory, port)
 
     start_on_port(supervisor, "a worker of Spark", None, prepare)
@@ -87,9 +100,12 @@ def _service(name: str, program: str, given: tuple[str, ...], directory: Path, p
     )
 
 
-def run_on(url: str, command: list[str], stop: threading.Event) -> int:
+def run_on(url: str, secret_file: Path, command: list[str], stop: threading.Event) -> int:
     """Run a Regraft command with this master until it ends or ``stop`` is set; return its exit code."""
-    process = subprocess.Popen([sys.executable, "-m", "regraft", *command, "--set", f"spark.master={url}"])
+    cluster = [
+        word for given in (f"master={url}", f"secret_file={secret_file}") for word in ("--set", f"spark.{given}")
+    ]
+    process = subprocess.Popen([sys.executable, "-m", "regraft", *command, *cluster])
     while process.poll() is None and not stop.wait(POLL_S):
         pass
     if process.poll() is None:
@@ -119,9 +135,12 @@ def main() -> int:
             supervisor, directory, workers=given.workers, cores=given.cores, memory_mb=given.memory_mb
         )
         console = Console(stderr=True, soft_wrap=True)
-        console.print(f"{url} is ready: give it as spark.master. Logs are in {directory / 'spark-cluster'}.")
+        secret = secret_file_of(directory)
+        console.print(
+            f"{url} is ready: give it as spark.master, and {secret} as spark.secret_file. Logs are in {secret.parent}."
+        )
         if given.command:
-            return run_on(url, given.command, stop)
+            return run_on(url, secret, given.command, stop)
         stop.wait()
     return 0
 

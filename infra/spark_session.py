@@ -6,6 +6,7 @@ Queries do not belong here.
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 from regraft.infra.fetch_jars import spark_jars
 from regraft.infra.find_java import find_java
 from regraft.infra.find_port import LOOPBACK
+from regraft.infra.secure_spark import write_properties
 
 DRIVER_MEMORY_MB = 1_024
 LOCAL_MASTER = "local[2]"
@@ -99,12 +101,14 @@ def build_spark_session(
     shuffle_partitions: int = 2,
     ui: bool = False,
     executor_python: str = sys.executable,
+    secret_file: Path | None = None,
     extra: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return a running session; under spark-submit, the submitted master, memory and jars are kept.
 
-    ``driver_host`` is where executors on other machines reach this one, ``executor_python`` where their Python is.
-    Sets JAVA_HOME and PYSPARK_PYTHON of this process, which Spark reads.
+    ``driver_host`` is where executors on other machines reach this one, ``executor_python`` where their Python is, and
+    ``secret_file`` holds the secret of the cluster (:mod:`infra.secure_spark`). Sets JAVA_HOME and PYSPARK_PYTHON of
+    this process, and PYSPARK_SUBMIT_ARGS if there is a secret, which Spark reads. Raises SparkSecretError.
     """
     builder = SparkSession.builder.appName(app_name)
     if is_submitted():
@@ -124,6 +128,11 @@ def build_spark_session(
         ui=ui,
         extra=extra,
     )
+    if secret_file is not None:  # Options of a session are in its command line, which others can read.
+        properties = (run_dir / "spark" / "secret.conf").absolute()
+        write_properties(secret_file, properties)
+        given = shlex.join(["--properties-file", str(properties), "--load-spark-defaults"])
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"{given} pyspark-shell"
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.master(with_task_retries(master)).getOrCreate()

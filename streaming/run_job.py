@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener, StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
+from regraft.infra.secure_spark import rpc_fault
 from regraft.infra.serve_metrics import serve_metrics
 from regraft.schemas.status_file import StatusFile
 from regraft.streaming.close_shard import KafkaRows
@@ -97,6 +98,9 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
     """
     if faults := settings.faults():
         raise StreamingJobError("; ".join(faults), EXIT_REFUSED)
+    conf = spark.sparkContext.getConf()
+    if open_rpc := rpc_fault(conf.get("spark.master") or "", conf.get, settings.security):
+        raise StreamingJobError(open_rpc, EXIT_REFUSED)
     try:
         settings = open_checkpoint(settings)
     except CheckpointMismatchError as error:
@@ -178,7 +182,7 @@ class _Job:
             how = {**msgspec.structs.asdict(rule), "runs_once": runs_once}
             query = start_query(self._spark, settings, self._take_batch, rows, **how)
         except (PySparkException, Py4JError) as error:
-            raise explained(str(error), settings) from error
+            raise explained(error, settings) from error
         except OSError as error:
             raise unwritable(error, settings) from error
         self.listener.run_id = str(query.runId)
@@ -279,7 +283,7 @@ class _Job:
             time.sleep(IDLE_POLL_S)
         failure = query.exception()
         if failure is not None:
-            raise explained(str(failure), self._settings) from failure
+            raise explained(failure, self._settings) from failure
         with self._writing:  # From here on nothing is written: it runs again at the next start.
             self._stopping = True
         query.stop()
@@ -317,8 +321,7 @@ class _Job:
                 status.dead_letters += kept
                 self._metrics.dead_letters.inc(kept)
             except (PySparkException, Py4JError, StateWriteError, OSError) as error:
-                text = f"{type(error).__name__}: {error}"
-                raise explained(text, self._settings) from error
+                raise explained(error, self._settings) from error
             self._choose_grace(end, latest or end)
         self._show(progress, held_ms, observed)
         if self._status_file is not None:

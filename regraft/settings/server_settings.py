@@ -6,6 +6,7 @@ In: nothing. Out: frozen values with their defaults. Reading them belongs to ``r
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from regraft.infra.find_port import LOOPBACK
 from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
@@ -82,6 +83,9 @@ class SparkSettings:
     ``executor_cores``: tasks that an executor runs at once; 0 leaves it to the cluster, and a standalone cluster gives
     an executor all cores of its worker. ``executor_python``: path of the Python with Regraft on the workers; empty for
     the same path as here.
+    ``secret_file``: the file with the secret that driver, master and workers of a cluster share; with it they
+    authenticate each other and encrypt what they say. None without a cluster, or if ``spark-defaults.conf`` has the
+    secret: where Kafka has logins, the job refuses a cluster without one.
     """
 
     master: str = "local[2]"
@@ -90,6 +94,7 @@ class SparkSettings:
     executor_memory_mb: int | None = None
     executor_cores: int = 0
     executor_python: str = ""
+    secret_file: Path | None = None
 
     @property
     def is_local(self) -> bool:
@@ -110,6 +115,11 @@ class SparkSettings:
             found.append(
                 f"executor_memory_mb is {self.executor_memory_mb}: Spark starts no executor with less than "
                 f"{EXECUTOR_MEMORY_MB_MIN}"
+            )
+        if self.secret_file is not None and self.is_local:
+            found.append(
+                f"secret_file is {self.secret_file}, but master is {self.master}, which shares its secret with nobody: "
+                "leave it out, or name a cluster's master"
             )
         if self.executor_cores < 0:
             found.append(f"executor_cores is {self.executor_cores}: at least 1, or 0 for what the cluster offers")

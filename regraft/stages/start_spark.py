@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 def start_spark(settings: Settings, stop: threading.Event) -> SparkSession:
     """Return a running session; on a cluster it has an executor, or a warning was logged that there is none.
 
-    Raises StackError if no master listens.
+    Raises StackError if no master listens, or the secret of the cluster cannot be used.
     """
     spark, directory = settings.spark, settings.run.directory
     require_master(spark.master)
@@ -47,6 +47,7 @@ def start_spark(settings: Settings, stop: threading.Event) -> SparkSession:
         driver_host=spark.driver_host,
         driver_memory_mb=spark.driver_memory_mb or driver_heap_mb(settings),
         executor_python=spark.executor_python or sys.executable,
+        secret_file=spark.secret_file,
         extra={**settings.streaming.session_options, **executor_options(settings), DRIVER_JAVA_OPTIONS: driver_options},
     )
     if not spark.is_local:

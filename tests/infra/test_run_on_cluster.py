@@ -1,6 +1,7 @@
 """A Regraft command on a cluster; the cluster itself is in tests/streaming/test_spark_cluster.py."""
 
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +16,10 @@ from regraft.infra.spark_cluster import run_on
     ],
 )
 def test_a_command_gets_the_master_and_its_exit_code_is_reported(
-    master: str, output: str, code: int, capfd: pytest.CaptureFixture[str]
+    master: str, output: str, code: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Its output is passed through unchanged."""
-    assert run_on(master, ["settings"], threading.Event()) == code
-    assert output in "".join(capfd.readouterr())
+    assert run_on(master, tmp_path / "secret", ["settings"], threading.Event()) == code
+    shown = "".join(capfd.readouterr())
+    assert output in shown
+    assert code or f'secret_file = "{tmp_path / "secret"}"' in shown

@@ -57,7 +57,7 @@ def test_an_ended_java_is_named_with_heap_and_settings(java: Any, command: str, 
 
 def test_a_query_without_memory_is_named_while_java_runs() -> None:
     """The cause of the query's end is in the error from which ours was raised."""
-    error = explained("the last line with an Error", SETTINGS)
+    error = explained(ValueError("the last line with an Error"), SETTINGS)
     error.__cause__ = RuntimeError("java.lang.OutOfMemoryError: Java heap space")
     assert "Java ran out of memory" in str(memory_fault(error, "1g", SETTINGS))
 
@@ -67,4 +67,4 @@ def test_other_errors_are_not_replaced(java: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(find_memory_faults, "END_S_MAX", 0.01)
     java("sleep 60")
     assert memory_fault(SILENT, "1g", SETTINGS) is None
-    assert memory_fault(explained("topic t was deleted", SETTINGS), "1g", SETTINGS) is None
+    assert memory_fault(explained(ValueError("topic t was deleted"), SETTINGS), "1g", SETTINGS) is None

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from regraft.infra.spark_cluster import start_spark_cluster
+from regraft.infra.spark_cluster import secret_file_of, start_spark_cluster
 from regraft.infra.supervise import Supervisor
 from regraft.streaming.streaming_settings import StreamingSettings
 from tests.streaming.submitted_job import running
@@ -36,6 +36,7 @@ def streamed(job: StreamingSettings, run_dir: Path, master: str) -> Iterator[sub
         "run.directory": run_dir,
         "spark.driver_memory_mb": MEMORY_MB,
         "spark.executor_memory_mb": MEMORY_MB,
+        "spark.secret_file": secret_file_of(run_dir.parent),
         "streaming.window_ms": job.window_ms,
         "streaming.grace_ms": job.grace_ms,
         "streaming.trigger_ms": job.trigger_ms,
