@@ -131,6 +131,11 @@ class InputReader:
         return self._decoder.undecodable
 
     @property
+    def only_counted(self) -> Counter[str]:
+        """The number of those without a dead letter, because their sender had too many, by topic."""
+        return self._decoder.share.only_counted
+
+    @property
     def has_caught_up(self) -> bool:
         """Return True if everything that existed at the start has been read."""
         return self._is_assigned and not self._unread
@@ -202,7 +207,9 @@ class InputReader:
         log.error("record_parked", topic=topic, partition=place[1], offset=place[2], exc_info=error)
         if self._types[topic] is not DeadLetter and not entry.is_known:
             reason = f"the alert stage failed on it: {type(error).__name__}: {error}"
-            self.letters.append(dead_letter(*place, reason, value, entry.written_ms))
+            letter = dead_letter(*place, reason, value, entry.written_ms)
+            if self._decoder.share.admits(letter, entry.message.key()):
+                self.letters.append(letter)
 
     def close(self) -> None:
         """Close the consumer."""

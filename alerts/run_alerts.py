@@ -266,6 +266,7 @@ class AlertLoop:
 
     def _faults(self) -> dict[str, int]:
         found = {f"undecodable: {topic}": count for topic, count in self._reader.undecodable.items()}
+        found |= {f"no letter: {topic}": count for topic, count in self._reader.only_counted.items()}
         found |= {f"parked: {topic}": count for topic, count in self._reader.parked.items()}
         found |= {f"not raised: {rule}": count for rule, count in self._engine.not_raised.items()}
         found |= {f"windows: {why}": count for why, count in self._engine.gatherer.dropped.items()}

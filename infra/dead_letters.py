@@ -6,6 +6,8 @@ to the stages.
 
 from __future__ import annotations
 
+import time
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -23,6 +25,12 @@ log = structlog.get_logger(__name__)
 
 VALUE_BYTES_MAX = 900_000  # Kafka's default limit is 1 MiB; a letter also holds the reason.
 REASON_LENGTH_MAX = 1_000  # A reason may quote the record.
+# What one sender's letters may take in a span; further refused records are only counted. Senders are distinguished by
+# topic, which agents do not share, and by key, which is the broker's name unless the sender lies.
+SHARE_SPAN_S = 60.0
+SHARE_LETTERS_MAX = 600
+SHARE_BYTES_MAX = 8 << 20
+SENDERS_PER_TOPIC_MAX = 64
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -47,15 +55,49 @@ def addressed(letter: DeadLetter, namespace: str) -> tuple[str, str, DeadLetter]
     return topic_name(DEAD_LETTERS, namespace), letter.topic, letter
 
 
+class LetterShare:
+    """Gives each sender a share of the dead letters, so that those of one bad sender do not displace the others'.
+
+    ``only_counted`` counts the refused records without a letter, by topic.
+    """
+
+    def __init__(self, stopwatch_s: Callable[[], float] = time.monotonic) -> None:
+        self._stopwatch_s = stopwatch_s
+        self._since_s = stopwatch_s()
+        self._letters: Counter[tuple[str, int]] = Counter()
+        self._bytes: Counter[tuple[str, int]] = Counter()
+        self.only_counted: Counter[str] = Counter()
+
+    def admits(self, letter: DeadLetter, key: bytes | None) -> bool:
+        """Return True if the letter may be written; the key is that of the refused record."""
+        now_s = self._stopwatch_s()
+        if now_s - self._since_s >= SHARE_SPAN_S:
+            self._since_s = now_s
+            self._letters.clear()
+            self._bytes.clear()
+        sender = letter.topic, zlib.crc32(key or b"") % SENDERS_PER_TOPIC_MAX
+        size = self._bytes[sender] + len(letter.value)
+        if self._letters[sender] >= SHARE_LETTERS_MAX or size > SHARE_BYTES_MAX:
+            self.only_counted[letter.topic] += 1
+            count = self.only_counted[letter.topic]
+            if count & (count - 1) == 0:  # At 1, 2, 4, 8 ...
+                log.warning("dead_letters_only_counted", topic=letter.topic, span_s=SHARE_SPAN_S, count=count)
+            return False
+        self._letters[sender] += 1
+        self._bytes[sender] = size
+        return True
+
+
 class RecordDecoder:
     """Decodes messages; an invalid record is logged, counted in ``undecodable`` by topic, and becomes a dead letter.
 
     So does a record for which ``fault(topic, record)`` returns a reason; an empty reason accepts it. ``on_letter`` gets
-    the dead letters.
+    the dead letters within the ``share`` of their sender.
     """
 
     def __init__(self, on_letter: Callable[[DeadLetter], None], fault: Callable[[str, Any], str] | None = None) -> None:
         self._on_letter, self._fault = on_letter, fault
+        self.share = LetterShare()
         self.undecodable: Counter[str] = Counter()
 
     def decode(self, message: Message, record_type: type[Record]) -> Record | None:
@@ -68,7 +110,8 @@ class RecordDecoder:
         except UndecodableRecordError as error:
             self._refuse(message, value, str(error))
             return None
-        if self._fault is not None and (reason := self._fault(message.topic() or "", record)):
+        reason = "" if self._fault is None else self._fault(message.topic() or "", record)
+        if reason:
             self._refuse(message, value, reason)
             return None
         return record
@@ -80,4 +123,5 @@ class RecordDecoder:
         letter = dead_letter(topic, message.partition() or 0, offset, reason, value, message.timestamp()[1])
         if count & (count - 1) == 0:  # Logged at 1, 2, 4, 8 ... so that many do not flood the log.
             log.warning("record_refused", topic=topic, offset=offset, reason=letter.reason, count=count)
-        self._on_letter(letter)
+        if self.share.admits(letter, message.key()):
+            self._on_letter(letter)

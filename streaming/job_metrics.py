@@ -94,7 +94,7 @@ class JobMetrics:
         )
 
     def _add_results(self) -> None:
-        counter = self.stage.counter
+        counter, gauge = self.stage.counter, self.stage.gauge
         self.records = counter("records", "Records of telemetry read.")
         self.records_lost = counter("records_lost", "Records of telemetry that Kafka deleted before they were read.")
         self.cells = counter("cells", "Delivery cells read.")
@@ -107,6 +107,9 @@ class JobMetrics:
         )
         self.rows_failed = counter("rows_failed", "Rows left out because merging or encoding them failed.")
         self.dead_letters = counter("dead_letters", "Records that were refused and kept with the reason.")
+        self.letters_over = gauge(
+            "letters_only_counted", "Refused records without a dead letter: their sender had too many within a minute."
+        )
         self.records_newer = counter(
             "records_newer", "Refused records that a newer Regraft wrote: upgrade the streaming job."
         )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pyspark.sql import Row, SparkSession
 
-from regraft.infra.dead_letters import dead_letter
+from regraft.infra.dead_letters import LetterShare, dead_letter
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.status_file import replace_file
 from regraft.streaming.read_telemetry import dead_letters
@@ -40,6 +40,7 @@ class DeadLetterKeeper:
     ) -> None:
         self._spark, self._settings, self._write = spark, settings, write
         self._file = settings.position_file
+        self._share = LetterShare()
         self._position, self._read_ms = read_position(settings)
 
     @property
@@ -48,13 +49,19 @@ class DeadLetterKeeper:
         return dict(self._position or {})
 
     @property
+    def only_counted(self) -> int:
+        """How many refused records have no letter, because their sender had used up its share."""
+        return self._share.only_counted.total()
+
+    @property
     def read_ms(self) -> int:
         """When the last finished micro-batch began, which read up to ``next_offsets``; 0 before the first one."""
         return self._read_ms
 
     def keep(self, start: Offsets | None, end: Offsets, refused: int, read_ms: int) -> int:
-        """Keep the letters up to ``end``; return how many. ``start`` is None for the first batch of a checkpoint.
+        """Keep the letters up to ``end``; return how many records were refused.
 
+        ``start`` is None for the first batch of a checkpoint.
         ``refused`` is the query's count between start and end; if it is 0 and no report was missed, nothing is read.
         ``read_ms`` is when the micro-batch began.
         """
@@ -81,11 +88,12 @@ class DeadLetterKeeper:
             .load()
         )
         rows = dead_letters(records, self._settings).toLocalIterator()
-        kept = 0
-        while letters := [letter_of(row) for row in islice(rows, LETTERS_AT_ONCE_MAX)]:
+        refused = 0
+        while taken := list(islice(rows, LETTERS_AT_ONCE_MAX)):
+            letters = [letter for row in taken if self._share.admits(letter := letter_of(row), row["key"])]
             self._write(letters)
-            kept += len(letters)
-        return kept
+            refused += len(taken)
+        return refused
 
 
 def offsets_of(reported: str) -> Offsets | None:

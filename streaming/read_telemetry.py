@@ -166,7 +166,7 @@ def _none_of(column: str) -> Column:
 
 
 def dead_letters(records: DataFrame, settings: StreamingSettings) -> DataFrame:
-    """Return the refused records: topic, partition, offset, reason, value, its bytes and time_ms (Kafka's timestamp).
+    """Return the refused records: topic, partition, offset, key, reason, value, its bytes and time_ms (of Kafka).
 
     A value that is longer than a letter can hold is truncated. This uses explode because a filter would be pushed down
     to the source together with the decoder, once for each of the many places that read the batch.
@@ -177,6 +177,7 @@ def dead_letters(records: DataFrame, settings: StreamingSettings) -> DataFrame:
         "topic",
         "partition",
         "offset",
+        "key",
         F.explode(F.array_compact(F.array("reason"))).alias("reason"),
         F.substring(value, 1, VALUE_BYTES_MAX).alias("value"),
         F.length(value).alias("value_bytes"),

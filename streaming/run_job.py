@@ -320,6 +320,7 @@ class _Job:
                 kept = self._letters.keep(start, end, observed.get("dead", 0), status.batch_time_ms)
                 status.dead_letters += kept
                 self._metrics.dead_letters.inc(kept)
+                self._metrics.letters_over.set(self._letters.only_counted)
             except (PySparkException, Py4JError, StateWriteError, OSError) as error:
                 raise explained(error, self._settings) from error
             self._choose_grace(end, latest or end)

@@ -116,6 +116,9 @@ class FakeMessage:
     def topic(self) -> str:
         return self._topic
 
+    def key(self) -> bytes:
+        return b"k"
+
     def partition(self) -> int:
         return 0
 

@@ -5,7 +5,17 @@ from typing import Any
 import pytest
 import structlog
 
-from regraft.infra.dead_letters import VALUE_BYTES_MAX, RecordDecoder, addressed, dead_letter
+from regraft.infra.dead_letters import (
+    SENDERS_PER_TOPIC_MAX,
+    SHARE_BYTES_MAX,
+    SHARE_LETTERS_MAX,
+    SHARE_SPAN_S,
+    VALUE_BYTES_MAX,
+    LetterShare,
+    RecordDecoder,
+    addressed,
+    dead_letter,
+)
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
@@ -19,6 +29,9 @@ class FakeMessage:
 
     def topic(self) -> str:
         return "regraft.orders"
+
+    def key(self) -> bytes:
+        return b"b01"
 
     def partition(self) -> int:
         return 2
@@ -91,3 +104,38 @@ def test_letters_are_keyed_by_where_the_record_came_from() -> None:
     """All stages of a namespace share one topic."""
     letter = dead_letter("live.results", 0, 1, "no record", b"", 0)
     assert addressed(letter, "live") == ("live.dead-letters", "live.results", letter)
+
+
+def test_the_letters_of_one_bad_sender_do_not_displace_those_of_others() -> None:
+    """Each has a share of a minute, in number and in bytes, by topic and key; what is beyond it is counted."""
+    now_s = 0.0
+    share = LetterShare(lambda: now_s)
+    bad, good, other = dead_letter("t", 0, 1, "no", b"x", 0), b"b01", b"b02"
+    assert sum(share.admits(bad, good) for _ in range(100_000)) == SHARE_LETTERS_MAX
+    assert share.only_counted == {"t": 100_000 - SHARE_LETTERS_MAX}
+    assert share.admits(bad, other)
+    assert share.admits(dead_letter("t.west", 0, 1, "no", b"x", 0), good)
+    long = dead_letter("t", 0, 1, "no", b"x" * VALUE_BYTES_MAX, 0)
+    assert sum(share.admits(long, b"b03") for _ in range(1_000)) == SHARE_BYTES_MAX // VALUE_BYTES_MAX
+    now_s = SHARE_SPAN_S
+    assert share.admits(bad, good)
+
+
+def test_random_keys_take_a_bounded_part_of_a_topic_and_nothing_of_another() -> None:
+    """A sender that lies about its key is still kept from the share of other topics, by Kafka itself."""
+    share = LetterShare(lambda: 0.0)
+    letter = dead_letter("t.west", 0, 1, "no", b"x", 0)
+    admitted = sum(share.admits(letter, str(number).encode()) for number in range(100_000))
+    assert admitted == SENDERS_PER_TOPIC_MAX * SHARE_LETTERS_MAX
+    assert share.admits(dead_letter("t.east", 0, 1, "no", b"x", 0), b"1")
+
+
+def test_a_decoder_counts_all_that_it_refuses_beyond_the_share_of_letters() -> None:
+    """Nothing is lost unnoticed: the counts are complete, the letters are not."""
+    letters: list[DeadLetter] = []
+    decoder = RecordDecoder(letters.append)
+    for _ in range(2 * SHARE_LETTERS_MAX):
+        decoder.decode(message(b"rubbish"), Order)
+    assert len(letters) == SHARE_LETTERS_MAX
+    assert decoder.undecodable == {"regraft.orders": 2 * SHARE_LETTERS_MAX}
+    assert decoder.share.only_counted == {"regraft.orders": SHARE_LETTERS_MAX}
