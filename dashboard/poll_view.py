@@ -58,6 +58,7 @@ class ViewPoller:
         self._polled_ms: int | None = None
         self._polled_at_s = time.monotonic()
         self.state, self._since_ms, self._reason = STARTING, now_ms(), ""
+        self._unread = ""
 
     async def run(self) -> None:
         """Poll until cancelled."""
@@ -83,7 +84,14 @@ class ViewPoller:
             self._metrics.poll_ms.observe((time.monotonic() - self._polled_at_s) * 1000)
         self._pause_ms = self._settings.poll_ms
         self._polled_ms = self._now_ms()
-        fresh = self._reader.read(dict(zip(KEYS, texts, strict=True)))
+        try:
+            fresh = self._reader.read(dict(zip(KEYS, texts, strict=True)))
+        except Exception as error:  # Together the parts may say what each alone does not; the next ones are read.
+            log.exception("live_view_unreadable")
+            fresh, self._unread = {}, f"the live view cannot be shown ({type(error).__name__}: {error})"
+            self._metrics.failures.inc()
+        else:
+            self._unread = ""
         self._note_news()
         self._enter(LIVE if any(text is not None for text in texts) else EMPTY)
         self._metrics.undecodable.set(len(self._reader.faults))
@@ -106,7 +114,7 @@ class ViewPoller:
             "namespace": self._settings.namespace,
             "can_order": self._can_order,
             "login_to_read": self._settings.login_to_read,
-            "faults": sorted(self._reader.faults.values()),
+            "faults": sorted(filter(None, (self._unread, *self._reader.faults.values()))),
         }
 
     def _on_failure(self, error: Exception) -> None:

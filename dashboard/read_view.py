@@ -58,20 +58,22 @@ class ViewReader:
         if self._is_newer(texts.get(COUNTS)):
             return {}
         fresh: dict[str, Any] = {}
+        shown: dict[str, Any] = {}
         for part, text in texts.items():
             if text is None or text == self._texts.get(part):
                 continue
             self._texts[part] = text
             try:
                 fresh[part] = _alerts(text) if part == ALERTS else decode_key(part, text)
-            except (LiveViewError, msgspec.DecodeError, UnicodeDecodeError) as error:
+                shown[part] = _shown(part, fresh[part])
+            except Exception as error:  # Whatever a text causes, such as too deep JSON: the others are shown.
+                fresh.pop(part, None)
                 self.faults[part] = f"{part} of the live view cannot be read ({error}): an older state of it is shown"
             else:
                 self.faults.pop(part, None)
         self._values |= fresh
         if COUNTS in fresh:
             self.news_ms = fresh[COUNTS].time_ms
-        shown = {part: _shown(part, value) for part, value in fresh.items()}
         if fresh.keys() & {"window", "cost"}:
             shown["windows"] = self._windows_until_now()
         return shown

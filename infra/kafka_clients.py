@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from regraft.infra.kafka_access import KafkaAccess
@@ -103,6 +103,15 @@ def close_producer(producer: Producer, wait_s_max: float) -> int:
         producer.poll(0)
         log.warning("records_not_delivered", count=left, waited_s=wait_s_max)
     return left
+
+
+def consume(consumer: Consumer, records_max: int, client_id: str, wait_s: float = 0.0) -> list[Message]:
+    """Return the messages that have arrived, some of which may be errors; log a failed read, return none."""
+    try:
+        return consumer.consume(records_max, timeout=wait_s)
+    except KafkaException as error:
+        report_error(client_id, error.args[0])
+        return []
 
 
 def report_error(client_id: str, error: KafkaError) -> None:

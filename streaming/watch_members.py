@@ -12,7 +12,7 @@ import time
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 
-from regraft.infra.kafka_clients import leave_to_caller, open_consumer
+from regraft.infra.kafka_clients import consume, leave_to_caller, open_consumer
 from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.member import Member
 from regraft.schemas.status_file import replace_file
@@ -75,7 +75,7 @@ class MemberWatcher:
         """Process available records; return True if one changed ``agent_of``."""
         if self._consumer is None or not (self._is_assigned or self._assign()):
             return False
-        messages = self._consumer.consume(RECORDS_PER_POLL_MAX, wait_s)
+        messages = consume(self._consumer, RECORDS_PER_POLL_MAX, self._settings.kafka.client_id, wait_s)
         for message in messages:
             self._is_at_end |= (error := message.error()) is not None and error.code() == KafkaError._PARTITION_EOF
         return sum(self.take_one(message) for message in messages if message.error() is None) > 0

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from regraft.infra.dead_letters import RecordDecoder, addressed
 from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import open_consumer, report_error
+from regraft.infra.kafka_clients import consume, open_consumer, report_error
 from regraft.infra.read_messages import read_messages
 from regraft.infra.read_newest import read_newest
 from regraft.infra.record_writer import RecordWriter
@@ -246,7 +246,7 @@ class CommandReader:
     def poll(self) -> list[Command]:
         """Return the commands that have arrived, at most ``COMMANDS_PER_POLL_MAX``, without waiting."""
         commands = []
-        for message in self._consumer.consume(COMMANDS_PER_POLL_MAX, timeout=0):
+        for message in consume(self._consumer, COMMANDS_PER_POLL_MAX, self._kafka.client_id):
             error = message.error()
             if error is not None:
                 report_error(self._kafka.client_id, error)

@@ -13,7 +13,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
 from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import open_consumer, report_error
+from regraft.infra.kafka_clients import consume, open_consumer, report_error
 from regraft.schemas.codec import Record, UndecodableRecordError, decode
 
 log = structlog.get_logger(__name__)
@@ -29,7 +29,7 @@ class TopicTail(Generic[Record]):
 
     def poll(self) -> Iterator[tuple[str, Record | None]]:
         """Yield keys and records that have arrived since; None means deleted, or unreadable, which is logged."""
-        for message in self._consumer.consume(self._records_max, timeout=0):
+        for message in consume(self._consumer, self._records_max, self._client_id):
             if (error := message.error()) is not None:
                 report_error(self._client_id, error)
                 continue

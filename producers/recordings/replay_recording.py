@@ -85,19 +85,27 @@ def create_replay_topics(kafka: KafkaAccess, namespace: str) -> None:
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay has put on Kafka: records by topic, the times of its telemetry, and skipped gaps in ms."""
+    """What a replay has put on Kafka: records by topic, the times of its telemetry, and skipped gaps in ms.
+
+    ``too_long`` records were left out because Kafka takes none of that size, ``to_come`` got the present time.
+    """
 
     records: Counter[str]
     first_ms: int
     last_ms: int
     holes_ms: int = 0
+    too_long: int = 0
+    to_come: int = 0
 
     @property
     def warnings(self) -> list[str]:
         """What to warn about, one sentence each."""
-        if not self.holes_ms:
-            return []
-        return [f"Gaps of {self.holes_ms / 1000:.0f} s in total were skipped: nothing was recorded in them."]
+        found = {
+            f"Gaps of {self.holes_ms / 1000:.0f} s in total were skipped: nothing was recorded in them.": self.holes_ms,
+            f"{self.too_long} records were left out: Kafka takes none of their size.": self.too_long,
+            f"{self.to_come} records have times still to come, and got the present one.": self.to_come,
+        }
+        return [sentence for sentence, count in found.items() if count]
 
 
 class RecordingReplayer:
@@ -192,7 +200,7 @@ class RecordingReplayer:
                     key=message.key,
                     value=message.value,
                     partition=partition,
-                    timestamp=max(message.time_ms, 1),  # 0 would mean now.
+                    timestamp=self._timestamp_of(message),
                     on_delivery=self._on_delivery,
                 )
                 break
@@ -201,8 +209,17 @@ class RecordingReplayer:
                 if time.monotonic() > deadline_s:
                     raise self._away("its buffer is full") from None
             except KafkaException as error:
-                raise self._away(error.args[0].str()) from error
+                if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise self._away(error.args[0].str()) from error
+                self.done.too_long += 1
+                return
         self.done.records[message.topic] += 1
+
+    def _timestamp_of(self, message: RecordedMessage) -> int:
+        """Return the recorded time, or now if that is still to come: Kafka refuses it with all records sent along."""
+        now_ms = time.time_ns() // 1_000_000
+        self.done.to_come += message.time_ms > now_ms
+        return min(max(message.time_ms, 1), now_ms)  # 0 would mean now.
 
     def _wait(self, pace: _Pace, time_ms: int, stop: threading.Event) -> None:
         while not stop.is_set() and (wait_s := pace.wait_s(time_ms)) > 0:

@@ -35,7 +35,7 @@ from regraft.producers.recordings.recording_format import (
 )
 from regraft.producers.recordings.recording_parts import PART_PATTERN, SUFFIX, following_parts
 from regraft.schemas.bounds import RECORD_BYTES_MAX
-from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, accepted_ids, decode, encode
+from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, accepted_ids, decode, encode
 from regraft.schemas.registry import Schema, latest_schema
 from regraft.schemas.topics import TOPICS
 
@@ -204,7 +204,7 @@ class RecordingWriter:
         """Return branch and body of a value in an older schema or another framing, or of an undecodable one."""
         try:
             return form.branch, encode(decode(value, form.record_type))[CONFLUENT_HEADER_BYTES:]
-        except UndecodableRecordError as reason:
+        except ValueError as reason:  # Undecodable, or what would not be decodable again.
             self.counts.unread[form.suffix] += 1
             count = self.counts.unread[form.suffix]
             if count & (count - 1) == 0:  # At 1, 2, 4, 8 ...

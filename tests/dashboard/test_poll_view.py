@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from regraft.dashboard.dashboard_metrics import DashboardMetrics
 from regraft.dashboard.dashboard_settings import DashboardSettings
 from regraft.dashboard.live_board import LiveBoard
 from regraft.dashboard.poll_view import PAUSE_MS_MAX, ViewPoller
 from regraft.dashboard.read_view import SERIES
+from regraft.dashboard.window_series import WindowSeries
 from tests.dashboard.view_documents import view_texts, written_document
 
 
@@ -124,3 +127,15 @@ def test_documents_from_the_future_count_as_current() -> None:
     scripted = ScriptedPoller()
     scripted.source.texts = document_of(9_000_000)
     assert scripted.poll()["news_ms"] == scripted.now_ms
+
+
+def test_a_view_that_cannot_be_shown_is_reported_and_the_next_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the parts say together may break what computes with them: polling goes on."""
+    scripted = ScriptedPoller()
+    scripted.source.texts = document_of(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(WindowSeries, "add", lambda *_: 1 / 0)
+        shown = scripted.poll()
+        assert shown["faults"] == ["the live view cannot be shown (ZeroDivisionError: division by zero)"]
+    scripted.source.texts = document_of(2)
+    assert scripted.poll()["faults"] == []

@@ -89,3 +89,16 @@ def test_missing_keys_leave_the_view_unchanged() -> None:
     reader = ViewReader(100)
     reader.read(view_texts(written_document()))
     assert reader.read(dict.fromkeys(KEYS)) == {}
+
+
+def test_whatever_is_wrong_with_one_text_the_others_are_shown() -> None:
+    """JSON that is too deep raises another error than JSON that is wrong; neither may end the dashboard's polling."""
+    reader, deep = ViewReader(100), b"[" * 100_000 + b"]" * 100_000
+    texts = view_texts(written_document())
+    for part in ("alerts", "configuration", "counts"):
+        text = b'{"a":' + deep + b"}" if part == "alerts" else deep
+        shown = reader.read({**texts, part: text, "plans": b"[]"})
+        assert part not in shown
+        assert part in reader.faults
+    assert set(reader.read({**texts, "alerts": b"{}"})) >= {"counts", "plans"}
+    assert not reader.faults
