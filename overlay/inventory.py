@@ -13,6 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.configuration import Configuration, NotATreeError
+from regraft.overlay.inventory_fields import (
+    asymmetric_pair,
+    mapping_of,
+    matrix_of,
+    names_of,
+    places_of,
+    vector_of,
+    whole_of,
+)
 from regraft.overlay.kinds import read_configuration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.prices import Prices
@@ -21,6 +30,7 @@ from regraft.schemas.status_file import replace_file
 from regraft.schemas.topics import AGENT_PATTERN, NO_AGENT
 
 SECOND_MS = 1000.0
+REASON_LENGTH_MAX = 500  # A reason may quote a name of any length.
 
 
 class InventoryError(ValueError):
@@ -68,8 +78,8 @@ class Inventory:
             raise InventoryError("a cost is not a finite number")
         if (self.link_cost < 0).any() or (self.processing_cost < 0).any():
             raise InventoryError("a cost is negative, costs are at least 0")
-        if not np.allclose(self.link_cost, self.link_cost.T):
-            raise InventoryError("link_cost is not symmetric: a link costs the same both ways")
+        if pair := asymmetric_pair(self.link_cost, self.brokers):
+            raise InventoryError(f"link_cost is not symmetric: {pair}; a link costs the same both ways")
         loads = self.load_max_per_s
         if loads is not None and (loads.shape != (count,) or not (loads > 0).all()):
             raise InventoryError(f"load_max_per_s must be {count} numbers above 0, got shape {loads.shape}: {loads}")
@@ -213,23 +223,28 @@ class Inventory:
         """Read an inventory from JSON text; raise InventoryError naming the source and what is wrong with it."""
         try:
             document = json.loads(text)
-            brokers: Sequence[str] = document["brokers"]
-            loads, places = document.get("load_max_per_s"), document.get("positions")
-            prices = document.get("prices")
-            return cls(
-                tuple(brokers),
-                np.asarray(document["processing_cost"], dtype=np.float64),
-                np.asarray(document["link_cost"], dtype=np.float64),
-                int(document["degree_max"]),
-                read_configuration(brokers, document),
-                None if loads is None else np.asarray(loads, dtype=np.float64),
-                None if places is None else np.asarray(places, dtype=np.float64),
-                dict(document.get("agents", {})),
-                bool(document.get("clients_stay", False)),
-                None if prices is None else Prices.of_fields(prices),
+            brokers = names_of(document)
+            has_loads, has_places, has_prices = (
+                document.get(name) is not None for name in ("load_max_per_s", "positions", "prices")
             )
-        except (KeyError, TypeError, ValueError, NotATreeError) as error:
-            raise InventoryError(f"{source} is not an inventory: {error}") from error
+            return cls(
+                brokers,
+                vector_of(document, "processing_cost", brokers),
+                matrix_of(document, "link_cost", brokers),
+                whole_of(document, "degree_max"),
+                read_configuration(brokers, document),
+                vector_of(document, "load_max_per_s", brokers) if has_loads else None,
+                places_of(document, "positions", brokers) if has_places else None,
+                dict(mapping_of(document, "agents")),
+                bool(document.get("clients_stay", False)),
+                Prices.of_fields(mapping_of(document, "prices")) if has_prices else None,
+            )
+        except (ValueError, NotATreeError) as error:
+            raise InventoryError(f"{source} is not an inventory: {str(error)[:REASON_LENGTH_MAX]}") from error
+        except Exception as error:  # Whatever the overlay's fields hold instead of names, numbers and lists.
+            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            reason = reason[:REASON_LENGTH_MAX]
+            raise InventoryError(f"{source} is not an inventory: its overlay cannot be read ({reason})") from error
 
 
 def _unknown_text(brokers: Sequence[str]) -> str:

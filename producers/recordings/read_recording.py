@@ -41,7 +41,7 @@ from regraft.schemas.topics import TELEMETRY
 
 VARINTS_BYTES_MAX = 20
 MESSAGE_BYTES = 300  # Memory for a message, besides its key and value.
-TIME_MIN, TIME_MAX = -(1 << 62), 1 << 62
+TIME_MIN, TIME_MAX = -(1 << 63), 1 << 63  # All times that Kafka accepts from a sender.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Feed spoiled records of every topic to every part: ``python -m tests.fuzz.run --records 100000 --seed 1``.
 
-Stops with an assertion at the first violated invariant; what is fed depends on the seed alone. Out: counts by topic and
-by part, also of a run that fails, and meanwhile the counts of all topics together.
+Then it feeds as many inputs to each boundary: streams with hostile times, keys, counts and names, and files
+(``--boundary NAME`` for only these). Stops with an assertion at the first violated invariant; what is fed depends on
+the seed alone. Out: counts by topic, part and boundary, also of a run that fails, and meanwhile those of all topics.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import structlog
@@ -23,6 +24,15 @@ from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.live_view import decode_view, encode_keys
 from regraft.schemas.topics import MEMBERS, TELEMETRY, TOPICS, Topic
 from tests.dashboard.view_documents import written_document
+from tests.fuzz.hostile_files import feed_inventories, feed_rules, feed_settings
+from tests.fuzz.hostile_streams import (
+    feed_alert_times,
+    feed_batches,
+    feed_letters,
+    feed_order_keys,
+    feed_recordings,
+    feed_shards,
+)
 from tests.fuzz.mutate_values import spoiled
 from tests.fuzz.parts_under_fuzz import (
     CONTROLLER_READS,
@@ -40,7 +50,19 @@ from tests.fuzz.parts_under_fuzz import (
 
 ROUND = 1_000  # records of all topics together that a part gets at once
 GOOD_SHARE = 0.1
+BOUNDARY_ROUND = 20_000
 Report = dict[str, Counter[str]]
+BOUNDARIES: dict[str, Callable[[random.Random, int, Path], Counter[str]]] = {
+    "alerts": lambda rng, count, _: feed_alert_times(rng, count),
+    "state": lambda rng, count, _: feed_shards(rng, count),
+    "letters": lambda rng, count, _: feed_letters(rng, count),
+    "telemetry": lambda rng, count, _: feed_batches(rng, count),
+    "orders": lambda rng, count, _: feed_order_keys(rng, count),
+    "recordings": feed_recordings,
+    "inventories": lambda rng, count, _: feed_inventories(rng, count),
+    "rules": lambda rng, count, _: feed_rules(rng, count),
+    "settings": feed_settings,
+}
 
 
 def run_fuzz(records: int, seed: int, report: Report, advance: Callable[[str, int], None] = lambda *_: None) -> None:
@@ -51,6 +73,19 @@ def run_fuzz(records: int, seed: int, report: Report, advance: Callable[[str, in
             _feed_round(rng, min(ROUND, records - start), Path(folder), report)
             counts = (count for name, count in report.items() if name.startswith("topic "))
             advance(_summary(sum(counts, Counter())), min(start + ROUND, records))
+
+
+def run_boundaries(
+    names: Iterable[str], inputs: int, seed: int, report: Report, advance: Callable[[str, int], None] = lambda *_: None
+) -> None:
+    """Feed each boundary this many inputs; add the counts to the report. Each input is used or counted as refused."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            for place, start in enumerate(range(0, inputs, BOUNDARY_ROUND)):
+                rng, count = random.Random(f"{seed}/{name}/{place}"), min(BOUNDARY_ROUND, inputs - start)
+                found = BOUNDARIES[name](rng, count, Path(folder))
+                report.setdefault(f"boundary {name}", Counter()).update(found)
+                advance(f"{name}: {_summary(report[f'boundary {name}'])}", min(start + count, inputs))
 
 
 def _feed_round(rng: random.Random, count: int, folder: Path, report: Report) -> None:
@@ -117,12 +152,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Feed spoiled records to every part.")
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--boundary", action="append", choices=sorted(BOUNDARIES), help="only these, without records")
     given = parser.parse_args()
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     report: Report = {}
     try:
-        with show_progress("Fuzz", given.records) as advance:
-            run_fuzz(given.records, given.seed, report, advance)
+        if not given.boundary:
+            with show_progress("Fuzz", given.records) as advance:
+                run_fuzz(given.records, given.seed, report, advance)
+        for name in given.boundary or BOUNDARIES:
+            with show_progress(name, given.records) as advance:
+                run_boundaries([name], given.records, given.seed, report, advance)
     finally:
         for name in sorted(report):
             sys.stdout.write(f"{name}: {_summary(report[name])}\n")

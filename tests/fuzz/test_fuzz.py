@@ -9,10 +9,11 @@ from regraft.schemas.codec import decode, encode
 from regraft.schemas.topics import TOPICS, Topic
 from tests.fuzz.mutate_values import MUTATIONS, spoiled
 from tests.fuzz.parts_under_fuzz import TYPES
-from tests.fuzz.run import Report, run_fuzz
+from tests.fuzz.run import BOUNDARIES, Report, run_boundaries, run_fuzz
 from tests.schemas.plausible_records import records_of
 
 RECORDS = 2_000
+INPUTS = 300  # Of each boundary; `python -m tests.fuzz.run` feeds more.
 SEED = 1
 
 
@@ -25,6 +26,16 @@ def test_spoiled_records_stop_nothing_and_lose_no_good_record() -> None:
         assert report[f"part {name}"]["refused"] > 0, name
         assert report[f"part {name}"]["used"] > 0, name
     assert {name for name in report if name.startswith("mutation ")} == {f"mutation {name}" for name in MUTATIONS}
+
+
+@pytest.mark.parametrize("name", BOUNDARIES)
+def test_hostile_inputs_stop_no_boundary(name: str) -> None:
+    """Times, keys, counts, names and files of an enemy: each input is used or counted as refused."""
+    report: Report = {}
+    run_boundaries([name], INPUTS, SEED, report)
+    found = report[f"boundary {name}"]
+    assert found["used"] > 0
+    assert found["used"] + found["refused"] == INPUTS
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.suffix)
