@@ -246,6 +246,4 @@ class _NodeRun:
             },
             "records_waiting": sum(writer.waiting_count for writer in writers),
             "records_lost": sum(writer.lost.total() for writer in writers),
-            "batches_split": self._ports.batches_split,
-            "telemetry_left_out": self._ports.entries_left_out,
         }

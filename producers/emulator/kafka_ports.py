@@ -11,7 +11,6 @@ from collections.abc import Container, Iterable
 
 import structlog
 from confluent_kafka import KafkaException, Message, TopicPartition
-from msgspec.structs import replace
 
 from regraft.infra.dead_letters import RecordDecoder, addressed
 from regraft.infra.kafka_access import KafkaAccess
@@ -31,7 +30,6 @@ from regraft.schemas.command import Command, CommandResult
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.plan import Plan
 from regraft.schemas.sample_request import SampleRequest
-from regraft.schemas.split_batches import split_batch
 from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.topics import ANNOUNCEMENTS, CLIENTS, COMMANDS, PLANS, RESULTS, TELEMETRY, topic_name
 
@@ -50,8 +48,7 @@ class KafkaUnreachableError(RuntimeError):
 class KafkaPorts:
     """All ports of one emulator, or of an agent, which speaks only for the brokers of ``topics``.
 
-    Telemetry has its own producer, so that its buffer never blocks results. ``batches_split`` counts batches that were
-    too large for one record, ``entries_left_out`` the entries that did not fit even so.
+    Telemetry has its own producer, so that its buffer never blocks results.
     """
 
     def __init__(
@@ -66,8 +63,6 @@ class KafkaPorts:
         self._requests: SampleReader | None = None
         self._topics = topics
         self._register = topic_name(CLIENTS, topics.namespace)
-        self._shifts: dict[str, tuple[int, int]] = {}  # By broker: its boot, and by how much its sequences are higher.
-        self.batches_split = self.entries_left_out = 0
 
     def connect(self, wait_s_max: float) -> None:
         """Find the end of the commands topic, from which commands are obeyed.
@@ -130,21 +125,9 @@ class KafkaPorts:
             time.sleep(RETRY_S)
 
     def send_batch(self, batch: TelemetryBatch) -> None:
-        """Send a batch, keyed by its broker, in parts with separate sequences if Kafka would refuse it."""
-        if not self._topics.represents(batch.broker):
-            return
-        boot, shift = self._shifts.get(batch.broker, (batch.boot, 0))
-        shift = shift if boot == batch.boot else 0
-        shifted = replace(batch, sequence=batch.sequence + shift) if shift else batch
-        parts, left_out = split_batch(shifted)
-        for part in parts:
-            self.telemetry.write(self._topics.name(TELEMETRY, batch.broker), batch.broker, part.packed())
-        if len(parts) > 1:
-            self._shifts[batch.broker] = batch.boot, shift + len(parts) - 1
-            self.batches_split += 1
-        if left_out:
-            self.entries_left_out += left_out
-            log.warning("telemetry_left_out", broker=batch.broker, entries=left_out, total=self.entries_left_out)
+        """Send a batch, keyed by its broker."""
+        if self._topics.represents(batch.broker):
+            self.telemetry.write(self._topics.name(TELEMETRY, batch.broker), batch.broker, batch.packed())
 
     def send_result(self, result: CommandResult) -> None:
         """Send a result, keyed by its broker."""

@@ -22,8 +22,6 @@ GAUGES = {
     "receipts_waiting": "Messages of durable ingress that are not safe yet.",
     "records_waiting": "Records that Kafka has not acknowledged yet.",
     "records_lost": "Records that Kafka did not accept since the start.",
-    "batches_split": "Batches of telemetry that were sent in parts, being too large for one record.",
-    "telemetry_left_out": "Cells and client changes that did not fit into telemetry even so.",
 }
 
 

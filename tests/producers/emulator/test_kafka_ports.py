@@ -9,7 +9,6 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from regraft.infra.decode_strictly import UnreadableRecordError
 from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import SENT_BYTES_MAX
 from regraft.infra.record_writer import RecordWriter
 from regraft.producers.emulator.kafka_ports import CommandReader, KafkaPorts, KafkaUnreachableError
 from regraft.schemas.announcement import Announcement
@@ -20,7 +19,7 @@ from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcom
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 from regraft.schemas.plan import Plan, PlanPhase
-from regraft.schemas.telemetry import Delivery, TelemetryBatch
+from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.topics import (
     ANNOUNCEMENTS,
     CLIENTS,
@@ -276,30 +275,3 @@ def test_records_written_before_kafka_answers_arrive_once_and_in_order(cluster: 
     assert writer.flush(WAIT_S_MAX) == 0
     assert writer.waiting_count == 0
     assert [decode(value, TelemetryBatch) for _, value in read_all(bootstrap, topic, 20)] == batches
-
-
-class Written:
-    """A writer that keeps what is written."""
-
-    def __init__(self) -> None:
-        self.batches: list[TelemetryBatch] = []
-
-    def write(self, topic: str, key: str, record: TelemetryBatch) -> None:
-        assert len(encode(record)) <= SENT_BYTES_MAX
-        self.batches.append(record)
-
-
-def test_a_batch_that_kafka_would_refuse_is_sent_in_parts_and_numbers_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gap in the sequence would look like loss, a repeated one would hide it; a new life counts from 0 again."""
-    ports, written = KafkaPorts(NOBODY, BrokerTopics(NAMESPACE), outage_s_max=10, buffer_records_max=1_000), Written()
-    monkeypatch.setattr(ports, "telemetry", written)
-    cells = tuple(Delivery(f"{number:0250d}", 1, 5, 1, 1, 9) for number in range(6_000))
-    for boot in (1, 2):
-        for sequence, deliveries in enumerate(((), cells, (), cells, ())):
-            ports.send_batch(TelemetryBatch("b1", boot, sequence, 5_000, 1, deliveries))
-    for boot in (1, 2):
-        sent = [batch for batch in written.batches if batch.boot == boot]
-        assert [batch.sequence for batch in sent] == list(range(len(sent)))
-        assert len(sent) > 5
-        assert sum(len(batch.cells()) for batch in sent) == 2 * len(cells)
-    assert (ports.batches_split, ports.entries_left_out) == (4, 0)
