@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-TREE, RING, BOTH = "tree", "ring", "both"
+TREE, RING, SCOT, BOTH = "tree", "ring", "scot", "both"
 
 
 @dataclass(frozen=True)
