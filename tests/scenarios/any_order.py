@@ -35,6 +35,7 @@ from regraft.producers.emulator.publisher_clients import ClientError
 from regraft.schemas.client import Role
 from regraft.schemas.plan import Plan, PlanPhase
 from tests.scenarios.any_order_account import Account, BrokenPromiseError, check_empty
+from tests.scenarios.any_order_clients import RemoteClients
 from tests.scenarios.any_order_clock import Clock
 from tests.scenarios.any_order_deaths import Action, MortalBrokers, PeerGone
 from tests.scenarios.any_order_leaders import ManyControllers
@@ -53,7 +54,7 @@ OF_TABLES = (*OF_SUBSCRIPTIONS, "topics", "registered", "successors", "ended", "
 QUEUE_LENGTH_MAX = 10**9
 
 
-class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedOverlay):
+class AnyOrderOverlay(MortalBrokers, RemoteClients, ManyControllers, ChangingMembers, EmulatedOverlay):
     """Brokers, links, clients and controllers; nothing happens except by :meth:`apply`.
 
     ``trace``, if it is a list, gets a line for every effect of a broker. ``may_drop``: brokers may disconnect clients
@@ -76,6 +77,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
         self.set_up_controllers(inventory, limits, rival)
         self.set_up_members(spares)
         self.set_up_deaths()
+        self.set_up_connections()
         self.on_links: dict[tuple[str, str], deque[Any]] = {}  # Only links that carry messages.
         self.busy: dict[str, None] = {}
         self.publisher_homes: dict[str, str] = {}  # The last home of each publisher, including those that have left.
@@ -145,7 +147,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
         if isinstance(message, SubscribeRequest):
             self.subscription_homes[message.subscription] = broker.name
             self.account.ask(message.subscription, message.filter_)
-        if not broker.is_dead:
+        if not broker.is_dead and not self.is_on_its_way(broker, source, message):
             broker.queue.append((source, message, self.clock.now))
             self.busy[broker.name] = None
 
@@ -195,7 +197,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
             raise BrokenPromiseError(f"brokers want {name}", f"{effect} at {broker.name}, though no client is silent")
         if isinstance(effect, Published):
             self.stamped_epochs.add(effect.notification.epoch)
-        self._execute(broker, effect)
+        self.report(broker, effect)
 
     def do_wait(self, pause_ms: int) -> None:
         """Let time pass."""

@@ -8,7 +8,7 @@ between two homes is not published yet: a check of a run asks the publishers' si
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from regraft.producers.brokers.broker_messages import Notification
@@ -113,8 +113,17 @@ class Account:
         if key in self.published or notification.sequence < self.sequence_next(notification.publisher):
             raise BrokenPromiseError("sequence used twice", f"{key} at {self.now_ms}")
         self._sequence_next[notification.publisher] = notification.sequence + 1
-        self.published[key] = notification
         self._stay_of[key] = self.stays.get(notification.publisher, 0)
+        return self._owe(key, notification)
+
+    def arrive(self, publisher: str, sequence: int, now_ms: float) -> None:
+        """Note that a notification has reached its home only now: it counts as published from now on."""
+        key = publisher, sequence
+        self.counts["owed"] -= len(self.missing[key])
+        self._owe(key, replace(self.published[key], publish_ms=now_ms))
+
+    def _owe(self, key: Key, notification: Notification) -> int:
+        self.published[key] = notification
         owed = {
             name
             for name, one in self.subscriptions.items()

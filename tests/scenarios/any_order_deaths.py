@@ -1,10 +1,11 @@
 """Brokers of an any-order overlay that die, what is lost with them, and the plans that repair the overlay.
 
-In: actions ("die", "cut", "notice", "declare", "repair", "come_again"). Out: their effects, and for each notification
-that was not delivered whether a death excuses that. A broker that dies loses its queue and what is on links to it; what
-it had sent may still arrive, unless a link is cut. Neighbours notice the death after what has arrived, each in its own
-time. The controllers know of a death once it is declared. A dead broker may return, empty and outside the overlay, and
-be admitted by a plan in which its earlier life is lost. No broker dies twice.
+In: actions ("die", "cut", "notice", "declare", "misjudge", "repair", "come_again"). Out: their effects, and for each
+notification that was not delivered whether a death excuses that. A broker that dies loses its queue and what is on
+links to it; what it had sent may still arrive, unless a link is cut. Neighbours notice the death after what has
+arrived, each in its own time. The controllers know of a death once it is declared. A dead broker may return, empty and
+outside the overlay, and be admitted by a plan in which its earlier life is lost. No broker dies twice. A living broker
+that is declared dead continues as before until INSTALL puts it outside.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ class MortalBrokers:
     """Deaths of brokers. A part of an any-order overlay.
 
     ``dead`` are the dead brokers, ``declared`` those whose death the controllers know. ``returned`` have returned and
-    are not in the overlay; ``lives_from`` gives, for every broker that died, the epoch from which it lives again.
-    ``taken`` gives the brokers that took a notification from their queues, ``stamped`` its epoch and home when it was
-    published.
+    are not in the overlay; of these the ``misjudged`` never died and do not know that they count as dead.
+    ``lives_from`` gives, for every broker that died, the epoch from which it lives again. ``taken`` gives the brokers
+    that took a notification from their queues, ``stamped`` its epoch and home when it was published.
     """
 
     account: Account
@@ -62,6 +63,7 @@ class MortalBrokers:
     ending: set[str]
     clock: Any
     cancel: Callable[[str], None]
+    lose_connections: Callable[[str], None]
     names: tuple[str, ...]
 
     def set_up_deaths(self) -> None:
@@ -69,6 +71,8 @@ class MortalBrokers:
         self.dead: dict[str, None] = {}
         self.declared: set[str] = set()
         self.returned: dict[str, None] = {}
+        self.misjudged: set[str] = set()
+        self.misjudged_count = 0
         self.readmitted: set[str] = set()  # Their present lives are those that the controllers know.
         self.lives_from: dict[str, float] = {}
         self.noticed: set[tuple[str, str]] = set()
@@ -93,11 +97,32 @@ class MortalBrokers:
         self.busy.pop(name, None)
         for pair in [pair for pair in self.on_links if pair[1] == name]:
             del self.on_links[pair]
+        self.lose_connections(name)
+        self._lose_clients(name)
+        return True
+
+    def _lose_clients(self, name: str) -> None:
         here = [one for one, at in self.subscribers._subscribers.items() if name in (at.home, at.goes_to)]
         for subscription in here:
             self.cancel(subscription)
         self.publishers.lose_home(name)
         self.users.lose_home(name)
+
+    def do_misjudge(self, name: str, is_left: int) -> bool:
+        """Let the controllers declare a living broker dead; if it ``is_left``, its clients notice, too.
+
+        It continues as before until INSTALL puts it outside, and its neighbours ignore it from when they learn of it.
+        """
+        gone = {name, *self.dead, *self.returned}
+        if name in self.lives_from or name not in self.names or any(one <= gone for one in self._overlays_to_come()):
+            return False
+        self.misjudged.add(name)
+        self.misjudged_count += 1
+        self.returned[name] = None
+        self.lives_from[name] = math.inf
+        self._declare({name})
+        if is_left:
+            self._lose_clients(name)
         return True
 
     def _overlays_to_come(self) -> list[set[str]]:
@@ -134,7 +159,10 @@ class MortalBrokers:
     def note_life(self, name: str) -> None:
         """Remember in which epoch a returned broker is part of the overlay again."""
         core = self.brokers[name].core
-        if name in self.returned and not core.tables[core.epoch].is_outside:
+        if name in self.misjudged:
+            if all(tables.is_outside for tables in core.tables.values()):
+                self.misjudged.discard(name)  # Installed: now it is like one that has returned.
+        elif name in self.returned and not core.tables[core.epoch].is_outside:
             del self.returned[name]
             self.lives_from[name] = core.epoch
 
@@ -171,10 +199,13 @@ class MortalBrokers:
     def do_declare(self, names: Sequence[str]) -> bool:
         """Let the controllers know that these are, or have been, dead."""
         found = set(names).intersection(self.undeclared)
-        self.declared |= found
+        self._declare(found)
+        return bool(found)
+
+    def _declare(self, names: set[str]) -> None:
+        self.declared |= names
         for controller in self.met_controllers:
             controller.dead = frozenset(self.declared)
-        return bool(found)
 
     # --- clients that have lost their home ---------------------------------------------------------------------
 
@@ -213,7 +244,8 @@ class MortalBrokers:
 
     def do_take_back(self, backs: Sequence[tuple[str, Any]], *change: Any) -> bool:
         """Begin a plan that also admits brokers that have returned."""
-        if any(name not in self.returned or self._is_awaited_by_rival(name) for name, _ in backs):
+        is_near = [name in self.returned and name not in self.misjudged for name, _ in backs]
+        if not all(is_near) or any(self._is_awaited_by_rival(name) for name, _ in backs):
             return False
         return self._repair(backs, *change)
 
@@ -263,7 +295,7 @@ class MortalBrokers:
             return [("declare", tuple(self.undeclared))]
         coming: list[Action] = [("come_again", name, rng.choice(self.names)) for name in self.homeless]
         if not self.lost_in_force:
-            return coming
+            return [*(("install", name) for name in sorted(self.misjudged)), *coming]
         repair = self.random_repair(self.lost_in_force, rng)
         return [*coming, repair] if rng.random() < 0.5 else [repair, *coming]
 
@@ -291,13 +323,16 @@ class MortalBrokers:
         """Return True if a death excuses that a notification was not delivered.
 
         It does if the notification's path, in the overlay of its epoch, begins or ends at a dead broker, or leads over
-        one from which the path's next broker had not taken it.
+        one from which the path's next broker had not taken it, or if that overlay no longer has the subscriber's home.
         """
         if not self.lives_from:
             return False
         if key not in self.stamped:
             return self.account.published[key].home in self.lives_from
         epoch, home = self.stamped[key]
+        at_home = self.serving(epoch, subscription)
+        if at_home not in self.overlay_of(epoch).brokers and epoch < self.lives_from.get(at_home, -1):
+            return True  # At a living broker that an overlay without it has left behind.
         return any(
             epoch < self.lives_from.get(broker, -1) and (at + 1 == len(way) or not self.has_gone_on(key, way, at))
             for way in self.ways(epoch, home, subscription)
@@ -307,6 +342,10 @@ class MortalBrokers:
     def has_gone_on(self, key: Key, way: Sequence[str], at: int) -> bool:
         """Return True if the next broker of a path has taken a notification."""
         return way[at + 1] in self.taken[key]
+
+    @abstractmethod
+    def serving(self, epoch: int, subscription: str) -> str:
+        """Return the broker at which a subscription is in an epoch, empty if at none."""
 
     @abstractmethod
     def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:

@@ -35,6 +35,7 @@ FEATURES = {
 ASTRAY_SHARE = 0.03  # The share of clients that connect to any broker, even one outside.
 DEATHS = {"die": "brokers die, and the overlay is repaired"}
 DEATHS_MAX = 4
+LIVING = {"living": "living brokers are declared dead, and readmitted later"}
 MOVERS = {"movers": "plans move subscribers of a tree, too"}
 Deed = Callable[[], list[Action]]
 
@@ -70,16 +71,23 @@ class Deeds(ABC):
         if "die" in self.features:
             self.deeds |= {self.die: 0.15, self.cut: 0.3, self.declare: 0.4, self.repair: 1.0, self.come_again: 0.5}
             self.deeds |= {self.give_back: 0.2, self.take_back: 0.8} if overlay.members_change else {}
+        if "living" in self.features:
+            self.deeds |= {self.misjudge: 0.15, self.install: 0.6, self.take_back: 0.8}
+            self.deeds |= {self.repair: 1.0, self.come_again: 0.5}
 
     def next_actions(self) -> list[Action]:
         """Return the actions of a deed chosen by weight; while a plan is under way, some are more frequent."""
         moving = self.overlay.controller.log.moving
         if moving is not None and "die" in self.features and self.rng.random() < 0.02:
             return self.die()
+        if moving is not None and "living" in self.features and self.rng.random() < 0.02:
+            return self.misjudge()
         if moving is not None and LIFE[moving.phase].is_committed and self.rng.random() < 0.2:
             return self.want_more() + self.publish()
         if moving is not None and moving.phase is PlanPhase.PREPARING and self.rng.random() < 0.05:
             return self.end_publisher() if "end" in self.features else []
+        if moving is not None and moving.brokers_lost and "living" in self.features and self.rng.random() < 0.1:
+            return self.advertise() or self.come_again()
         return self.rng.choices(list(self.deeds), list(self.deeds.values()))[0]()
 
     def first_actions(self) -> list[Action]:
@@ -148,8 +156,20 @@ class Deeds(ABC):
         mistaken_share = 0.05 if "mistaken" in self.features else 0.0
         changes = overlay.random_changes(rng.choice((0, 1, 1, 2, 4)), rng)
         moves = overlay.random_moves(rng.randint(0, 4), mistaken_share, rng)
+        if overlay.asks and overlay.publishers_move and rng.random() < 0.5:
+            back = self._moves_back()
+            moves = (*(move for move in moves if move[0] not in back), *back.values())
         self._planned = (changes, overlay.with_leaving(changes, moves, rng))
         return [("plan", *self._planned)]
+
+    def _moves_back(self) -> dict[str, tuple[str, str, str]]:
+        """Return moves of publishers to earlier homes that one of their requests, such as an end, has yet to reach."""
+        homes = {name: self.overlay.publishers.home_of(name) for name, _ in self.overlay.asks}
+        return {
+            name: (name, home, broker)
+            for name, broker in self.overlay.asks
+            if (home := homes[name]) not in (None, broker) and {home, broker} <= {*self.overlay.names}
+        }
 
     def kill(self) -> list[Action]:
         """Kill the controller."""
@@ -182,6 +202,12 @@ class Deeds(ABC):
         cut = [(name, peer) for name in names for peer in self.overlay.fleet if rng.random() < 0.2]
         dying: list[Action] = [("die", name) for name in names]
         return dying + [("cut", *pair) for pair in cut if pair in self.overlay.on_links]
+
+    def misjudge(self) -> list[Action]:
+        """Let the controllers declare a living broker dead, with or without its clients noticing."""
+        names = self.overlay.names
+        is_possible = len(names) > 1 and len(self.overlay.returned) < DEATHS_MAX
+        return [("misjudge", self.rng.choice(names), int(self.rng.random() < 0.3))] if is_possible else []
 
     def cut(self) -> list[Action]:
         """Lose what a dead broker had sent and is still under way."""

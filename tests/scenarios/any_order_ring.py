@@ -42,6 +42,7 @@ class AnyOrderRing(AnyOrderOverlay):
     """Brokers of a ring, their publishers and users."""
 
     kinds = TOPICS
+    publishers_move = False
 
     def __init__(
         self,
@@ -172,12 +173,16 @@ class AnyOrderRing(AnyOrderOverlay):
 
     def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:
         """Return the path to the rendezvous and on to the home of the subscription in that epoch."""
-        ring = self.overlay_of(epoch)
+        ring, at_home = self.overlay_of(epoch), self.serving(epoch, subscription)
         root = ring.rendezvous(str(self.account.subscriptions[subscription].filter_[0].value))
-        aborted = self.aborted_epochs  # Such a plan has moved no users.
-        served = [one for since, one in self.served[subscription] if since <= epoch and since not in aborted][-1:]
-        down = ring.route(root, served[0]) if served and served[0] in ring.brokers else (root,)
+        down = ring.route(root, at_home) if at_home in ring.brokers else (root,)
         return [[*ring.route(home, root), *down[1:]]]
+
+    def serving(self, epoch: int, subscription: str) -> str:
+        """Return the broker at which a subscription is in an epoch, empty if at none."""
+        aborted = self.aborted_epochs  # Such a plan has moved no users.
+        served = [one for since, one in self.served[subscription] if since <= epoch and since not in aborted]
+        return served[-1] if served else ""
 
     def note_taken(self, name: str, message: Any, effects: Sequence[Any]) -> None:
         """Remember, too, what has come down from the rendezvous."""

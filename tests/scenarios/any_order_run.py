@@ -17,12 +17,13 @@ from typing import Any
 from regraft.schemas.plan import PlanPhase
 from tests.scenarios.any_order import HASTY, PATIENT, Action, AnyOrderOverlay
 from tests.scenarios.any_order_account import Account, AccountRules, BrokenPromiseError
+from tests.scenarios.any_order_clients import REMOTE
 from tests.scenarios.any_order_controller import UP
-from tests.scenarios.any_order_deeds import DEATHS, FEATURES, MOVERS, Deeds, RingDeeds, TreeDeeds
+from tests.scenarios.any_order_deeds import DEATHS, FEATURES, LIVING, MOVERS, Deeds, RingDeeds, TreeDeeds
 from tests.scenarios.any_order_leaders import RIVALS, SUCCESSORS
 from tests.scenarios.any_order_members import MEMBERS
 from tests.scenarios.any_order_ring import AnyOrderRing, random_ring_inventory
-from tests.scenarios.any_order_schedules import SCHEDULES, schedule_of
+from tests.scenarios.any_order_schedules import QUICK, SCHEDULES, schedule_of
 from tests.scenarios.any_order_scot import AnyOrderScot, scot_inventory
 from tests.scenarios.any_order_tree import AnyOrderTree, tree_inventory
 
@@ -32,6 +33,9 @@ LEAVES_FIRST_SHARE = 0.3
 RIVALS_SHARE = 0.4  # The share of runs with more than one controller.
 MEMBERS_SHARE = 0.4  # The share of runs in which brokers join and leave.
 MOVERS_SHARE = 0.7  # The share of runs on trees and structured cyclic overlays in which subscribers move.
+LIVING_SHARE = 0.3  # The share of runs in which living brokers are declared dead.
+REMOTE_SHARE = 0.3  # The share of runs in which requests and effects take time between clients and brokers.
+QUICK_SHARE = 0.2  # The share of runs with a quick controller and slow links.
 DEATHS_SHARE = {TREE: 0.4, RING: 0.4, SCOT: 0.4}  # The share of runs in which brokers die.
 REPAIRS_SEED = "mend"  # A part of seeds that recorded runs and mutations rely on.
 REPAIRS_MAX = 70  # Until one is executed: others may have used up some epochs.
@@ -41,7 +45,7 @@ IDLE_ROUNDS_MAX = 6  # Times that the controller asks again without any effect b
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything that determines a run: ``features`` are keys of FEATURES, DEATHS and MOVERS and at most one of RIVALS.
+    """Everything that determines a run: ``features`` are keys of the tables of features and at most one of RIVALS.
 
     ``finish`` is the schedule after the actions.
     """
@@ -81,11 +85,16 @@ class RunSpec:
         features += MEMBERS if comings.random() < MEMBERS_SHARE else []
         movers = random.Random(f"{seed} {overlay} movers")
         features += MOVERS if overlay != RING and movers.random() < MOVERS_SHARE else []
+        edge = random.Random(f"{seed} {overlay} edge")
+        features += LIVING if edge.random() < LIVING_SHARE else []
+        features += REMOTE if edge.random() < REMOTE_SHARE else []
+        chosen = QUICK if edge.random() < QUICK_SHARE else chosen
         broker_count = rng.choice((2, 2, 3, 3, 4, 5, 6, 7, 9))
         if overlay == RING and set(DEATHS).intersection(features):
             broker_count = deaths.choice((2, 3, 5, 7, 9, 12))  # Larger rings have paths over a dead broker.
             if deaths.random() < 0.5:  # With fewer other faults, more plans are under way when brokers die.
-                features = [name for name in features if name in ("end", "return", "again", "late", *DEATHS, *MEMBERS)]
+                kept = {"end", "return", "again", "late", *DEATHS, *MEMBERS, *LIVING, *REMOTE}
+                features = [name for name in features if name in kept]
         return RunSpec(
             seed,
             overlay,
@@ -139,6 +148,7 @@ class Driver:
             inventory = random_ring_inventory(spec.broker_count, self.rng)
             self.overlay = AnyOrderRing(inventory, limits, account, spec.rival, spec.spares)
             self.deeds = RingDeeds(self.overlay, self.rng, spec.features)
+        self.overlay.is_remote = "remote" in spec.features
         if is_traced:
             self.overlay.trace = []
         self.actions: list[Action] = []
@@ -355,6 +365,7 @@ def _counts(overlay: AnyOrderOverlay) -> dict[str, int]:
         "subscribers_moved": overlay.subscribers.moved_count,
         "waited": overlay.publishers.moves.notifications_waited,
         "deaths": len(overlay.lives_from),
+        "misjudged": overlay.misjudged_count,
         "came_back": sum(math.isfinite(epoch) for epoch in overlay.lives_from.values()),
         "repairs": overlay.repairs,
         "held_max": max(core.held_count_max for core in overlay.cores.values()),

@@ -15,8 +15,9 @@ from tests.scenarios.any_order_controller import AnyOrderController
 
 Lane = tuple[str, ...]
 UNIFORM, WEIGHTED, PRIORITIES = "uniform", "weighted", "priorities"
-PLAIN = "plain"
-SCHEDULES = (UNIFORM, WEIGHTED, PRIORITIES)
+PLAIN, QUICK = "plain", "quick"
+SCHEDULES = (UNIFORM, WEIGHTED, PRIORITIES)  # Seeds draw one of these; QUICK takes the place of a share of them.
+QUICK_SHARE = 0.9  # How often a schedule with a quick controller prefers it to links.
 KIND_WEIGHTS = {
     "link": 3.0,
     "broker": 4.0,
@@ -25,6 +26,8 @@ KIND_WEIGHTS = {
     "controller": 2.0,
     "rival": 2.0,
     "notice": 1.0,
+    "ask": 3.0,
+    "tell": 3.0,
 }
 REPEATED_SHARE = 0.1  # The share of commands and answers that are repeated.
 KILLED_SHARE = 0.02  # The share of the controller's steps in which it dies.
@@ -63,6 +66,7 @@ class Schedule:
         lanes += _unique(("commands", broker) for _, _, broker in overlay.commands if broker != self.deaf)
         lanes += _unique(("results", broker) for _, _, broker, _ in overlay.results)
         lanes += [("notice", *pair) for pair in overlay.to_notice()]
+        lanes += [("ask", *pair) for pair in overlay.asks] + [("tell", *pair) for pair in overlay.tells]
         if self._may_step(overlay.controller, "controller"):
             lanes.append(("controller",))
         for at in overlay.rivals:
@@ -81,7 +85,7 @@ class Schedule:
         is_kept = int(self.may_repeat and rng.random() < REPEATED_SHARE)
         if lane[0] == "link":
             return ("cross", *lane[1:])
-        if lane[0] == "notice":
+        if lane[0] in ("notice", "ask", "tell"):
             return lane
         if lane[0] == "broker":
             return ("serve", lane[1])
@@ -110,6 +114,17 @@ class WeightedSchedule(Schedule):
         return self.rng.choices(lanes, [self.weights[lane] for lane in lanes])[0]
 
 
+class QuickSchedule(WeightedSchedule):
+    """A quick controller and slow links: commands, their answers and brokers are fast, links and connections are not.
+
+    A plan then passes its phases while messages of the previous one, or requests of clients, are still under way.
+    """
+
+    def _choose(self, lanes: list[Lane]) -> Lane:
+        quick = [lane for lane in lanes if lane[0] in ("commands", "results", "controller", "broker")]
+        return super()._choose(quick if quick and self.rng.random() < QUICK_SHARE else lanes)
+
+
 class PrioritySchedule(Schedule):
     """A total order of lanes: the highest ready one goes first. Rarely a lane gets another place in the order."""
 
@@ -131,7 +146,7 @@ class PlainSchedule(Schedule):
     """The schedule that is easiest to follow: each event's consequences run to their end before the next event."""
 
     def _choose(self, lanes: list[Lane]) -> Lane:
-        kinds = ("broker", "link", "notice", "results", "controller", "rival", "commands")
+        kinds = ("broker", "tell", "ask", "link", "notice", "results", "controller", "rival", "commands")
         return min(lanes, key=lambda lane: (kinds.index(lane[0]), lane))
 
 
@@ -140,7 +155,7 @@ def schedule_of(
 ) -> Schedule:
     """Return the schedule of this kind."""
     classes = {UNIFORM: Schedule, WEIGHTED: WeightedSchedule, PRIORITIES: PrioritySchedule, PLAIN: PlainSchedule}
-    return classes[kind](overlay, rng, may_repeat=may_repeat, may_kill=may_kill)
+    return (classes | {QUICK: QuickSchedule})[kind](overlay, rng, may_repeat=may_repeat, may_kill=may_kill)
 
 
 def _unique(lanes: Iterable[Lane]) -> list[Lane]:

@@ -41,6 +41,7 @@ class AnyOrderTree(AnyOrderOverlay):
     """Brokers of a tree and their clients."""
 
     kinds = SYMBOLS
+    publishers_move = True
     subscribers_move = False
 
     def __init__(

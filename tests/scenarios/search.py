@@ -22,11 +22,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.scenarios.any_order_deeds import DEATHS, FEATURES, MOVERS
+from tests.scenarios.any_order_clients import REMOTE
+from tests.scenarios.any_order_deeds import DEATHS, FEATURES, LIVING, MOVERS
 from tests.scenarios.any_order_leaders import RIVALS
 from tests.scenarios.any_order_members import MEMBERS
 from tests.scenarios.any_order_run import OVERLAYS, RunResult, RunSpec, run
-from tests.scenarios.any_order_schedules import SCHEDULES
+from tests.scenarios.any_order_schedules import QUICK, SCHEDULES
 from tests.scenarios.shrink_run import RunShrinker, trace_of
 from tests.scenarios.trace_run import record_of, text_of
 
@@ -80,7 +81,7 @@ def left_out(seed: int, overlay: str) -> tuple[str, ...]:
     rng = random.Random(f"{seed} {overlay} plain")
     if rng.random() >= PLAIN_SHARE:
         return ()
-    names = [*FEATURES, *DEATHS, *MOVERS, *RIVALS, *MEMBERS]
+    names = [*FEATURES, *DEATHS, *LIVING, *REMOTE, *MOVERS, *RIVALS, *MEMBERS]
     kept = rng.sample(names, rng.randint(0, PLAIN_FEATURES_MAX))
     return tuple(name for name in names if name not in kept)
 
@@ -189,13 +190,14 @@ def _print(text: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    features = "; ".join(f"{name}: {text}" for name, text in (FEATURES | DEATHS | MOVERS | RIVALS | MEMBERS).items())
+    known = FEATURES | DEATHS | LIVING | REMOTE | MOVERS | RIVALS | MEMBERS
+    features = "; ".join(f"{name}: {text}" for name, text in known.items())
     parser = argparse.ArgumentParser(prog="python -m tests.scenarios.search", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0, help="how long to search")
     parser.add_argument("--overlay", choices=(*OVERLAYS, "all"), default="all")
     parser.add_argument("--seed-first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="do this seed only")
-    parser.add_argument("--schedule", choices=SCHEDULES, help="this schedule instead of the seed's")
+    parser.add_argument("--schedule", choices=(*SCHEDULES, QUICK), help="this schedule instead of the seed's")
     parser.add_argument("--without", default="", help=f"features that no run has, by comma: {features}")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("--processes", type=int, default=1)
