@@ -62,8 +62,6 @@ TESTS = {
         "tests/scenarios/test_rare_orders_scot.py",
         "tests/scenarios/test_rare_orders_scot_plans.py",
         "tests/scenarios/test_living_brokers_declared_dead.py",
-        "tests/scenarios/test_scot_routing.py",
-        "tests/scenarios/test_scot_plans.py",
         "tests/scenarios/test_recorded_runs.py",
     ),
     "controller": ("tests/controller/execute/test_transition.py", "tests/controller/execute/test_execute_plan.py"),

@@ -171,7 +171,7 @@ def test_nothing_is_sent_while_plans_cannot_be_stored() -> None:
 @pytest.mark.parametrize("overlay", OVERLAYS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_schedule_executes_plans(overlay: str, schedule: str) -> None:
-    runs = [run(RunSpec.of(seed, overlay, ("early", "return"), schedule)) for seed in range(8)]
+    runs = [run(RunSpec.of(seed, overlay, ("early", "return", "living", "remote"), schedule)) for seed in range(8)]
     assert [one.kind for one in runs if overlay == SCOT and one.kind] == []
     assert sum(one.counts["plans"] for one in runs) >= 8
     assert sum(one.counts["owed"] for one in runs) >= 100

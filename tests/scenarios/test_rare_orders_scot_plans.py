@@ -209,6 +209,16 @@ def test_a_broker_is_prepared_when_its_region_knows_its_publishers_in_the_new_ep
     assert overlay.answered(Outcome.PREPARED) == {"b0", "b1", "b2", "b3"}
 
 
+def test_a_broker_is_prepared_when_its_cluster_knows_its_subscriptions_in_the_new_epoch() -> None:
+    overlay = StepByStep(SQUARE)
+    overlay.feed("b0", None, SubscribeRequest("s", "s", ALL))
+    overlay.run()
+    command_all(overlay, PREPARE, held=[("b2", "b0")])
+    assert overlay.answered(Outcome.PREPARED) == {"b1", "b2", "b3"}
+    overlay.run()
+    assert overlay.answered(Outcome.PREPARED) == {"b0", "b1", "b2", "b3"}
+
+
 def test_a_next_home_is_prepared_when_its_region_knows_the_publisher_that_comes() -> None:
     overlay = with_publisher()
     command_all(overlay, PREPARE, TO_B2, held=[("b0", "b2")])
