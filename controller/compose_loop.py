@@ -14,6 +14,7 @@ from regraft.controller.control_ports import ControlPorts, EventSink
 from regraft.controller.controller_settings import TERM_FIRST, ControllerSettings
 from regraft.controller.decide.find_planners import planners_of
 from regraft.controller.execute.execute_plan import PlanRunner
+from regraft.controller.execute.judge_claims import PeerClaims
 from regraft.controller.execute.review_plans import PlanReviewer
 from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.execute.verify_plans import PlanVerifier
@@ -67,7 +68,8 @@ def compose_loop(
     state, shadows = LoopState(PlanLog(inventory), FleetView(inventory), term), ShadowStarter(settings, kind)
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
     notes, noted = CommandNotes(state, metrics), replace(ports, events=events)
-    runner = PlanRunner(noted, state.plan_log, settings.transition, notes.note, notes.note_foreign, term, instance)
+    claims, limits = PeerClaims(inventory.agent_of, notes.note_claim), settings.transition
+    runner = PlanRunner(noted, state.plan_log, limits, notes.note, notes.note_foreign, term, instance, claims)
     orders, changes = OrderTaker(ports.orders, events, ports.audit), ChangeWatch(settings, kind, events, metrics)
     reviewer, windows = PlanReviewer(settings, orders, runner), WindowReader(settings, kind, ports)
     situations = SituationFinder(settings, kind, windows, reviewer, runner)

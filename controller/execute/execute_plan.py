@@ -14,6 +14,7 @@ import msgspec
 
 from regraft.controller.control_ports import ControlPorts
 from regraft.controller.controller_settings import TERM_FIRST, TransitionLimits
+from regraft.controller.execute.judge_claims import PeerClaims
 from regraft.controller.execute.transition import (
     EmitEvent,
     PersistMember,
@@ -31,14 +32,14 @@ from regraft.schemas.plan import Plan, PlanPhase
 TERM_LEAP_MAX = 1_000_000
 RESENT_ABORTS_MAX = 10  # Aborted plans, the newest from an epoch, that are sent to a joining broker once more.
 INSTALLS_MAX = 10_000  # Answers of brokers that were made outsiders, until they are collected.
-LOST_PEERS_MAX = 1_000  # Neighbours that one answer may report dead.
 
 
 class PlanRunner:
     """Executes one plan at a time; ``on_command`` is called with each command sent, and when.
 
     ``term`` is that of this leader and part of every command and every stored plan; ``instance`` names this controller
-    in the plans that it begins. ``on_foreign`` is called with what was foreign about each ignored answer. A leader that
+    in the plans that it begins. ``on_foreign`` is called with what was foreign about each ignored answer. ``claims``
+    judges what brokers claim about their neighbours. A leader that
     hears of a higher term is deposed: ``deposed_by_term`` is that term, and nothing is stored or sent any more. A term
     more than TERM_LEAP_MAX ahead is not a leader's: an answer that names it is foreign.
 
@@ -56,6 +57,7 @@ class PlanRunner:
         on_foreign: Callable[[str], None] = lambda part: None,
         term: int = TERM_FIRST,
         instance: str = "",
+        claims: PeerClaims | None = None,
     ) -> None:
         self._ports = ports
         self._log = log
@@ -71,7 +73,7 @@ class PlanRunner:
         self._is_blocked = False
         self._dead: frozenset[str] = frozenset()
         self._installs: deque[CommandResult] = deque(maxlen=INSTALLS_MAX)
-        self._lost_peers: dict[str, tuple[int, str]] = {}
+        self.claims = claims or PeerClaims()
         self._outside: dict[str, int] = {}
 
     @property
@@ -112,11 +114,6 @@ class PlanRunner:
         self._installs.clear()
         return found
 
-    def take_lost_peers(self) -> dict[str, tuple[int, str]]:
-        """Return, once, the brokers that neighbours report dead, each with the time and sender of the last report."""
-        found, self._lost_peers = self._lost_peers, {}
-        return found
-
     def take_outside(self) -> dict[str, int]:
         """Return, once, the brokers that report being outside the overlay, with the epoch that they refused."""
         found, self._outside = self._outside, {}
@@ -129,7 +126,7 @@ class PlanRunner:
     def advance(self, now_ms: int) -> None:
         """Run waiting effects, process answers and time-outs; resume an unfinished plan if there is one."""
         was_blocked = self._is_blocked
-        if self._is_deposed() or not self._run_effects(now_ms):
+        if self._is_deposed(now_ms) or not self._run_effects(now_ms):
             return
         if was_blocked and self._transition is not None:
             # The brokers could not be asked while the store was unavailable, so the phase gets its full time from now.
@@ -149,7 +146,7 @@ class PlanRunner:
 
     def _transition_of(self, plan: Plan) -> Transition:
         target, change = self._log.target_of(plan), self._log.change_of(plan)
-        return Transition(plan, target, self._limits, self._term, change)
+        return Transition(plan, target, self._limits, self._term, change, self.claims)
 
     def _resent_aborts(self, plan: Plan) -> list[TransitionEffect]:
         """Notify joining brokers that earlier plans for their join are aborted.
@@ -167,15 +164,14 @@ class PlanRunner:
             for broker in sorted(joined & self._log.change_of(one).joined)
         ]
 
-    def _is_deposed(self) -> bool:
+    def _is_deposed(self, now_ms: int) -> bool:
         """Process the brokers' answers; return True if one of them has heard of a higher term."""
         if not self._results and not self.deposed_by_term:
-            for result in self._ports.results.poll():
-                if result.term > self._term + TERM_LEAP_MAX:
+            for answer in self._ports.results.poll():
+                if answer.term > self._term + TERM_LEAP_MAX:
                     self._on_foreign("term")
                     continue
-                reported = (result.time_ms, result.broker)
-                self._lost_peers |= dict.fromkeys(result.lost_peers[:LOST_PEERS_MAX], reported)
+                result = self._with_counted_claims(answer, now_ms)
                 if result.phase is CommandPhase.REPORT:
                     continue  # Sent unasked by a broker that has lost a neighbour.
                 if result.refusal is Refusal.OUTSIDE and result.term == self._term:
@@ -188,6 +184,15 @@ class PlanRunner:
         if term > self._term:
             self.deposed_by_term = term
         return self.deposed_by_term > 0
+
+    def _with_counted_claims(self, result: CommandResult, now_ms: int) -> CommandResult:
+        """Return the answer with only those lost peers that count: neighbours in force, or by the plan under way."""
+        if not result.lost_peers:
+            return result
+        moving = self._log.moving
+        overlays = [self._log.present] + ([] if moving is None else [self._log.target_of(moving)])
+        neighbours = {peer for overlay in overlays for peer in overlay.neighbours.get(result.broker, ())}
+        return msgspec.structs.replace(result, lost_peers=self.claims.counted(result, neighbours, now_ms))
 
     def _take_results(self, transition: Transition, now_ms: int) -> bool:
         """Process the answers one by one; return False if one of them led to a plan that could not be stored."""

@@ -11,8 +11,9 @@ can undo it.
 Only answers of the own term count. So a new leader continues once each broker has heard of the new term and no longer
 obeys its predecessor.
 
-A plan does not wait for brokers that are dead, according to their neighbours or :meth:`Transition.lose`. Before the
-point of no return a death ends the plan; after it the plan continues without the dead, which the commands name.
+A plan does not wait for brokers that are dead, according to :meth:`Transition.lose` or to two independent neighbours.
+Before the point of no return the word of one ends the plan, as its refusal would; after it the plan continues without
+the dead, which the commands name.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 import msgspec
 
 from regraft.controller.controller_settings import TERM_FIRST, TransitionLimits
+from regraft.controller.execute.judge_claims import WITNESSES_MIN, PeerClaims, parties
 from regraft.controller.report.describe_changes import changes_text
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration
 from regraft.overlay.plan_digest import plan_digest
@@ -71,7 +73,7 @@ class Transition:
     """One plan on its way from PREPARING to VERIFYING or ABORTED; ``target`` is the overlay that it leads to.
 
     ``term`` is that of the leader who executes it. ``change`` holds the brokers that the plan adds and removes: all
-    living brokers of the earlier overlay and all that join take part.
+    living brokers of the earlier overlay and all that join take part. ``claims`` knows which agent represents each.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Transition:
         limits: TransitionLimits,
         term: int = TERM_FIRST,
         change: BrokerChange = NO_CHANGE,
+        claims: PeerClaims | None = None,
     ) -> None:
         self.plan = plan
         self.limits = limits
@@ -92,7 +95,9 @@ class Transition:
         self._changed_before = change.joined | change.lost
         self._brokers = tuple(sorted({*target.brokers, *change.left}))
         self._answered: dict[Outcome, set[str]] = {outcome: set() for outcome in Outcome}
-        self._lost: set[str] = set()  # Brokers found dead since the plan began, by a neighbour or the controller.
+        self._claims = claims or PeerClaims()
+        self._claimed: dict[str, set[str]] = {}  # Brokers that neighbours found dead since the plan began, and which.
+        self._lost: set[str] = set()  # Brokers found dead since the plan began, by witnesses or the controller.
         self._declared: set[str] = set()  # Those among them that the controller has declared dead: they are not asked.
         self._control_messages: dict[str, int] = {}
         self._asked_ms = 0
@@ -111,7 +116,9 @@ class Transition:
         answer = self._facts.answer
         if answer is None:
             return ()
-        answered = self._answered[answer] | self._lost
+        # An aborted plan holds nothing back: a broker that did not answer is asked again by the next plan.
+        claimed = self._claimed.keys() if self.plan.phase is PlanPhase.ABORTING else ()
+        answered = self._answered[answer] | self._lost | set(claimed)
         return tuple(broker for broker in self._brokers if broker not in answered)
 
     @property
@@ -160,16 +167,26 @@ class Transition:
             return []
         sent = self._control_messages.get(result.broker, 0)
         self._control_messages[result.broker] = max(sent, result.control_messages)
-        self._lost |= set(result.lost_peers).intersection(self._brokers) - self._changed_before
+        self._note_claims(result)
         is_elsewhere = result.refusal in ELSEWHERE and result.phase is CommandPhase.ABORT
         if result.outcome is Outcome.REFUSED and not is_elsewhere:
             return self._on_refusal(result, now_ms)
         self._answered[Outcome.ABORTED if is_elsewhere else result.outcome].add(result.broker)
         effects: list[TransitionEffect] = []
-        if self._lost and self.plan.phase is PlanPhase.PREPARING:
-            reason = f"{self._named(sorted(self._lost))} dead, as their neighbours report: a plan needs every broker"
+        if self._claimed and self.plan.phase is PlanPhase.PREPARING:
+            reason = f"{self._named(sorted(self._claimed))} dead, as their neighbours report: a plan needs every broker"
             effects += self._enter(PlanPhase.ABORTING, now_ms, reason)
         return effects + self._enter_answered(now_ms)
+
+    def _note_claims(self, result: CommandResult) -> None:
+        """Note whom a participant found dead; it is lost once independent witnesses agree."""
+        if result.broker in self._declared:
+            return
+        for peer in set(result.lost_peers).intersection(self._brokers) - self._changed_before:
+            speakers = self._claimed.setdefault(peer, set())
+            speakers.add(result.broker)
+            if parties(speakers, peer, self._claims.agent_of) >= WITNESSES_MIN:
+                self._lost.add(peer)
 
     def _enter_answered(self, now_ms: int) -> list[TransitionEffect]:
         """Enter all phases for which no answer is missing."""
@@ -243,7 +260,7 @@ class Transition:
         if phase is PlanPhase.DRAINING:
             self._asked_ms = now_ms  # Active brokers report by themselves when they are drained.
             return effects
-        # A broker that only a neighbour reports dead may live, and hold what is given up.
+        # A broker that only neighbours report dead may live, and hold what is given up.
         return effects + self._ask(now_ms, self._living if phase is PlanPhase.ABORTING else None)
 
     def _abort_reason(self) -> str:
@@ -290,8 +307,8 @@ class Transition:
     def _lost_in(self, phase: CommandPhase) -> tuple[str, ...]:
         """Return the brokers that a command names as lost.
 
-        A broker that comes back by the plan is named in later phases only if its new life is over, too. A neighbour's
-        report alone counts only in RETIRE, when all else has drained.
+        A broker that comes back by the plan is named in later phases only if its new life is over, too. The word of
+        neighbours counts only in RETIRE, when all else has drained.
         """
         before = self.plan.brokers_lost
         if phase in (CommandPhase.ACTIVATE, CommandPhase.RETIRE):

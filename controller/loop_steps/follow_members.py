@@ -13,6 +13,7 @@ from regraft.controller.control_ports import AnnouncementSource, EventSink
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.find_lost import joining_plan, lost_brokers, lost_during
+from regraft.controller.execute.judge_claims import MUTED_MS, Claim
 from regraft.controller.execute.take_announcements import (
     ADMITTED,
     NEVER_REPORTED,
@@ -57,7 +58,7 @@ class FollowMembers:
         self._metrics = metrics
         self._activity: BrokerActivity | None = None
         self._restarted: dict[str, int] = {}  # Restarted brokers, with the boot time of their previous life.
-        self._lost_peers: dict[str, tuple[int, str]] = {}  # When a neighbour reported the loss, and which.
+        self._claims = runner.claims
         self._lost_since_ms: dict[str, int] = {}
         self._doubted: frozenset[str] = frozenset()
 
@@ -68,16 +69,14 @@ class FollowMembers:
             self._execute(order, state, now_ms)
         for one in self._announcements.read(state, now_ms):
             self._change(Member(one.broker, MemberState.JOINING, now_ms, ADMITTED, facts=one.facts), state, now_ms)
-        for broker, (reported_ms, by) in self._runner.take_lost_peers().items():
-            if broker in state.fleet.members:
-                # Clamped: with a clock ahead of ours, a neighbour's report would still count after a later admission.
-                self._lost_peers[broker] = min(reported_ms, now_ms), by
+        self._claims.agent_of = state.fleet.inventory.agent_of
         self._judge_outsiders(self._runner.take_outside(), state, now_ms)
         for window in state.taken:
             self._restarted |= activity.add(window)
             # A controller that has just begun to read may find in the next window what an old one lacks.
             if now_ms - window.end_ms <= self._window_age_ms_max:
                 self._judge(window, state, now_ms)
+                self._judge_claims(window, state, now_ms)
         self._settle(state, now_ms)
         self._measure_repairs(state, now_ms)
         moving = state.plan_log.moving
@@ -123,8 +122,8 @@ class FollowMembers:
         """Declare silent and restarted brokers dead, unless these are too many; let dead ones rejoin."""
         activity, members = self._activity_in(state), state.fleet.members
         serving = [one for one in state.plan_log.present.brokers if members[one].state.is_serving]
-        silent = {broker: why for broker in serving if (why := self._silence_reason(members[broker], window, activity))}
-        restarts = {broker: why for broker, why in self._unknown_lives(serving, window, state) if broker not in silent}
+        silent = {one: why for one in serving if (why := self._silence_reason(members[one], window, state, now_ms))}
+        restarts = {one: why for one, why in self._unknown_lives(serving, window, state, now_ms) if one not in silent}
         gone = frozenset(silent) | frozenset(restarts)
         self._restarted = {}
         if len(gone) > self._settings.deaths_share_max * len(serving):
@@ -141,24 +140,52 @@ class FollowMembers:
         for member in list(state.fleet.members.values()):
             self._judge_absent(member, state, now_ms)
 
-    def _silence_reason(self, member: Member, window: ClosedWindow, activity: BrokerActivity) -> str:
+    def _silence_reason(self, member: Member, window: ClosedWindow, state: LoopState, now_ms: int) -> str:
         """Return why a broker counts as silent; empty if it does not."""
-        silent_ms = activity.silent_ms(member.broker, member.since_ms)
+        silent_ms = self._activity_in(state).silent_ms(member.broker, member.since_ms)
         if silent_ms >= self._settings.silence_ms:
             return f"silent for {silent_ms / 1000:g} s"
-        reported_ms, _ = self._lost_peers.get(member.broker, (-1, ""))
-        if reported_ms >= member.since_ms and silent_ms > 0 and member.broker not in window.boots:
+        is_silent = silent_ms > 0 and member.broker not in window.boots
+        if is_silent and self._claims_about(member.broker, state, now_ms):
             return f"a neighbour has lost it, and it has been silent for {silent_ms / 1000:g} s"
         return ""
 
-    def _unknown_lives(self, serving: list[str], window: ClosedWindow, state: LoopState) -> list[tuple[str, str]]:
+    def _claims_about(self, broker: str, state: LoopState, now_ms: int) -> list[Claim]:
+        """Return the claims of brokers in service that a neighbour is dead, since it has been in its present state."""
+        return self._claims.about(broker, state.fleet.members[broker].since_ms, now_ms, state.fleet.serving)
+
+    def _judge_claims(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
+        """Count claims about brokers that the window hears against the brokers that make them."""
+        for broker in state.plan_log.present.brokers:
+            if broker not in window.boots or not state.fleet.members[broker].state.is_serving:
+                continue
+            for claim in self._claims_about(broker, state, now_ms):
+                is_heard = max(claim.reported_ms, claim.received_ms) <= window.start_ms
+                if is_heard and self._claims.count_unfounded(claim, broker, now_ms):
+                    self._report_muted(claim.by, broker, now_ms)
+
+    def _report_muted(self, speaker: str, about: str, now_ms: int) -> None:
+        text = (
+            f"{speaker} reports again and again that neighbours are dead, last {about}, though windows hear them: what "
+            f"it reports about neighbours is ignored for {MUTED_MS / 60_000:g} minutes; check {speaker} and its links"
+        )
+        self._events.emit(AdaptationEvent(speaker, EventKind.DEATHS_IMPLAUSIBLE, Severity.WARNING, now_ms, text))
+
+    def _unknown_lives(
+        self, serving: list[str], window: ClosedWindow, state: LoopState, now_ms: int
+    ) -> list[tuple[str, str]]:
         """Return the brokers that report from a life that the overlay in force does not know, with the reasons."""
         plan_log = state.plan_log
         found = {one: "it restarted" for one in serving if one in self._restarted}
         for broker in serving:
-            reported_ms, by = self._lost_peers.get(broker, (-1, ""))
-            if state.fleet.members[broker].since_ms < reported_ms <= window.start_ms and broker in window.boots:
-                found.setdefault(broker, f"{by} considers it dead, though it runs, and ignores it")
+            if broker not in window.boots:
+                continue
+            since_ms, claims = state.fleet.members[broker].since_ms, self._claims_about(broker, state, now_ms)
+            claims = [one for one in claims if since_ms < one.reported_ms <= window.start_ms]
+            if self._claims.are_believed(claims, broker, now_ms):
+                who = " and ".join(one.by for one in claims[:NAMED_MAX])
+                verbs = ("considers", "ignores") if len(claims) == 1 else ("consider", "ignore")
+                found.setdefault(broker, f"{who} {verbs[0]} it dead, though it runs, and {verbs[1]} it")
         if plan_log.moving is None:
             epoch = plan_log.present.epoch
             elsewhere = brokers_elsewhere(window, epoch, plan_log.transition_ended_ms)
@@ -226,6 +253,7 @@ class FollowMembers:
         """Put a member's new record into the fleet, and have it stored and reported."""
         state.fleet = state.fleet.with_records([member])
         state.is_changed = True
+        self._claims.forget(member.broker)
         self._metrics.member_changes.labels(member.state).inc()
         severity = SEVERITIES.get(member.state, Severity.INFO)
         text = f"{member.broker} is {member.state.replace('_', ' ')}: {member.reason}"

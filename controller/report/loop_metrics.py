@@ -70,6 +70,11 @@ class LoopMetrics:
             "announced_brokers", "Brokers that ask to join and wait for approval."
         )
         self.announcements = self.stage.counter("announcements", "Announcements of brokers by outcome.", ["outcome"])
+        self.peer_claims = self.stage.counter(
+            "peer_claims",
+            "Claims that a neighbour is dead: counted, unfounded (windows hear it), muted, or not about a neighbour.",
+            ["outcome"],
+        )
         self.lost_brokers = self.stage.gauge("lost_brokers", "Brokers that are dead and still in the overlay in force.")
         self.member_changes = self.stage.counter("member_changes", "Transitions of members into each state.", ["state"])
         self.repair_ms = self.stage.histogram(

@@ -38,6 +38,10 @@ class CommandNotes:
         """Count an answer ignored for its foreign ``part``: plan, digest, term or broker."""
         self._metrics.results_foreign.labels(part).inc()
 
+    def note_claim(self, outcome: str) -> None:
+        """Count a broker's claim that a neighbour is dead, by its outcome."""
+        self._metrics.peer_claims.labels(outcome).inc()
+
     def note(self, command: Command, now_ms: int) -> None:
         """Note a command that has just been sent."""
         self._metrics.commands.labels(command.phase).inc()

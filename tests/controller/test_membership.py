@@ -129,7 +129,7 @@ def test_a_running_broker_that_is_considered_dead_rejoins_by_one_plan() -> None:
     fleet.report_lost("b00", "x99")
     fleet.run_windows(5)
     assert len(fleet.plans) == 1
-    fleet.report_lost("b00", "b01")
+    fleet.report_lost("b02", "b01")
     fleet.run_until(MemberState.DEAD, "b01")  # a second time within the hour: only after a pause
     fleet.run_until(MemberState.IN_SERVICE, "b01")
     assert fleet.present_brokers == INVENTORY.brokers

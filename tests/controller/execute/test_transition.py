@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.execute.judge_claims import PeerClaims
 from regraft.controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionEffect
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import BrokerChange
@@ -34,13 +35,9 @@ def answer(
     return CommandResult(plan, phase, broker, 1, outcome, "", sent, 0, lost, TERM, plan_digest(swap_plan(), TARGET))
 
 
-def transition_of(plan: Plan) -> Transition:
-    return Transition(plan, TARGET, LIMITS, TERM)
-
-
-def run_to(phase: PlanPhase) -> Transition:
+def run_to(phase: PlanPhase, claims: PeerClaims | None = None) -> Transition:
     """Return a transition that has just entered ``phase``."""
-    transition = transition_of(swap_plan())
+    transition = Transition(swap_plan(), TARGET, LIMITS, TERM, claims=claims)
     transition.start(0)
     if phase is PlanPhase.ABORTING:
         transition.cancel("not wanted any more", 10)
@@ -56,7 +53,7 @@ def run_to(phase: PlanPhase) -> Transition:
 
 def test_each_phase_is_persisted_before_its_commands() -> None:
     """A plan's phase is stored before any command of it is sent."""
-    transition = transition_of(swap_plan())
+    transition = Transition(swap_plan(), TARGET, LIMITS, TERM)
     effects = transition.start(0)
     assert isinstance(effects[0], PersistPlan)
     assert [type(effect) for effect in effects[2:]] == [SendCommand] * 3
@@ -153,6 +150,7 @@ def test_draining_that_waits_for_a_dead_broker_ends_in_time_and_the_others_are_n
     """What was in transit from there is lost; brokers that still wait for it may continue."""
     transition = run_to(PlanPhase.DRAINING)
     transition.on_result(answer("a", CommandPhase.ACTIVATE, Outcome.DRAINED, lost=("b",)), 10)
+    transition.on_result(answer("c", CommandPhase.ACTIVATE, Outcome.ACTIVATED, lost=("b",)), 10)
     effects = transition.on_tick(1_011)
     assert transition.plan.phase is PlanPhase.RETIRING
     commands = [effect.command for effect in effects if isinstance(effect, SendCommand)]
@@ -161,6 +159,21 @@ def test_draining_that_waits_for_a_dead_broker_ends_in_time_and_the_others_are_n
         ("c", CommandPhase.RETIRE),
     ]
     assert {command.lost_brokers for command in commands} == {("b",)}
+
+
+@pytest.mark.parametrize("agent_of", [{}, {"a": "east", "b": "west", "c": "east"}])
+@pytest.mark.parametrize("phase", [PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING])
+def test_one_party_cannot_end_a_committed_plan_early(phase: PlanPhase, agent_of: dict[str, str]) -> None:
+    """One broker, or all of one agent, report another agent's broker dead: the plan still waits for that."""
+    transition = run_to(phase, PeerClaims(agent_of))
+    facts = LIFE[phase]
+    assert facts.command is not None
+    assert facts.answer is not None
+    for broker in ("a", "c") if agent_of else ("a",):
+        transition.on_result(answer(broker, facts.command, facts.answer, lost=("b",)), 10)
+    transition.on_tick(1_011)
+    assert transition.plan.phase is phase
+    assert "b" in transition.waiting_for
 
 
 def test_unanswered_commands_are_repeated_to_those_that_did_not_answer() -> None:
@@ -177,7 +190,7 @@ def test_a_restarted_controller_repeats_the_commands_of_the_persisted_phase() ->
     """From each persisted phase a new controller resumes with that phase's command to every broker."""
     expected = {phase: facts.command for phase, facts in LIFE.items() if facts.is_moving and not facts.is_aborted}
     for phase, command in expected.items():
-        resumed = transition_of(run_to(phase).plan)
+        resumed = Transition(run_to(phase).plan, TARGET, LIMITS, TERM)
         sent = [effect.command for effect in resumed.resume(50) if isinstance(effect, SendCommand)]
         assert [(one.broker, one.phase) for one in sent] == [(broker, command) for broker in BROKERS]
 
