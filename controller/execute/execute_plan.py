@@ -108,6 +108,10 @@ class PlanRunner:
         """Set the dead brokers: from the next :meth:`advance` on, the plan under way continues without them."""
         self._dead = frozenset(dead)
 
+    def unanswering(self, now_ms: int) -> dict[str, int]:
+        """Return the brokers that answer no command of the plan under way, with for how long; none while it waits."""
+        return {} if self._transition is None or self._effects else self._transition.unanswering(now_ms)
+
     def take_installs(self) -> list[CommandResult]:
         """Return, once, the answers of brokers that were to become outsiders of the overlay in force."""
         found = list(self._installs)

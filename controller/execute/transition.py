@@ -11,7 +11,8 @@ can undo it.
 Only answers of the own term count. So a new leader continues once each broker has heard of the new term and no longer
 obeys its predecessor.
 
-A plan does not wait for brokers that are dead, according to :meth:`Transition.lose` or to two independent neighbours.
+A plan does not wait for brokers that are dead, according to :meth:`Transition.lose`, to two independent neighbours, or
+to one if they answer nothing.
 Before the point of no return the word of one ends the plan, as its refusal would; after it the plan continues without
 the dead, which the commands name.
 """
@@ -34,6 +35,9 @@ from regraft.schemas.member import Member
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, PhaseFacts, entered
 
+UNANSWERED_LIMITS = 2  # Phase limits for which a broker may answer nothing, though commands are repeated,
+UNANSWERED_MS_MIN = 20_000  # and no less than this: a publisher that has to leave may delay an answer by 10 s.
+CLAIMED_UNANSWERED_MS = 12_000  # The same for a broker that one neighbour reports dead.
 NAMED_BROKERS_MAX = 5  # Brokers named in a message; the others are only counted.
 ELSEWHERE = (Refusal.PLAN, Refusal.EPOCH)  # The broker does not hold our plan in that epoch, and never will.
 
@@ -97,9 +101,12 @@ class Transition:
         self._answered: dict[Outcome, set[str]] = {outcome: set() for outcome in Outcome}
         self._claims = claims or PeerClaims()
         self._claimed: dict[str, set[str]] = {}  # Brokers that neighbours found dead since the plan began, and which.
+        self._claimed_ms: dict[str, int] = {}  # When the first of them was heard.
         self._lost: set[str] = set()  # Brokers found dead since the plan began, by witnesses or the controller.
         self._declared: set[str] = set()  # Those among them that the controller has declared dead: they are not asked.
         self._control_messages: dict[str, int] = {}
+        self._answered_ms: dict[str, int] = {}  # When each broker last answered any command of this plan.
+        self._begun_ms = 0
         self._asked_ms = 0
         self._asked_all_ms = 0
         self._phase_since_ms = 0
@@ -129,13 +136,15 @@ class Transition:
         """Begin a plan that has not been sent to any broker."""
         changes = changes_text(self.plan, self._target.CLIENTS, has_places=self._target.HAS_PLACES)
         text = f"{self.plan.plan}: epoch {self.plan.epoch_from} -> {self.plan.epoch_to}, {changes}"
+        self._begun_ms = now_ms
         effects = self._enter(PlanPhase.PREPARING, now_ms, reason)
         # The event follows the record, so that nothing is reported that might not have happened.
         return [effects[0], self._event(EventKind.PLAN_STARTED, Severity.INFO, now_ms, text), *effects[1:]]
 
     def resume(self, now_ms: int) -> list[TransitionEffect]:
         """Resume after a restart of the controller: repeat the commands of the persisted phase."""
-        self._phase_since_ms = now_ms
+        self._phase_since_ms = self._begun_ms = now_ms
+        self._answered_ms.clear()
         return self._ask(now_ms)
 
     def cancel(self, reason: str, now_ms: int) -> list[TransitionEffect]:
@@ -157,6 +166,17 @@ class Transition:
             return self._enter(PlanPhase.ABORTING, now_ms, reason) + self._enter_answered(now_ms)
         return self._enter_answered(now_ms) or self._ask(now_ms, self._living)
 
+    def unanswering(self, now_ms: int) -> dict[str, int]:
+        """Return the awaited brokers that have answered nothing for too long, refusals included, with that time in ms.
+
+        One that only waits for others answers each repeated command, so it is not one of them.
+        """
+        if self.is_done:
+            return {}
+        limit_ms = max(UNANSWERED_LIMITS * self.limits.of(self.plan.phase), UNANSWERED_MS_MIN)
+        silent_ms = {one: now_ms - self._answered_ms.get(one, self._begun_ms) for one in self.waiting_for}
+        return {broker: since_ms for broker, since_ms in silent_ms.items() if since_ms > limit_ms}
+
     @property
     def _living(self) -> tuple[str, ...]:
         return tuple(broker for broker in self._brokers if broker not in self._declared)
@@ -165,9 +185,10 @@ class Transition:
         """Process a broker's answer; late, repeated and foreign answers change nothing."""
         if self.is_done or self.foreign_part(result):
             return []
+        self._answered_ms[result.broker] = now_ms
         sent = self._control_messages.get(result.broker, 0)
         self._control_messages[result.broker] = max(sent, result.control_messages)
-        self._note_claims(result)
+        self._note_claims(result, now_ms)
         is_elsewhere = result.refusal in ELSEWHERE and result.phase is CommandPhase.ABORT
         if result.outcome is Outcome.REFUSED and not is_elsewhere:
             return self._on_refusal(result, now_ms)
@@ -178,15 +199,24 @@ class Transition:
             effects += self._enter(PlanPhase.ABORTING, now_ms, reason)
         return effects + self._enter_answered(now_ms)
 
-    def _note_claims(self, result: CommandResult) -> None:
+    def _note_claims(self, result: CommandResult, now_ms: int) -> None:
         """Note whom a participant found dead; it is lost once independent witnesses agree."""
         if result.broker in self._declared:
             return
         for peer in set(result.lost_peers).intersection(self._brokers) - self._changed_before:
             speakers = self._claimed.setdefault(peer, set())
             speakers.add(result.broker)
+            self._claimed_ms.setdefault(peer, now_ms)
             if parties(speakers, peer, self._claims.agent_of) >= WITNESSES_MIN:
                 self._lost.add(peer)
+
+    def _confirm_claims(self, now_ms: int) -> list[TransitionEffect]:
+        """Continue without brokers that a neighbour reports dead and that answer nothing: silence is a witness, too."""
+        for peer in self._claimed.keys() & set(self.waiting_for):
+            heard_ms = max(self._answered_ms.get(peer, self._begun_ms), self._claimed_ms[peer], self._begun_ms)
+            if now_ms - heard_ms > CLAIMED_UNANSWERED_MS:
+                self._lost.add(peer)
+        return self._enter_answered(now_ms)
 
     def _enter_answered(self, now_ms: int) -> list[TransitionEffect]:
         """Enter all phases for which no answer is missing."""
@@ -209,6 +239,8 @@ class Transition:
         """Process time-outs: repeat unanswered commands, abort a prepare that takes too long, report a stall once."""
         if self.is_done:
             return []
+        if effects := self._confirm_claims(now_ms):
+            return effects
         late_ms = now_ms - self._phase_since_ms
         if late_ms > self.limits.of(self.plan.phase):
             if self.plan.phase is PlanPhase.PREPARING:
@@ -219,7 +251,7 @@ class Transition:
                 return self._enter(
                     PlanPhase.RETIRING, now_ms, f"{dead} dead: the messages they still had to send are lost"
                 )
-            effects: list[TransitionEffect] = [] if self._is_stall_reported else [self._stalled(late_ms, now_ms)]
+            effects = [] if self._is_stall_reported else [self._stalled(late_ms, now_ms)]
             if now_ms - self._asked_all_ms >= self.limits.of(self.plan.phase):
                 effects += self._ask(now_ms, self._living)  # Any may have found a neighbour dead since.
             if effects:

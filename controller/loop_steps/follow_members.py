@@ -60,7 +60,7 @@ class FollowMembers:
         self._restarted: dict[str, int] = {}  # Restarted brokers, with the boot time of their previous life.
         self._claims = runner.claims
         self._lost_since_ms: dict[str, int] = {}
-        self._doubted: frozenset[str] = frozenset()
+        self._doubted: dict[str, frozenset[str]] = {}  # By what they do, the brokers in doubt, to report each once.
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Process orders, announcements, reports and windows, and change the members they concern."""
@@ -71,6 +71,7 @@ class FollowMembers:
             self._change(Member(one.broker, MemberState.JOINING, now_ms, ADMITTED, facts=one.facts), state, now_ms)
         self._claims.agent_of = state.fleet.inventory.agent_of
         self._judge_outsiders(self._runner.take_outside(), state, now_ms)
+        self._judge_unanswering(state, now_ms)
         for window in state.taken:
             self._restarted |= activity.add(window)
             # A controller that has just begun to read may find in the next window what an old one lacks.
@@ -110,13 +111,26 @@ class FollowMembers:
         serving = [broker for broker in present.brokers if members[broker].state.is_serving]
         found = frozenset(broker for broker in serving if outside.get(broker, -1) > present.epoch)
         if len(found) > self._settings.deaths_share_max * len(serving):
-            self._report_doubt(found, len(serving), now_ms)
+            self._report_doubt("are silent or restarted", found, len(serving), now_ms)
             return
         for broker in sorted(found):
             why = "it reports that it restarted"
             self._change(
                 died(members[broker], activity.boots.get(broker, 0), why, now_ms, self._settings), state, now_ms
             )
+
+    def _judge_unanswering(self, state: LoopState, now_ms: int) -> None:
+        """Declare brokers dead that answer no command, though windows may hear them: plans would wait forever."""
+        found, members = self._runner.unanswering(now_ms), state.fleet.members
+        if len(found) > self._settings.deaths_share_max * len(state.plan_log.present.brokers):
+            self._report_doubt("answer no command", frozenset(found), len(state.plan_log.present.brokers), now_ms)
+            return
+        self._doubted.pop("answer no command", None)
+        for broker, silent_ms in sorted(found.items()):
+            if members[broker].state not in (MemberState.DEAD, MemberState.LEFT):
+                why = f"it has answered no command for {silent_ms / 1000:g} s"
+                boot_ms = self._activity_in(state).boots.get(broker, 0)
+                self._change(died(members[broker], boot_ms, why, now_ms, self._settings), state, now_ms)
 
     def _judge(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
         """Declare silent and restarted brokers dead, unless these are too many; let dead ones rejoin."""
@@ -127,9 +141,9 @@ class FollowMembers:
         gone = frozenset(silent) | frozenset(restarts)
         self._restarted = {}
         if len(gone) > self._settings.deaths_share_max * len(serving):
-            self._report_doubt(gone, len(serving), now_ms)
+            self._report_doubt("are silent or restarted", gone, len(serving), now_ms)
             return
-        self._doubted = frozenset()
+        self._doubted.pop("are silent or restarted", None)
         for broker, why in silent.items():
             self._change(
                 died(members[broker], activity.boots.get(broker, 0), why, now_ms, self._settings), state, now_ms
@@ -216,13 +230,13 @@ class FollowMembers:
         ):
             self._change(entered_state(member, MemberState.LEFT, NEVER_REPORTED, now_ms), state, now_ms)
 
-    def _report_doubt(self, gone: frozenset[str], serving_count: int, now_ms: int) -> None:
-        if gone == self._doubted:
+    def _report_doubt(self, doing: str, gone: frozenset[str], serving_count: int, now_ms: int) -> None:
+        if gone == self._doubted.get(doing):
             return
-        self._doubted = gone
+        self._doubted[doing] = gone
         named = ", ".join(sorted(gone)[:NAMED_MAX]) + (f" and {len(gone) - NAMED_MAX} more" * (len(gone) > NAMED_MAX))
         text = (
-            f"{len(gone)} of {serving_count} brokers are silent or restarted at the same time ({named}), over "
+            f"{len(gone)} of {serving_count} brokers {doing} at the same time ({named}), over "
             f"deaths_share_max {self._settings.deaths_share_max:g}: none is declared dead, as monitoring may have "
             "failed; declare the dead ones with `regraft members dead`"
         )

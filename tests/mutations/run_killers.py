@@ -64,7 +64,11 @@ TESTS = {
         "tests/scenarios/test_living_brokers_declared_dead.py",
         "tests/scenarios/test_recorded_runs.py",
     ),
-    "controller": ("tests/controller/execute/test_transition.py", "tests/controller/execute/test_execute_plan.py"),
+    "controller": (
+        "tests/controller/execute/test_transition.py",
+        "tests/controller/execute/test_witnessed_deaths.py",
+        "tests/controller/execute/test_execute_plan.py",
+    ),
 }
 DEATHS = "tests/scenarios/test_deaths_during_plans.py"
 # Scenarios that take more than a second on correct code run after the random search.

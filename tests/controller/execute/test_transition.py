@@ -161,21 +161,6 @@ def test_draining_that_waits_for_a_dead_broker_ends_in_time_and_the_others_are_n
     assert {command.lost_brokers for command in commands} == {("b",)}
 
 
-@pytest.mark.parametrize("agent_of", [{}, {"a": "east", "b": "west", "c": "east"}])
-@pytest.mark.parametrize("phase", [PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING])
-def test_one_party_cannot_end_a_committed_plan_early(phase: PlanPhase, agent_of: dict[str, str]) -> None:
-    """One broker, or all of one agent, report another agent's broker dead: the plan still waits for that."""
-    transition = run_to(phase, PeerClaims(agent_of))
-    facts = LIFE[phase]
-    assert facts.command is not None
-    assert facts.answer is not None
-    for broker in ("a", "c") if agent_of else ("a",):
-        transition.on_result(answer(broker, facts.command, facts.answer, lost=("b",)), 10)
-    transition.on_tick(1_011)
-    assert transition.plan.phase is phase
-    assert "b" in transition.waiting_for
-
-
 def test_unanswered_commands_are_repeated_to_those_that_did_not_answer() -> None:
     """Repeats go only to the brokers still awaited, and not more often than the limit."""
     transition = run_to(PlanPhase.PREPARING)
