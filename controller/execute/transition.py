@@ -143,8 +143,9 @@ class Transition:
 
     def resume(self, now_ms: int) -> list[TransitionEffect]:
         """Resume after a restart of the controller: repeat the commands of the persisted phase."""
-        self._phase_since_ms = self._begun_ms = now_ms
+        self._begun_ms = now_ms
         self._answered_ms.clear()
+        self._phase_since_ms = now_ms
         return self._ask(now_ms)
 
     def cancel(self, reason: str, now_ms: int) -> list[TransitionEffect]:
