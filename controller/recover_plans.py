@@ -26,9 +26,11 @@ from regraft.overlay.configuration import link
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.members import FleetView
 from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.bounds import NAME_LENGTH_MAX
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
 from regraft.schemas.member import MemberState
 from regraft.schemas.plan import PhaseChange, Plan, PlanPhase
+from regraft.schemas.shorten_text import shortened
 from regraft.schemas.topics import COMMANDS, RESULTS
 
 LEAD_S_MAX = 60.0
@@ -50,7 +52,10 @@ def recover_plans(settings: ControllerSettings, *, is_written: bool) -> Plan | N
     plan that cannot be read.
     """
     inventory = Inventory.load(settings.inventory_path)
-    agent_of, name = inventory.broker_topics(settings.namespace).agent_of, f"recover, {settings.instance_name}"
+    agent_of, name = (
+        inventory.broker_topics(settings.namespace).agent_of,
+        shortened(f"recover, {settings.instance_name}", NAME_LENGTH_MAX),
+    )
     with ExitStack() as held:
         leadership = Leadership(settings.kafka, settings.namespace, name, settings.session_ms, agent_of)
         held.callback(leadership.close)

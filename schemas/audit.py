@@ -5,8 +5,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from regraft.schemas.bounds import SEQUENCE_MAX, TEXT_LENGTH_MAX, TIME_MS_MAX, Name, NameOrNone, Text, TimeMs
+from regraft.schemas.bounds import SEQUENCE_MAX, TIME_MS_MAX, Name, NameOrNone, Text, TimeMs
 from regraft.schemas.order import Order
+from regraft.schemas.shorten_text import shortened
 
 
 class AuditOutcome(StrEnum):
@@ -68,7 +69,7 @@ class GivenOrder(Struct, frozen=True):
         Values are cut to the bounds that readers accept: ``why`` may quote the order, and a writer may choose its
         record's time.
         """
-        order, why = self.order, why[:TEXT_LENGTH_MAX]
+        order, why = self.order, shortened(why)
         written_ms = min(max(self.written_ms, 0), TIME_MS_MAX)
         if order is None:
             return AuditEntry(self.key, "", "", "", outcome, why, now_ms, 0, written_ms, self.offset)

@@ -26,6 +26,7 @@ SEQUENCE_MAX = (1 << 62) - 1  # So that a block fits into seven bytes.
 BLOCK_MAX = SEQUENCE_MAX // 64
 TOTAL_MAX = 1 << 58  # Nine months at 10 GB/s.
 SUM_MAX = (1 << 63) - 1
+PLAN_MESSAGES_MAX = 1 << 40  # Of one broker for one plan; the sum over any fleet fits into 64 bits.
 WINDOW_MS_MAX = 24 * 3_600_000
 RTT_MS_MAX = 3_600_000.0
 MEASURE_MAX = 1e30  # For values derived from totals: rates, means, congestion.
@@ -38,6 +39,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX, pattern=CLE
 NameOrNone = Annotated[str, Meta(max_length=NAME_LENGTH_MAX, pattern=CLEAN)]  # Empty if there is nothing to name.
 Entity = Annotated[str, Meta(min_length=1, max_length=2 * NAME_LENGTH_MAX + 1, pattern=CLEAN)]
 Text = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
+StoredText = Annotated[str, Meta(max_length=4 * TEXT_LENGTH_MAX)]  # Composed of texts, before these were shortened.
 TimeMs = Annotated[int, Meta(ge=0, le=TIME_MS_MAX)]
 DifferenceMs = Annotated[int, Meta(ge=-TIME_MS_MAX, le=TIME_MS_MAX)]  # Between two clocks.
 Second = Annotated[int, Meta(ge=0, le=SECOND_MAX)]
@@ -48,6 +50,7 @@ Epoch = Annotated[int, Meta(ge=0, le=1 << 53)]  # Shown in a browser, whose numb
 Length = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Total = Annotated[int, Meta(ge=0, le=TOTAL_MAX)]  # A counter of one sender.
 Sum = Annotated[int, Meta(ge=0, le=SUM_MAX)]  # Of totals.
+PlanMessages = Annotated[int, Meta(ge=0, le=PLAN_MESSAGES_MAX)]
 RttMs = Annotated[float, Meta(ge=0, le=RTT_MS_MAX)]  # Also rejects infinity and NaN.
 Measure = Annotated[float, Meta(ge=0, le=MEASURE_MAX)]
 Number = Annotated[float, Meta(ge=-1e300, le=1e300)]

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from regraft.schemas.bounds import Epoch, Name, NameOrNone, Sum, Text, TimeMs
+from regraft.schemas.bounds import Epoch, Name, NameOrNone, PlanMessages, Text, TimeMs
 from regraft.schemas.plan import ClientMove, HomeMove, IdMove, LinkPair, RingId
 
 
@@ -96,7 +96,7 @@ class CommandResult(Struct, frozen=True):
     epoch_to: Epoch
     outcome: Outcome
     reason: Text
-    control_messages: Sum
+    control_messages: PlanMessages
     time_ms: TimeMs
     lost_peers: tuple[Name, ...] = ()
     term: Epoch = 0

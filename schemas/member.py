@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from regraft.schemas.bounds import Epoch, Items, Measure, Name, NameOrNone, Number, Text, TimeMs
+from regraft.schemas.bounds import Epoch, Items, Measure, Name, NameOrNone, Number, StoredText, Text, TimeMs
 
 
 class MemberState(StrEnum):
@@ -74,7 +74,7 @@ class Member(Struct, frozen=True):
     broker: Name
     state: MemberState
     since_ms: TimeMs
-    reason: Text
+    reason: StoredText
     boot_ms: TimeMs = 0
     facts: BrokerFacts | None = None
     deaths_ms: Items[TimeMs] = ()

@@ -14,6 +14,7 @@ import msgspec
 from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.order import OrderKind
 from regraft.schemas.plan import PhaseChange, Plan, PlanPhase
+from regraft.schemas.shorten_text import shortened
 
 HISTORY_MAX = 64  # Phase changes kept in a plan; the longest path through the table has seven.
 FIRST_PHASES = (PlanPhase.PROPOSED, PlanPhase.PREPARING)  # Where a plan begins: waiting for a person, or not.
@@ -124,7 +125,7 @@ def entered(plan: Plan, phase: PlanPhase, reason: str, at_ms: int) -> Plan:
         here = f"is {plan.phase}" if plan.history else "has not begun"
         there = f"that leads to {' or '.join(following)} only" if following else "that is final, so make a new plan"
         raise PhaseOrderError(f"{plan.plan} cannot be {phase} next: it {here}, and {there}")
-    history = (*plan.history, PhaseChange(phase, at_ms, reason))[-HISTORY_MAX:]
+    history = (*plan.history, PhaseChange(phase, at_ms, shortened(reason)))[-HISTORY_MAX:]
     return msgspec.structs.replace(plan, phase=phase, history=history)
 
 

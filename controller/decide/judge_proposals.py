@@ -24,6 +24,8 @@ from regraft.schemas.write_times import time_text
 
 # Prepare, activate, retire and one repetition: the commands of a transition to each broker.
 COMMANDS_PER_BROKER = 4
+CLIENTS_MORE = 1_000  # Publishers, and subscriptions while their number is unknown.
+MESSAGES_PER_CLIENT_MAX = 4  # Over each link in each direction: announced, acknowledged, withdrawn, acknowledged.
 COST_MIN_PER_S = 1e-9  # Avoids dividing by zero: a span without traffic has no share to save.
 
 
@@ -248,6 +250,15 @@ def frailty_text(before: CutOff | None, after: CutOff | None) -> str:
         f"one death would cut off at most {then} of all deliveries, {now} before, "
         f"a random one {after.mean_share:.1%}, {before.mean_share:.1%} before"
     )
+
+
+def transition_messages_max(kind: AnyKind, configuration: OverlayConfiguration, subscriptions: int | None) -> int:
+    """Return how many messages between brokers one transition plausibly takes at most.
+
+    Each subscription and publisher may cross each link some times, on top of what the kind needs in any case.
+    """
+    clients = (subscriptions or 0) + CLIENTS_MORE
+    return kind.transition_messages_min(configuration) * MESSAGES_PER_CLIENT_MAX * clients
 
 
 def transition_price_per_s(

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import msgspec
 
 from regraft.controller.controller_settings import TERM_FIRST, TransitionLimits
+from regraft.controller.execute.count_messages import believed_total
 from regraft.controller.execute.judge_claims import WITNESSES_MIN, PeerClaims, parties
 from regraft.controller.report.describe_changes import changes_text
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration
@@ -280,7 +281,8 @@ class Transition:
     def _enter(self, phase: PlanPhase, now_ms: int, reason: str) -> list[TransitionEffect]:
         """Persist the phase first; only then send its commands."""
         plan = entered(self.plan, phase, reason, now_ms)
-        self.plan = msgspec.structs.replace(plan, control_messages=sum(self._control_messages.values()))
+        sent = believed_total(self._control_messages, self._claims.agent_of)
+        self.plan = msgspec.structs.replace(plan, control_messages=sent)
         self._phase_since_ms = self._asked_all_ms = now_ms
         self._is_stall_reported = False
         effects: list[TransitionEffect] = [PersistPlan(self.plan)]

@@ -6,7 +6,7 @@ In: the loop's state. Out: a Situation, and in the state how far it looks back. 
 from __future__ import annotations
 
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.decide.judge_proposals import Situation, transition_price_per_s
+from regraft.controller.decide.judge_proposals import Situation, transition_messages_max, transition_price_per_s
 from regraft.controller.decide.place_moved import homes_filled
 from regraft.controller.decide.recent_changes import RecentChanges
 from regraft.controller.execute.execute_plan import PlanRunner
@@ -85,7 +85,10 @@ class SituationFinder:
         """Return what a transition from an overlay costs, spread over the pay-back time."""
         kind = self._kind.over(state.fleet.inventory_over(overlay.brokers))
         pay_back_s = self._settings.decision.pay_back_within_s(self._windows.lifetime_s)
-        return transition_price_per_s(kind, overlay, state.plan_log.control_messages_mean, pay_back_s)
+        messages_mean = state.plan_log.control_messages_mean(
+            transition_messages_max(kind, overlay, self._windows.subscription_count)
+        )
+        return transition_price_per_s(kind, overlay, messages_mean, pay_back_s)
 
     def _muted_until_ms(self, plan_log: PlanLog, changed_ms: int) -> dict[str, int]:
         refused = self._reviewer.muted_until_ms(plan_log)

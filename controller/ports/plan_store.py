@@ -22,7 +22,7 @@ from regraft.infra.read_newest import Record, read_newest
 from regraft.infra.transaction_writer import CALL_S, TransactionWriter, WriterLostError
 from regraft.schemas.audit import AuditEntry
 from regraft.schemas.broker_topics import BrokerTopics
-from regraft.schemas.codec import encode
+from regraft.schemas.codec import UnencodableRecordError, encode
 from regraft.schemas.command import Command
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.leader import LeaderTerm
@@ -50,7 +50,8 @@ TOPIC_MISSING = frozenset(
 
 
 class KafkaPlanStore:
-    """One writer of plans, commands and events; ``lost`` counts by topic what did not fit while Kafka was unavailable.
+    """One writer of plans, commands and events; ``lost`` counts by topic what did not fit while Kafka
+    was unavailable, and what readers would refuse.
 
     ``agent_of`` names the agent of each broker of the inventory, to whose topic its commands go. Members that are
     loaded or stored may have others: ``topics`` are those of all.
@@ -62,7 +63,7 @@ class KafkaPlanStore:
         self.topics = BrokerTopics(namespace, agent_of or {})
         self._writer = TransactionWriter(kafka, writer_id(namespace))
         self._under_way: Batch | None = None
-        self._reports: list[tuple[str, str, msgspec.Struct]] = []  # Events and the audit: topic, key, record.
+        self._reports: list[tuple[str, str, bytes]] = []  # Events and the audit: topic, key, encoded record.
         self._forgotten: list[str] = []
         self._filled = (0, 0)  # The number of reports and forgotten plans in the transaction under way.
         self._read_ahead: list[Plan] | None = None
@@ -192,8 +193,15 @@ class KafkaPlanStore:
         self._writer.close()
 
     def _report(self, name: str, key: str, record: msgspec.Struct) -> None:
+        """Queue a report; one that readers would refuse is lost alone, or it would stop all that is stored with it."""
+        try:
+            value = encode(record)
+        except UnencodableRecordError as error:
+            log.error("record_not_sent", topic=name, key=key, reason=str(error))
+            self.lost[name] += 1
+            return
         if len(self._reports) < REPORTS_WAITING_MAX:
-            self._reports.append((name, key, record))
+            self._reports.append((name, key, value))
         else:
             self.lost[name] += 1
 
@@ -223,8 +231,8 @@ class KafkaPlanStore:
             produce(self._names[MEMBERS], member.broker, member)
         for command in commands:
             produce(self.topics.name(COMMANDS, command.broker), command.broker, command)
-        for name, key, record in self._reports:
-            produce(name, key, record)
+        for name, key, value in self._reports:
+            producer.produce(name, key=key.encode(), value=value)
         self._filled = (len(self._reports), len(self._forgotten))
 
 

@@ -5,11 +5,14 @@ In: outgoing events and commands. Out: the same, passed on, and the state. Their
 
 from __future__ import annotations
 
+import msgspec
+
 from regraft.controller.control_ports import EventSink
 from regraft.controller.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.schemas.command import Command
 from regraft.schemas.event import AdaptationEvent
+from regraft.schemas.shorten_text import shortened
 
 
 class NotedEvents:
@@ -21,7 +24,8 @@ class NotedEvents:
         self._metrics = metrics
 
     def emit(self, event: AdaptationEvent) -> None:
-        """Note the event and pass it on."""
+        """Note the event and pass it on, with a text that readers accept: it may repeat others."""
+        event = msgspec.structs.replace(event, text=shortened(event.text))
         self._events.emit(event)
         self._state.add_event(event)
         self._metrics.events.labels(event.kind).inc()

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from regraft.controller.member_settings import MemberSettings
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.member import Member, MemberState
+from regraft.schemas.shorten_text import shortened
 
 HOUR_MS = 3_600_000
 NEVER_MS = TIME_MS_MAX  # When a broker may return that was leaving before it died: never.
@@ -17,7 +18,7 @@ NEVER_MS = TIME_MS_MAX  # When a broker may return that was leaving before it di
 
 def entered_state(member: Member, state: MemberState, reason: str, now_ms: int) -> Member:
     """Return the member's record in another state."""
-    return replace(member, state=state, reason=reason, since_ms=now_ms)
+    return replace(member, state=state, reason=shortened(reason), since_ms=now_ms)
 
 
 def died(member: Member, boot_ms: int, reason: str, now_ms: int, settings: MemberSettings) -> Member:

@@ -114,10 +114,13 @@ class PlanLog:
         changes = (change for plan in self._plans.values() for change in plan.history)
         return max((change.time_ms for change in changes if change.phase in TRANSITION_ENDS), default=0)
 
-    @property
-    def control_messages_mean(self) -> float | None:
-        """The mean number of messages that the last executed plans sent between brokers; None before the first."""
-        sent = [plan.control_messages for plan in self.in_force[-PRICED_PLANS_MAX:]]
+    def control_messages_mean(self, most: int) -> float | None:
+        """Return the mean number of messages that the last executed plans sent between brokers; None before the first.
+
+        A plan with more than ``most`` does not count: no overlay sends that many, so a broker has reported nonsense.
+        """
+        counts = (plan.control_messages for plan in self.in_force[-PRICED_PLANS_MAX:])
+        sent = [count for count in counts if count <= most]
         return sum(sent) / len(sent) if sent else None
 
     def homes_before_plans_since(self, epoch: int) -> dict[str, str]:

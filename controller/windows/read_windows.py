@@ -27,7 +27,7 @@ class WindowReader:
     """Returns each window once, and keeps the complete ones of the longest horizon.
 
     ``complete`` holds these, oldest first. On a ring only the newest of them, on which a plan is verified, keep their
-    interests: with 50,000 users those of one window take some MB.
+    interests: with 50,000 users those of one window take some MB. ``subscription_count`` is as of the last read.
     """
 
     def __init__(self, settings: ControllerSettings, kind: AnyKind, ports: ControlPorts) -> None:
@@ -40,6 +40,7 @@ class WindowReader:
         self._starts_ms: deque[int] = deque(maxlen=max(settings.decision.cool_down_windows, 1))
         self._first_read_ms: int | None = None
         self._unknown: Counter[str] = Counter()
+        self.subscription_count: int | None = None
         self.complete: deque[ClosedWindow] = deque(maxlen=max(settings.horizon_windows_max, settings.verify_windows))
 
     @property
@@ -62,7 +63,7 @@ class WindowReader:
         """
         self._fleet = fleet
         self._assembler.know(fleet.inventory.brokers, set(fleet.serving).intersection(plan_log.present.brokers))
-        subscriptions = self._ports.clients.count()
+        subscriptions = self.subscription_count = self._ports.clients.count()
         if self._waits_for_register(now_ms):
             return []
         found: list[ClosedWindow] = []

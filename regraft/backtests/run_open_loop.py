@@ -18,7 +18,7 @@ import msgspec
 from regraft.backtests.backtest_outcome import RECORDED, CostPoint, DecisionTime, Mode, Outcome, PlanMark
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.find_planners import planners_of
-from regraft.controller.decide.judge_proposals import Situation, transition_price_per_s
+from regraft.controller.decide.judge_proposals import Situation, transition_messages_max, transition_price_per_s
 from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s
 from regraft.controller.kinds.find_kind import kind_of
@@ -266,9 +266,10 @@ class _OpenLoop:
             self._plans[plan.plan] = plan, made_ms
 
     def _price_per_s(self, overlay: OverlayConfiguration) -> float:
-        messages_mean = self._feed.plan_log.control_messages_mean
-        pay_back_s = self._settings.decision.pay_back_within_s(self._feed.reader.lifetime_s)
-        return transition_price_per_s(self._feed.kind_over(overlay.brokers), overlay, messages_mean, pay_back_s)
+        reader, kind = self._feed.reader, self._feed.kind_over(overlay.brokers)
+        most = transition_messages_max(kind, overlay, reader.subscription_count)
+        pay_back_s = self._settings.decision.pay_back_within_s(reader.lifetime_s)
+        return transition_price_per_s(kind, overlay, self._feed.plan_log.control_messages_mean(most), pay_back_s)
 
     def _outcome(self, shadow: ShadowPlanner | None, points: tuple[CostPoint, ...], incomplete: int) -> Outcome:
         if shadow is None:

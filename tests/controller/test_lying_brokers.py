@@ -7,13 +7,15 @@ import pytest
 
 from regraft.controller.execute.judge_claims import MUTED_MS, UNFOUNDED_MAX
 from regraft.overlay.inventory import Inventory
+from regraft.schemas.bounds import PLAN_MESSAGES_MAX
 from regraft.schemas.command import Command, CommandResult
 from regraft.schemas.event import EventKind
 from regraft.schemas.member import MemberState
 from regraft.schemas.plan import PlanPhase
 from tests.controller.scripted_fleet import ScriptedFleet
+from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
 from tests.controller.scripted_windows import WINDOW_MS
-from tests.controller.test_control_loop import INVENTORY
+from tests.controller.test_control_loop import INVENTORY, far_ends
 from tests.controller.test_membership import fleet_of
 
 AGENTS = dict(zip(INVENTORY.brokers, ("west", "east", "west", "north", "east"), strict=True))
@@ -128,3 +130,26 @@ def test_a_broker_alone_ends_plans_only_until_it_is_muted() -> None:
     assert phases[-1] is PlanPhase.COMPLETED
     assert len(phases) <= 2 * UNFOUNDED_MAX  # each word counts once the next window is there
     assert fleet.member("b02").state is MemberState.IN_SERVICE
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_one_count_of_messages_does_not_price_later_plans_out(*, stored: bool) -> None:
+    """Neither from an answer now, nor from a log that an earlier version has stored."""
+    overlay = ScriptedOverlay(INVENTORY, far_ends, settings_of())
+    answers = overlay._answers
+    lie = PLAN_MESSAGES_MAX
+
+    def lying(command: Command) -> list[CommandResult]:
+        sent = lie if command.broker == "b04" and not stored else 3
+        return [msgspec.structs.replace(one, control_messages=sent) for one in answers(command)]
+
+    overlay._answers = lying  # type: ignore[method-assign]
+    overlay.run_windows(20)
+    (plan,) = overlay.plans
+    assert plan.phase is PlanPhase.COMPLETED
+    if stored:
+        overlay.ports.plans.stored[plan.plan] = msgspec.structs.replace(plan, control_messages=(1 << 63) - 20)
+    overlay.new_loop()
+    overlay.wanted = lambda start_ms: [{"b01", "b03"}] * 40
+    overlay.run_windows(40)
+    assert len(overlay.plans) > 1

@@ -39,7 +39,7 @@ def test_the_bootstrap_is_in_force_before_any_plan() -> None:
     log = PlanLog(INVENTORY)
     assert log.present == BOOTSTRAP
     assert log.epoch_next == 1
-    assert log.moving is log.control_messages_mean is None
+    assert log.moving is log.control_messages_mean(100) is None
     assert log.verifying == ()
     assert log.transition_ended_ms == 0
 
@@ -89,7 +89,15 @@ def test_the_price_is_learned_from_recent_plans() -> None:
     """The mean is over the last five executed plans; aborted ones do not count."""
     plans = [plan_at(epoch, PlanPhase.COMPLETED, sent=epoch) for epoch in range(1, 8)]
     log = PlanLog(INVENTORY, [*plans, plan_at(8, PlanPhase.ABORTED, sent=1000)])
-    assert log.control_messages_mean == 5.0
+    assert log.control_messages_mean(100) == 5.0
+
+
+def test_a_stored_count_that_no_overlay_reaches_prices_nothing() -> None:
+    """A version that believed every broker may have stored it; until another plan is executed, no count is known."""
+    impossible = (1 << 63) - 20
+    assert PlanLog(INVENTORY, [plan_at(1, PlanPhase.COMPLETED, sent=impossible)]).control_messages_mean(100) is None
+    plans = [plan_at(1, PlanPhase.COMPLETED, sent=impossible), plan_at(2, PlanPhase.COMPLETED, sent=7)]
+    assert PlanLog(INVENTORY, plans).control_messages_mean(100) == 7.0
 
 
 def test_configurations_of_past_epochs_are_known() -> None:
