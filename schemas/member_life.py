@@ -20,6 +20,7 @@ TRANSITIONS: dict[OrderKind, dict[MemberState, MemberState]] = {
     OrderKind.REMOVE: {MemberState.JOINING: MemberState.LEFT, MemberState.DEAD: MemberState.LEFT},
     OrderKind.READMIT: {
         MemberState.LEAVING: MemberState.IN_SERVICE,
+        MemberState.IN_SERVICE: MemberState.JOINING,  # It runs outside the overlay, though nothing has shown that.
         MemberState.DEAD: MemberState.JOINING,
         MemberState.LEFT: MemberState.JOINING,
     },
@@ -57,7 +58,11 @@ def why_member_order_refused(kind: OrderKind, broker: str, member: Member | None
     if member is None:
         return f"{broker} is not a member: `regraft members list` lists them"
     if kind is OrderKind.ADD:
-        hint = " (`regraft members readmit` lets it rejoin)" if member.state in TRANSITIONS[OrderKind.READMIT] else ""
+        hint = (
+            " (`regraft members readmit` lets it rejoin)"
+            if member.state in (MemberState.DEAD, MemberState.LEFT)
+            else ""
+        )
         return f"{broker} is already a member and {_state_text(member.state)}{hint}"
     hint = HINTS.get((kind, member.state), "")
     return f"{broker} is {_state_text(member.state)} and cannot be {PARTICIPLES[kind]}{f': {hint}' if hint else ''}"

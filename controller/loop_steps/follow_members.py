@@ -106,14 +106,13 @@ class FollowMembers:
         self._change(replace(found, ordered_ms=order.time_ms), state, now_ms)
 
     def _judge_outsiders(self, outside: dict[str, int], state: LoopState, now_ms: int) -> None:
-        """Declare brokers dead if they refuse a plan because they restarted: repairs that count on them would fail."""
+        """Declare brokers dead if they refuse a plan because they restarted: repairs that count on them would fail.
+
+        However many they are: each speaks for itself.
+        """
         present, members, activity = state.plan_log.present, state.fleet.members, self._activity_in(state)
         serving = [broker for broker in present.brokers if members[broker].state.is_serving]
-        found = frozenset(broker for broker in serving if outside.get(broker, -1) > present.epoch)
-        if len(found) > self._settings.deaths_share_max * len(serving):
-            self._report_doubt("are silent or restarted", found, len(serving), now_ms)
-            return
-        for broker in sorted(found):
+        for broker in (one for one in serving if outside.get(one, -1) > present.epoch):
             why = "it reports that it restarted"
             self._change(
                 died(members[broker], activity.boots.get(broker, 0), why, now_ms, self._settings), state, now_ms
@@ -133,17 +132,21 @@ class FollowMembers:
                 self._change(died(members[broker], boot_ms, why, now_ms, self._settings), state, now_ms)
 
     def _judge(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
-        """Declare silent and restarted brokers dead, unless these are too many; let dead ones rejoin."""
+        """Declare silent and restarted brokers dead, unless these are too many; let dead ones rejoin.
+
+        A broker that reports another boot speaks for itself: after a power cut all of them may, and none is doubted.
+        """
         activity, members = self._activity_in(state), state.fleet.members
         serving = [one for one in state.plan_log.present.brokers if members[one].state.is_serving]
         silent = {one: why for one in serving if (why := self._silence_reason(members[one], window, state, now_ms))}
         restarts = {one: why for one, why in self._unknown_lives(serving, window, state, now_ms) if one not in silent}
-        gone = frozenset(silent) | frozenset(restarts)
+        doubtful = frozenset(silent) | (frozenset(restarts) - self._restarted.keys())
         self._restarted = {}
-        if len(gone) > self._settings.deaths_share_max * len(serving):
-            self._report_doubt("are silent or restarted", gone, len(serving), now_ms)
-            return
-        self._doubted.pop("are silent or restarted", None)
+        if len(doubtful) > self._settings.deaths_share_max * len(serving):
+            self._report_doubt("are silent or restarted", doubtful, len(serving), now_ms)
+            silent, restarts = {}, {one: why for one, why in restarts.items() if one not in doubtful}
+        else:
+            self._doubted.pop("are silent or restarted", None)
         for broker, why in silent.items():
             self._change(
                 died(members[broker], activity.boots.get(broker, 0), why, now_ms, self._settings), state, now_ms
@@ -238,7 +241,8 @@ class FollowMembers:
         text = (
             f"{len(gone)} of {serving_count} brokers {doing} at the same time ({named}), over "
             f"deaths_share_max {self._settings.deaths_share_max:g}: none is declared dead, as monitoring may have "
-            "failed; declare the dead ones with `regraft members dead`"
+            "failed; declare the dead ones with `regraft members dead`, or let those that restarted join again with "
+            "`regraft members readmit`"
         )
         self._events.emit(AdaptationEvent("members", EventKind.DEATHS_IMPLAUSIBLE, Severity.CRITICAL, now_ms, text))
 

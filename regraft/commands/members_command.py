@@ -220,6 +220,8 @@ def readmit(
 ) -> None:
     """Readmit brokers: one that drains stays, one that was dead or has left rejoins without the usual pause.
 
+    One in service starts over and rejoins: use it if brokers restarted and nothing has shown that.
+
     Example: `regraft members readmit b07 --reason "new disk"`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)

@@ -158,18 +158,6 @@ def test_a_broker_that_reports_its_restart_is_believed_without_a_window() -> Non
     assert fleet.present_brokers == tuple(one for one in INVENTORY.brokers if one != "b01")
 
 
-def test_many_simultaneous_restarts_are_doubted() -> None:
-    """More likely all were restarted together; an operator may declare otherwise."""
-    fleet = fleet_of()
-    fleet.run_windows(6)
-    fleet.refusing = fleet.outside = set(INVENTORY.brokers[1:])
-    fleet.order(OrderKind.DEAD, "b01")
-    for _ in range(6):
-        fleet.tick()
-    assert fleet.loop.state.fleet.in_state(MemberState.DEAD) == ("b01",)
-    assert len(fleet.events_of(EventKind.DEATHS_IMPLAUSIBLE)) == 1
-
-
 def test_a_broker_at_another_epoch_than_the_one_in_force_joins_again() -> None:
     """It reported no restart, yet it does not hold what the others hold."""
     fleet = ScriptedFleet(INVENTORY, lambda start_ms: far_ends(0), settings_of(members=QUICK))

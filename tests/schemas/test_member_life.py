@@ -44,7 +44,7 @@ def test_every_state_can_be_left_by_an_order() -> None:
         (OrderKind.REMOVE, MemberState.IN_SERVICE, "drain it, or declare it dead"),
         (OrderKind.ADD, MemberState.IN_SERVICE, "already a member and in service"),
         (OrderKind.ADD, MemberState.LEFT, "members readmit"),
-        (OrderKind.READMIT, MemberState.IN_SERVICE, "cannot be readmitted"),
+        (OrderKind.READMIT, MemberState.JOINING, "cannot be readmitted"),
     ],
 )
 def test_an_impossible_order_is_refused_with_a_reason(kind: OrderKind, state: MemberState | None, why: str) -> None:

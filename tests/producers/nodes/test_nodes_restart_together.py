@@ -1,0 +1,49 @@
+"""Nodes in memory and the control loop: a site whose nodes restart at the same time carries messages again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from regraft.producers.nodes.doors import MemoryDoor
+from tests.producers.nodes.test_broker_node import BROKERS, MemorySite, run_site
+from tests.producers.nodes.test_taken_for_dead import STEP_S, RunningLoop
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_nodes_that_restart_together_join_again_by_one_plan(count: int) -> None:
+    """Each begins outside the overlay, as after a power cut; nobody orders anything."""
+
+    async def steps(site: MemorySite) -> None:
+        fleet = site.fleet
+        running = RunningLoop(fleet)
+        controller = asyncio.create_task(running.run())
+        try:
+            await fleet.all_confirmed()
+            while running.loop.state.newest is None:
+                await asyncio.sleep(STEP_S)
+            await asyncio.sleep(1.5)  # A window in which all report from their first lives.
+            for broker in BROKERS[:count]:
+                await fleet.kill(broker)
+            for broker in BROKERS[:count]:
+                site.doors[broker] = MemoryDoor()
+                site.doors[broker].want("data.*")
+                await fleet.begin_node(broker, site.doors[broker], is_outside=True)
+            while not running.loop.state.plan_log.in_force or not all(
+                fleet.nodes[broker].core.takes_clients for broker in BROKERS
+            ):
+                assert not controller.done(), controller.result()
+                await asyncio.sleep(STEP_S)
+            await fleet.all_confirmed()
+            handed = {broker: len(site.doors[broker].handed) for broker in BROKERS}
+            for broker in BROKERS:
+                site.publish(broker)
+            while any(len(site.doors[broker].handed) < handed[broker] + 3 for broker in BROKERS):
+                await asyncio.sleep(0.01)
+        finally:
+            controller.cancel()
+        (plan,) = running.loop.state.plan_log.plans
+        assert (plan.brokers_lost, plan.brokers_target) == (BROKERS[:count], BROKERS)
+
+    run_site(steps)
