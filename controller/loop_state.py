@@ -34,6 +34,7 @@ class LoopState:
     """The state of one control loop; counts and series are since its start, including the windows of the look-back.
 
     ``term`` is that of the leader, which ``leader`` names: this controller, unless it ``is_standby``.
+    ``standby_reason`` is why it must not lead, empty if it may.
 
     ``plan_log`` is empty, and nothing may be done, until ``has_plans``: the stored plans have been read. ``fleet`` is
     all known brokers with their states. ``has_begun`` is whether a plan has begun in this step of the loop, ``taken``
@@ -52,6 +53,7 @@ class LoopState:
     term: int = TERM_FIRST
     leader: str = ""
     is_standby: bool = False
+    standby_reason: str = ""
     has_plans: bool = False
     started_ms: int = 0
     is_winding_down: bool = False

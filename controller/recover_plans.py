@@ -48,7 +48,9 @@ class RecoveryRefusedError(StackError):
 def recover_plans(settings: ControllerSettings, *, is_written: bool) -> Plan | None:
     """Return the plan that brings the log to the overlay of the brokers, or None if it is up to date.
 
-    It is stored if ``is_written``. Raises RecoveryRefusedError, InventoryError, and UnreadableRecordError for a stored
+    It is stored if ``is_written``; then controllers with this inventory may lead, whatever led before.
+
+    Raises RecoveryRefusedError, InventoryError, and UnreadableRecordError for a stored
     plan that cannot be read.
     """
     inventory = Inventory.load(settings.inventory_path)
@@ -57,7 +59,14 @@ def recover_plans(settings: ControllerSettings, *, is_written: bool) -> Plan | N
         shortened(f"recover, {settings.instance_name}", NAME_LENGTH_MAX),
     )
     with ExitStack() as held:
-        leadership = Leadership(settings.kafka, settings.namespace, name, settings.session_ms, agent_of)
+        leadership = Leadership(
+            settings.kafka,
+            settings.namespace,
+            name,
+            settings.session_ms,
+            agent_of,
+            inventory=inventory.digest if is_written else "",
+        )
         held.callback(leadership.close)
         for _ in range(TERMS_MAX):
             term = _take_term(leadership, settings)

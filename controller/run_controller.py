@@ -25,6 +25,7 @@ from regraft.controller.loop_state import LoopState
 from regraft.controller.ports.announcement_reader import AnnouncementReader
 from regraft.controller.ports.client_register import KafkaClientRegister
 from regraft.controller.ports.kafka_links import LetterSender, TopicReader
+from regraft.controller.ports.leader_basis import LeaderBasis
 from regraft.controller.ports.leadership import HeldTerm, Leadership
 from regraft.controller.ports.measure_ports import measured
 from regraft.controller.ports.order_topic import KafkaOrders
@@ -35,6 +36,7 @@ from regraft.controller.ports.write_status import StatusView
 from regraft.controller.report.loop_metrics import LoopHealth, LoopMetrics
 from regraft.controller.report.render_view import render_view
 from regraft.controller.state.plan_log import PlanLog
+from regraft.infra.order_keys import TrustedKeys
 from regraft.infra.serve_metrics import serve_metrics
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.members import FleetView
@@ -87,8 +89,10 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
         agent_of = inventory.broker_topics(settings.namespace).agent_of
+        keys, is_named = TrustedKeys(settings.orders.trusted_file), settings.orders.trusted_keys_file is not None
+        basis_of = partial(LeaderBasis.of, inventory, keys, is_named=is_named)
         leadership = Leadership(
-            settings.kafka, settings.namespace, settings.instance_name, settings.session_ms, agent_of
+            settings.kafka, settings.namespace, settings.instance_name, settings.session_ms, agent_of, basis_of
         )
         held.callback(leadership.close)
         while (held_term := _stand_by(leadership, settings, inventory, metrics, health, stop)) is not None:
@@ -112,6 +116,7 @@ def _stand_by(
     It shows its state in the status file only: the live view is the leader's.
     """
     health.is_standby, health.has_plans = True, False
+    objection = ""
     metrics.leads.set(0)
     file = None if settings.status_file is None else StatusView(settings.status_file)
     shown_ms = -settings.status_ms
@@ -120,8 +125,11 @@ def _stand_by(
         leadership.poll()
         now_ms = settings.clock.now_ms()
         if leadership.is_chosen and (held_term := leadership.take_over(now_ms)) is not None:
-            health.is_standby = False
+            health.is_standby, health.objection = False, ""
             return held_term
+        if leadership.objection != objection:
+            objection = health.objection = leadership.objection
+            log.warning("leadership_not_sought", reason=objection or "the reason is gone")
         metrics.term.set(leadership.newest.term)
         if file is not None and now_ms - shown_ms >= settings.status_ms:
             shown_ms = now_ms
@@ -131,6 +139,7 @@ def _stand_by(
                 leadership.newest.term,
                 leader=leadership.newest.leader,
                 is_standby=True,
+                standby_reason=objection,
             )
             file.publish(render_view(state, settings, OrderBook().in_force(now_ms), {}, now_ms), now_ms)
         stop.wait(settings.clock.wall_s(settings.tick_ms))

@@ -41,11 +41,12 @@ class Health:
     """The health of a stage: whether it can do its work now, and its faults, one sentence each.
 
     A stage that is not ready and has no faults is starting or waits for another one. A fault is something that a
-    restart may fix: /health then answers 503.
+    restart may fix: /health then answers 503. ``notes`` are other reasons for not being ready.
     """
 
     is_ready: bool
     faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Pulse:
@@ -178,7 +179,8 @@ def _application(registry: CollectorRegistry, health: Callable[[], Health]) -> W
         found = _ask(health)
         is_healthy = not found.faults and (found.is_ready or path == "/health")
         status = "200 OK" if is_healthy else "503 Service Unavailable"
-        return _respond(start_response, status, {"is_ready": found.is_ready, "faults": found.faults})
+        notes = {"notes": found.notes} if found.notes else {}
+        return _respond(start_response, status, {"is_ready": found.is_ready, "faults": found.faults} | notes)
 
     return answer
 

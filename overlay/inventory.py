@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -103,6 +104,12 @@ class Inventory:
                     f"the agent of {broker} is {agent!r}: 1 to 64 letters, digits, _ or - are allowed; leave out a "
                     "broker that has no agent"
                 )
+
+    @cached_property
+    def digest(self) -> str:
+        """16 digits that identify the brokers and the initial overlay; costs, caps and agents may be corrected."""
+        text = "\n".join((self.bootstrap.KIND, self.bootstrap.digest, *self.brokers))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def broker_topics(self, namespace: str) -> BrokerTopics:
         """Return the topics of a namespace in which each broker gets its commands and reports its telemetry."""

@@ -268,7 +268,8 @@ class ViewCounts(Struct, frozen=True, kw_only=True):
     ``horizon`` is None before the first decision on a complete window.
 
     ``leader`` leads with number ``term``, empty if no leader is known. It is the controller that shows this view,
-    unless ``is_standby``: a standby knows no plans and no windows. ``closable`` are the brokers without clients.
+    unless ``is_standby``: a standby knows no plans and no windows, and ``standby_reason`` says why it must not lead,
+    empty if it may. ``closable`` are the brokers without clients.
     ``bill_first`` is that of the last complete window on the overlay with which the controller began, ``bill`` that of
     the newest window; None if traffic is not charged. ``sampling`` is what brokers are asked to report.
     """
@@ -294,6 +295,7 @@ class ViewCounts(Struct, frozen=True, kw_only=True):
     leader: str = ""
     term: int = 0
     is_standby: bool = False
+    standby_reason: str = ""
     closable: tuple[str, ...] = ()
     bill_first: ShownBill | None = None
     bill: ShownBill | None = None

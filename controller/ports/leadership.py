@@ -1,20 +1,22 @@
 """Leader election by Kafka alone: the leader is the member of one consumer group that holds the topic of terms.
 
-In: membership of the group. Out: a term with the store that writes in it, or the present leader. The order matters:
+In: membership of the group, what this controller decides on. Out: a term with the store that writes in it, or the
+present leader. The order matters:
 fence the earlier leader, then read the plans to their end, then write the next term, then act. Reading first would miss
 what the earlier leader stored last. What a leader does belongs to the control loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from regraft.controller.control_ports import DeposedError
 from regraft.controller.ports.kafka_links import TopicReader
+from regraft.controller.ports.leader_basis import LeaderBasis
 from regraft.controller.ports.plan_store import KafkaPlanStore
 from regraft.infra.decode_strictly import decode_strictly
 from regraft.infra.kafka_access import KafkaAccess
@@ -47,7 +49,10 @@ class HeldTerm:
 class Leadership:
     """One candidate. After ``session_ms`` without a sign of the leader, another may take over.
 
-    ``name`` identifies the process to people, ``agent_of`` the agent of each broker, for the store.
+    ``name`` identifies the process to people, ``agent_of`` the agent of each broker, for the store. ``basis_of``
+    returns what this controller decides on; while that differs from what the leader before decided on, it stays out of
+    the group, so that another may lead, and ``objection`` says why. None adopts that of the leader before, with
+    ``inventory`` instead of its inventory unless that is empty.
     """
 
     def __init__(
@@ -57,11 +62,16 @@ class Leadership:
         name: str,
         session_ms: int,
         agent_of: Mapping[str, str] | None = None,
+        basis_of: Callable[[], LeaderBasis] | None = None,
+        inventory: str = "",
     ) -> None:
         self._kafka, self._namespace, self._name, self._session_ms = kafka, namespace, name, session_ms
         self._agent_of = agent_of
         self._topic = topic_name(LEADER, namespace)
-        self._is_chosen = False
+        self._basis_of, self._inventory = basis_of, inventory
+        self._known = LeaderBasis()  # That of the leader before.
+        self._is_chosen = self._is_in_group = False
+        self.objection = ""
         self._store: KafkaPlanStore | None = None
         self._term_min = 1
         self._terms = TopicReader(kafka, {self._topic: LeaderTerm}, 0, _drop)
@@ -78,12 +88,18 @@ class Leadership:
             },
             group=self._topic,
         )
-        self._consumer.subscribe(
-            [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
-        )
 
     def poll(self) -> None:
-        """Take part in the group, and learn who leads; does not wait. Raises SessionRefusedError."""
+        """Learn who leads, and take part in the group unless there is an objection; does not wait.
+
+        Raises SessionRefusedError.
+        """
+        for message in self._terms.messages(RECORDS_PER_POLL_MAX):
+            term = self._terms.decoded(message)
+            if term is not None and term.term >= self.newest.term:
+                self._note(term, LeaderBasis.in_headers(message))
+        if not self._is_chosen:
+            self._enter_or_leave()
         try:
             messages = self._consumer.consume(RECORDS_PER_POLL_MAX, timeout=0)
         except KafkaException as failure:
@@ -92,9 +108,28 @@ class Leadership:
         for message in messages:
             if (error := message.error()) is not None:
                 self._report(error)
-        for term in self._terms.poll():
-            if term.term >= self.newest.term:
-                self.newest = term
+
+    def _note(self, term: LeaderTerm, basis: LeaderBasis) -> None:
+        self.newest, self._known = term, basis
+
+    def _enter_or_leave(self) -> None:
+        """Be a member of the group if this candidate may lead, as far as the terms read show."""
+        self.objection = self._basis.objection(self._known, self.newest.leader) if self._basis_of else ""
+        if self.objection and self._is_in_group:
+            self._consumer.unsubscribe()
+            self._is_in_group = self._is_chosen = False
+        elif not self.objection and not self._is_in_group and self._terms.has_read_all():
+            self._consumer.subscribe(
+                [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
+            )
+            self._is_in_group = True
+
+    @property
+    def _basis(self) -> LeaderBasis:
+        """What this candidate will decide on."""
+        if self._basis_of is not None:
+            return self._basis_of()
+        return replace(self._known, inventory=self._inventory or self._known.inventory)
 
     @property
     def is_chosen(self) -> bool:
@@ -125,8 +160,9 @@ class Leadership:
                 return None
             term = LeaderTerm(number, self._name, now_ms)
             self._store = None  # The term may or may not be written: use nothing of it.
-            if store.claim(term, self._consumer.consumer_group_metadata()):
-                self.newest = term
+            basis = self._basis
+            if store.claim(term, self._consumer.consumer_group_metadata(), basis.headers):
+                self._note(term, basis)
                 return HeldTerm(term, store)
         except DeposedError as error:
             log.info("term_not_started", reason=str(error))
@@ -146,7 +182,10 @@ class Leadership:
         self._consumer.close()
 
     def _next_number(self, store: KafkaPlanStore) -> int | None:
-        """Return a number above all earlier terms, including those of plans; None if they could not be read."""
+        """Return a number above all earlier terms, including those of plans; None if they could not be read.
+
+        None as well if they show that this candidate must not lead: then it leaves the group.
+        """
         plans = store.read_ahead()
         try:
             messages = read_to_end(self._kafka, self._topic)
@@ -155,8 +194,14 @@ class Leadership:
             return None
         if plans is None or messages is None:
             return None
-        terms = [term.term for message in messages if (term := decode_strictly(message, LeaderTerm)) is not None]
-        return max([self._term_min, *(term + 1 for term in terms), *(plan.term + 1 for plan in plans)])
+        found = [(decode_strictly(message, LeaderTerm), LeaderBasis.in_headers(message)) for message in messages]
+        terms = [(term, basis) for term, basis in found if term is not None]
+        if terms:
+            self._note(*max(terms, key=lambda one: one[0].term))
+        self._enter_or_leave()
+        if self.objection:
+            return None
+        return max([self._term_min, *(term.term + 1 for term, _ in terms), *(plan.term + 1 for plan in plans)])
 
     def _is_member(self) -> bool:
         """Ask the group itself: the state of this process may be from before it was suspended."""

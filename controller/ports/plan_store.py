@@ -86,14 +86,14 @@ class KafkaPlanStore:
         except WriterLostError as error:
             raise DeposedError(str(error)) from error
 
-    def claim(self, term: LeaderTerm, group: Any) -> bool:
+    def claim(self, term: LeaderTerm, group: Any, headers: Sequence[tuple[str, bytes]] = ()) -> bool:
         """Write the term if the member of the consumer group still is one; return False if it was not written.
 
         ``group`` is the consumer's group metadata: Kafka refuses a transaction of a former member.
         """
 
         def fill(producer: Producer) -> None:
-            producer.produce(self._names[LEADER], key=LEADER_KEY, value=encode(term))
+            producer.produce(self._names[LEADER], key=LEADER_KEY, value=encode(term), headers=list(headers))
             producer.send_offsets_to_transaction([TopicPartition(self._names[LEADER], 0, 0)], group, CALL_S)
 
         try:

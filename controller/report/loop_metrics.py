@@ -155,16 +155,18 @@ class LoopMetrics:
 class LoopHealth:
     """The controller's health for /health and /ready; called from other threads.
 
-    A leader is not ready before it has read the plans, its first action; a standby is ready. Unhealthy if no step ends
-    for ``silence_s_max``.
+    A leader is not ready before it has read the plans, its first action. A standby is ready unless there is an
+    ``objection`` to its leading. Unhealthy if no step ends for ``silence_s_max``.
     """
 
     def __init__(self, silence_s_max: float) -> None:
         self.pulse = Pulse("the control loop", silence_s_max)
         self.has_plans = False
         self.is_standby = False
+        self.objection = ""
 
     def __call__(self) -> Health:
         """Return the controller's present health."""
-        fault = self.pulse.fault()
-        return Health(self.has_plans or self.is_standby, () if fault is None else (fault,))
+        fault, objection = self.pulse.fault(), self.objection
+        is_ready = (self.has_plans or self.is_standby) and not objection
+        return Health(is_ready, () if fault is None else (fault,), (objection,) if objection else ())

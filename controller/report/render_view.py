@@ -74,4 +74,9 @@ def _money(state: LoopState) -> dict[str, Any]:
 
 def _leader(state: LoopState) -> dict[str, Any]:
     """Return the leader."""
-    return {"leader": state.leader, "term": state.term, "is_standby": state.is_standby}
+    return {
+        "leader": state.leader,
+        "term": state.term,
+        "is_standby": state.is_standby,
+        "standby_reason": state.standby_reason,
+    }

@@ -148,6 +148,8 @@ def _faults(
     ]
     if view is not None and view.is_standby and not view.leader:
         found.append("this standby knows of no leading controller")
+    if view is not None and view.standby_reason:
+        found.append(f"this controller must not lead: {view.standby_reason}")
     if view is not None and not view.is_standby:
         found += _window_faults(view, settings, now_ms) + _plan_faults(view, settings, now_ms) + _deaths(view)
     if "emulator" in services:

@@ -66,10 +66,11 @@ class OnlyCandidate:
     """A candidate that leads while ``is_chosen``."""
 
     is_chosen = True
+    objection = ""
     newest = LeaderTerm(6, "another", 0)
 
     def __init__(
-        self, kafka: KafkaAccess, namespace: str, name: str, session_ms: int, agent_of: Mapping[str, str]
+        self, kafka: KafkaAccess, namespace: str, name: str, session_ms: int, agent_of: Mapping[str, str], *more: object
     ) -> None:
         self._name = name
 
@@ -206,3 +207,23 @@ def test_a_leader_that_brokers_do_not_obey_begins_a_higher_term(
     stop.set()
     thread.join(60)
     assert not thread.is_alive()
+
+
+def test_a_controller_that_must_not_lead_stands_by_and_says_why(
+    settings: ControllerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its status, and by not being ready; it is healthy, as no restart gives it another inventory."""
+    monkeypatch.setattr(OnlyCandidate, "is_chosen", False)
+    monkeypatch.setattr(OnlyCandidate, "objection", "its inventory differs")
+    own = replace(settings, status_file=tmp_path / "status.json")
+    stop = threading.Event()
+    running = threading.Thread(target=run_controller, args=(own, stop))
+    running.start()
+    try:
+        wait_until(lambda: (view := shown(own)) is not None and view.standby_reason == "its inventory differs")
+        assert (_status(settings, "/ready"), _status(settings, "/health")) == (503, 200)
+        monkeypatch.setattr(OnlyCandidate, "objection", "")
+        wait_until(lambda: _status(settings, "/ready") == 200)
+    finally:
+        stop.set()
+        running.join(60)

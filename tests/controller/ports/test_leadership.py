@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 import pytest
 
 from regraft.controller.control_ports import DeposedError
+from regraft.controller.ports.leader_basis import LeaderBasis
 from regraft.controller.ports.leadership import HeldTerm, Leadership, SessionRefusedError
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_server import RunningKafka
@@ -24,8 +26,10 @@ def seats() -> Iterator[Seats]:
     """Return a factory of candidates and close all of them: an unclosed one waits for its Kafka when collected."""
     made: list[Leadership] = []
 
-    def make(access: KafkaAccess, namespace: str, name: str, session_ms: int = SESSION_MS) -> Leadership:
-        made.append(Leadership(access, namespace, name, session_ms))
+    def make(
+        access: KafkaAccess, namespace: str, name: str, session_ms: int = SESSION_MS, **more: object
+    ) -> Leadership:
+        made.append(Leadership(access, namespace, name, session_ms, **more))  # type: ignore[arg-type]
         return made[-1]
 
     yield make
@@ -89,6 +93,44 @@ def test_a_silent_leader_is_replaced_and_can_no_longer_write(kafka: RunningKafka
     assert following.plans.load() == [plan_at(1, PlanPhase.PREPARING)]
     for one in (term.plans, following.plans, first, second):
         one.close()
+
+
+def test_a_candidate_with_another_inventory_or_without_keys_does_not_lead(
+    kafka: RunningKafka, namespace: str, seats: Seats
+) -> None:
+    """Nor does it keep another one from leading; once it has what the leader before had, it leads."""
+    right = LeaderBasis("one", has_keys=True)
+    first = seats(kafka.access, namespace, "first", basis_of=lambda: right)
+    led(first)
+    first.close()
+    own = {"basis": LeaderBasis("other", has_keys=True)}
+    wrong = seats(kafka.access, namespace, "wrong", basis_of=lambda: own["basis"])
+    wait_until(lambda: (wrong.poll(), wrong.objection)[1] != "")
+    assert "its inventory (other: brokers and initial overlay) differs from that of first" in wrong.objection
+    second = seats(kafka.access, namespace, "second", basis_of=lambda: right)
+    assert led(second, wrong).term.term == 2
+    second.close()
+    own["basis"] = LeaderBasis("one")
+    wait_until(lambda: (wrong.poll(), "no trusted keys" in wrong.objection)[1])
+    for _ in range(100):
+        wrong.poll()
+        assert wrong.take_over(0) is None
+    own["basis"] = right
+    assert led(wrong).term.term == 3
+
+
+def test_recovery_adopts_another_inventory_on_request(kafka: RunningKafka, namespace: str, seats: Seats) -> None:
+    """Otherwise it keeps that of the leader before, whichever it has itself."""
+    first = seats(kafka.access, namespace, "first", basis_of=lambda: LeaderBasis("one", has_keys=True))
+    led(first)
+    first.close()
+    for inventory, wanted in (("", "one"), ("other", "other")):
+        recovery = seats(kafka.access, namespace, "recover", inventory=inventory)
+        led(recovery)
+        recovery.close()
+        after = seats(kafka.access, namespace, "after", basis_of=partial(LeaderBasis, wanted, has_keys=True))
+        led(after)
+        after.close()
 
 
 def test_terms_continue_above_those_of_plans(kafka: RunningKafka, namespace: str, seats: Seats) -> None:
