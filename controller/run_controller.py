@@ -263,7 +263,7 @@ class KafkaLinks:
             metrics.records_lost.labels(topic.suffix).set_function(
                 partial(self._lost_count, topic_name(topic, self._plans.topics.namespace))
             )
-        for topic in (STATE, WINDOWS, RESULTS, CLIENTS, ORDERS):
+        for topic in (STATE, WINDOWS, RESULTS, CLIENTS, ORDERS, AUDIT):
             metrics.dead_letters.labels(topic.suffix).set_function(partial(self._undecodable_count, topic))
 
         metrics.dead_letters.labels(ANNOUNCEMENTS.suffix).set_function(self._announcements.undecodable.total)

@@ -85,6 +85,12 @@ def newer_wire_ids(record: str) -> range:
     return range(0) if _wire_ids else newer_ids(record)
 
 
+def is_newer(value: bytes, record_type: type[msgspec.Struct]) -> bool:
+    """Return True if the bytes are framed as a version of the record that is newer than any known here."""
+    is_framed = value[:1] == CONFLUENT_MAGIC and len(value) >= CONFLUENT_HEADER_BYTES
+    return is_framed and struct.unpack(">I", value[1:5])[0] in newer_wire_ids(record_type.__name__)
+
+
 def decode(value: bytes | None, record_type: type[Record]) -> Record:
     """Return the record that the bytes hold, read as the newest version of its schema.
 

@@ -24,7 +24,7 @@ from regraft.schemas.order import OrderKind
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, entered
 
-NOT_KNOWN = "the orders in force are not known yet: check that the topic of orders exists and can be read"
+NOT_KNOWN = "the orders in force are not known yet: check that the topics of orders and audit exist and can be read"
 
 
 class PlanReviewer:

@@ -20,6 +20,7 @@ from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, why_order_refused
 
 CLOCKS_APART_MS_MAX = 60_000  # How far the clock of an order's giver may be behind the controller's.
+REFUSED_MAX = 200_000  # Refused orders that are remembered, in case the topic is read again.
 OPEN_MAX = 1_000  # Orders about the open plan whose outcome is not known yet.
 MEMBER_ORDERS_MAX = 1_000  # Between two steps; no fleet is larger.
 SHOWN_MAX = 20  # Refused orders of one step that are reported one by one; the audit has all.
@@ -34,6 +35,7 @@ class OrderTaker:
         self._audit = audit
         self.members: Mapping[str, Member] = {}  # Members that orders may be about; set by the owner of the fleet.
         self._about_members: list[Order] = []
+        self._refused: set[tuple[int, int]] = set()  # Offset and time of those refused here.
         self._begin()
 
     def _begin(self) -> None:
@@ -50,6 +52,8 @@ class OrderTaker:
         refused_count = 0
         for given in found:
             refusal, outcome = self._take(given, plan_log)
+            if outcome is AuditOutcome.REFUSED and given.offset >= 0 and len(self._refused) < REFUSED_MAX:
+                self._refused.add((given.offset, given.written_ms))
             if given.is_new:
                 self._audit.keep(given.entry(outcome, refusal, now_ms))
                 refused_count += outcome is AuditOutcome.REFUSED
@@ -79,13 +83,16 @@ class OrderTaker:
         order = given.order
         if given.refusal or order is None:
             return given.refusal, AuditOutcome.REFUSED
+        if (given.offset, given.written_ms) in self._refused:  # The topic is read again.
+            return "it was refused before", AuditOutcome.REFUSED
         if order.kind.scope == "plan":
             return self._take_about_plan(given, order, plan_log)
         if order.kind.scope == "member":
             return self._take_about_member(given, order)
-        self.book.take(order)
-        if order.kind.scope == "broker" and order.subject not in plan_log.present.brokers:
+        # One that is not new was accepted when it was given: the broker may be back.
+        if given.is_new and order.kind.scope == "broker" and order.subject not in plan_log.present.brokers:
             return f"the overlay has no broker {order.subject}", AuditOutcome.REFUSED
+        self.book.take(order)
         return "", AuditOutcome.ACCEPTED
 
     def _take_about_member(self, given: GivenOrder, order: Order) -> tuple[str, AuditOutcome]:

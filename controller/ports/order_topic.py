@@ -13,11 +13,13 @@ from confluent_kafka import Message
 from msgspec.structs import replace
 
 from regraft.controller.ports.kafka_links import RECORDS_PER_POLL_MAX, TopicReader
+from regraft.controller.ports.refused_orders import RefusedOrders
 from regraft.infra.decode_strictly import decode_strictly
 from regraft.infra.judge_orders import open_judge
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.order_keys import OrderSettings
 from regraft.schemas.audit import GivenOrder
+from regraft.schemas.codec import is_newer
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.order import Order
 from regraft.schemas.topics import ORDERS, topic_name
@@ -28,7 +30,8 @@ class KafkaOrders:
 
     It is read again from its beginning when the trusted keys change: orders signed by a key that is no longer trusted
     become void. The position up to which outcomes were reported is committed in Kafka once ``is_flushed`` returns that
-    all reports are stored, so that each is reported once, even through restarts.
+    all reports are stored, so that each is reported once, even through restarts. Nothing is returned before the audit
+    has been read: an order that was refused before, by whichever leader, stays refused.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class KafkaOrders:
     ) -> None:
         self._topic = topic_name(ORDERS, namespace)
         self._reader = TopicReader(kafka, {self._topic: Order}, 0, on_letter)
+        self._refused = RefusedOrders(kafka, namespace, on_letter)
         self._judge, self._keys = open_judge(orders, namespace)
         self._is_flushed = is_flushed
         self._is_known = False
@@ -58,8 +62,8 @@ class KafkaOrders:
     def poll(self) -> list[GivenOrder]:
         """Return new orders, at most a bounded number; does not wait.
 
-        Raises UnreadableRecordError if an order that stands at the start cannot be read, because it might forbid what
-        would be done next. A later one becomes a dead letter.
+        Raises UnreadableRecordError if an order that stands at the start was written by a newer version, because it
+        might forbid what would be done next. Any other one that cannot be read becomes a dead letter, like later ones.
         """
         self._commit()
         self._keys.refresh()
@@ -69,7 +73,8 @@ class KafkaOrders:
         if self._reported_below is None:
             self._reported_below = self._reader.committed(self._topic)
             self._committed = self._reported_below or 0
-        if self._reported_below is None:
+        self._refused.read()
+        if self._reported_below is None or not self._refused.is_known:
             return []
         messages = self._reader.messages(RECORDS_PER_POLL_MAX)
         if self._reader.assigned_count != self._begun_count:
@@ -84,7 +89,8 @@ class KafkaOrders:
 
     def _refuse_unreadable(self) -> None:
         for message in self._unreadable.values():
-            decode_strictly(message, Order)
+            if is_newer(message.value() or b"", Order):
+                decode_strictly(message, Order)
 
     def _given(self, message: Message) -> GivenOrder | None:
         offset, order = message.offset() or 0, self._reader.decoded(message)
@@ -94,7 +100,7 @@ class KafkaOrders:
             if not self._is_known:
                 self._unreadable[message.key()] = message
             return None  # It did not decode, and became a dead letter.
-        return replace(self._judge.given(message, order), is_new=is_new)
+        return self._refused.judged(replace(self._judge.given(message, order), is_new=is_new))
 
     @property
     def is_known(self) -> bool:
@@ -104,12 +110,13 @@ class KafkaOrders:
     @property
     def undecodable(self) -> Counter[str]:
         """The number of records that did not decode, by topic."""
-        return self._reader.undecodable
+        return self._reader.undecodable + self._refused.undecodable
 
     def close(self) -> None:
         """Close the connection."""
         self._commit()
         self._reader.close()
+        self._refused.close()
 
     def _commit(self) -> None:
         if self._reported_below is not None and self._reported_below > self._committed and self._is_flushed():

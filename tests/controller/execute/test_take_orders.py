@@ -152,6 +152,29 @@ def test_orders_are_read_again_when_the_trusted_keys_change() -> None:
     assert overlay.plans != []
 
 
+def test_a_refused_order_is_not_executed_when_the_topic_is_read_again() -> None:
+    """Not even if what it lacked is there by then: its giver was answered that it is refused."""
+    overlay = overlay_of(dry_run=False)
+    refused = GivenOrder(order_of(overlay, OrderKind.PAUSE, WHOLE_OVERLAY), 1_000, 7, refusal="its key is not trusted")
+    unknown = GivenOrder(order_of(overlay, OrderKind.MAINTAIN, "b99"), 2_000, 8)
+    overlay.ports.orders.records.extend([refused, unknown])
+    overlay.run_windows(1)
+    assert outcomes(overlay) == [("pause", AuditOutcome.REFUSED), ("maintain", AuditOutcome.REFUSED)]
+    overlay.ports.orders.version += 1
+    overlay.ports.orders.records.extend(structs.replace(one, refusal="", is_new=False) for one in (refused, unknown))
+    overlay.run_windows(4)
+    assert overlay.plans != []
+    assert overlay.ports.view.shown.orders.maintenance == ()
+
+
+def test_an_accepted_maintenance_holds_while_its_broker_is_out_of_the_overlay() -> None:
+    """A controller that starts meanwhile reads it again, and does not judge it by the overlay of that moment."""
+    overlay = overlay_of(dry_run=False)
+    overlay.ports.orders.records.append(GivenOrder(order_of(overlay, OrderKind.MAINTAIN, "b99"), 1, 7, is_new=False))
+    overlay.run_windows(1)
+    assert [one.broker for one in overlay.ports.view.shown.orders.maintenance] == ["b99"]
+
+
 @pytest.mark.parametrize(
     ("kind", "phase", "outcome"),
     [

@@ -7,6 +7,7 @@ from regraft.controller.control_ports import DeposedError
 from regraft.controller.ports.kafka_links import TopicReader
 from regraft.controller.ports.order_topic import KafkaOrders
 from regraft.controller.ports.plan_store import KafkaPlanStore
+from regraft.controller.ports.refused_orders import REFUSED_BEFORE
 from regraft.controller.ports.result_reader import ResultReader
 from regraft.controller.state.plan_log import PlanLog
 from regraft.infra.create_topics import create_topics
@@ -14,7 +15,7 @@ from regraft.infra.decode_strictly import UnreadableRecordError
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_server import RunningKafka
 from regraft.infra.order_keys import OrderSettings
-from regraft.schemas.audit import GivenOrder
+from regraft.schemas.audit import AuditOutcome, GivenOrder
 from regraft.schemas.codec import encode
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
 from regraft.schemas.dead_letter import DeadLetter
@@ -22,6 +23,7 @@ from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.plan import PlanPhase
+from regraft.schemas.registry import newer_ids
 from regraft.schemas.topics import COMMANDS, EVENTS, NO_AGENT, ORDERS, PLANS, RESULTS, topic_name
 from tests.controller.state.test_plan_log import INVENTORY, plan_at
 from tests.wait_until import wait_until
@@ -173,25 +175,47 @@ def test_a_plan_that_cannot_be_read_stops_the_start(kafka: RunningKafka, namespa
     store.close()
 
 
-def test_an_order_that_cannot_be_read_stops_the_start(kafka: RunningKafka, namespace: str) -> None:
-    """It may forbid what is done next. One that comes later becomes a dead letter, and the loop continues."""
+def test_an_order_of_a_newer_version_stops_the_start_and_rubbish_does_not(kafka: RunningKafka, namespace: str) -> None:
+    """The former may forbid what is done next. Rubbish is never an order: it becomes a dead letter, now as later."""
     topic, letters = topic_name(ORDERS, namespace), []
     pause = Order("overlay", OrderKind.PAUSE, "ann", "storm", 5)
     write(kafka, topic, pause.key.encode(), encode(pause))
     write(kafka, topic, b"broker b01", b"rubbish")
+    write(kafka, topic, b"broker b02", b"\0" + newer_ids("Order")[0].to_bytes(4, "big") + b"what we cannot know")
     orders = KafkaOrders(kafka.access, namespace, letters.append, UNSIGNED)
-    with pytest.raises(UnreadableRecordError, match="key 'broker b01'"):
+    with pytest.raises(UnreadableRecordError, match="key 'broker b02'"):
         wait_until(lambda: orders.poll() is None or orders.is_known)
     orders.close()
-    write(kafka, topic, b"broker b01", None)
+    write(kafka, topic, b"broker b02", None)
     orders = KafkaOrders(kafka.access, namespace, letters.append, UNSIGNED)
     found: list[GivenOrder] = []
     wait_until(lambda: bool(found.extend(orders.poll())) or orders.is_known)
     assert [given.order for given in found if given.order is not None] == [pause]
-    seen = len(letters)  # The record that stopped the start may have been read again.
+    seen = len(letters)
     write(kafka, topic, b"broker b01", b"rubbish")
     wait_until(lambda: bool(orders.poll()) or len(letters) > seen)
     orders.close()
+
+
+def test_an_order_that_one_leader_refused_is_refused_by_the_next(kafka: RunningKafka, namespace: str) -> None:
+    """The first has no keys, or no right to follow it; the second could, but its giver was answered."""
+    pause = Order("overlay", OrderKind.PAUSE, "ann", "storm", 5)
+    write(kafka, topic_name(ORDERS, namespace), pause.key.encode(), encode(pause))
+    first = KafkaOrders(kafka.access, namespace, pytest.fail, OrderSettings())
+    found: list[GivenOrder] = []
+    wait_until(lambda: bool(found.extend(first.poll())) or first.is_known)
+    (refused,) = found
+    assert refused.refusal != ""
+    store = begun(kafka, namespace)
+    store.keep(refused.entry(AuditOutcome.REFUSED, refused.refusal, 10))
+    wait_until(lambda: store.flush() is None and store.waiting_count == 0)
+    first.close()
+    second = KafkaOrders(kafka.access, namespace, pytest.fail, UNSIGNED)
+    again: list[GivenOrder] = []
+    wait_until(lambda: bool(again.extend(second.poll())) or second.is_known)
+    assert [(given.refusal, given.is_new) for given in again] == [(REFUSED_BEFORE, False)]
+    second.close()
+    store.close()
 
 
 def test_store_reports_that_kafka_is_away() -> None:
