@@ -108,7 +108,8 @@ def recovered_plan(
     target, present = held_overlay(answer, fleet), log.present
     if (target.epoch, target.digest) == (present.epoch, present.digest):
         return None
-    if target.epoch < log.epoch_next:
+    # Plans that were aborted after the lost ones have later epochs than these.
+    if target.epoch <= present.epoch or any(plan.epoch_to == target.epoch for plan in log.plans):
         raise RecoveryRefusedError(
             f"All brokers are at epoch {target.epoch}, and the stored plans go to epoch {log.epoch_next - 1}, with "
             f"{present.epoch} in force: no plan is missing. Restart brokers that started with a "

@@ -16,21 +16,24 @@ class PlanLogBehindError(StackError):
 
 
 def check_plan_log(state: LoopState, now_ms: int, window_age_ms_max: int) -> None:
-    """Raise PlanLogBehindError if most brokers are at an epoch that no stored plan leads to.
+    """Raise PlanLogBehindError if most brokers are at a later epoch than the one in force, by no plan under way.
 
-    Only a current window counts: older ones may describe an earlier life. Half of the brokers or fewer stop nothing:
-    they may be faulty, and are reported as an epoch mismatch.
+    An aborted plan leads nowhere, so its epoch counts as no more than any other: the plans before it may be lost. Only
+    a current window counts: older ones may describe an earlier life. Half of the brokers or fewer stop nothing: they
+    may be faulty, and are reported as an epoch mismatch.
     """
     window = state.newest
     if window is None or not state.has_plans or abs(now_ms - window.end_ms) > window_age_ms_max:
         return
-    epoch_max = state.plan_log.epoch_next - 1
-    beyond = {broker: epoch for broker, epoch in window.epochs.items() if epoch > epoch_max}
+    plan_log = state.plan_log
+    epoch_max, present, moving = plan_log.epoch_next - 1, plan_log.present.epoch, plan_log.moving
+    to = present if moving is None else moving.epoch_to
+    beyond = {broker: epoch for broker, epoch in window.epochs.items() if epoch > present and epoch != to}
     if 2 * len(beyond) <= len(window.epochs):
         return
-    count = len(state.plan_log.plans)
+    count, in_force = len(plan_log.plans), "" if epoch_max == present else f", with {present} in force"
     raise PlanLogBehindError(
-        f"The stored plans lag behind the brokers: there are {count}, up to epoch {epoch_max}, but "
+        f"The stored plans lag behind the brokers: there are {count}, up to epoch {epoch_max}{in_force}, but "
         f"{elsewhere_text(beyond)}. Plans have been lost, so nothing starts. Restore the topic of plans if there is a "
         "copy; else stop all controllers, check what `regraft recover` would write, and run it with --yes."
     )

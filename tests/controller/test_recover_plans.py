@@ -87,6 +87,23 @@ def test_a_lost_log_is_rebuilt_from_the_brokers_overlay(inventory: Inventory, st
 
 
 @KINDS
+def test_a_log_that_lost_its_beginning_is_rebuilt_before_an_aborted_plan(inventory: Inventory) -> None:
+    """The aborted plan has a later epoch than any that brokers hold; the next plan has a later one still."""
+    plans, present = two_plans(inventory)
+    reports = reports_of(brokers_after(inventory, plans))
+    aborted = msgspec.structs.replace(
+        plan_to(next_overlay(present, random.Random(3)), present), phase=PlanPhase.ABORTED, history=()
+    )
+    log = PlanLog(inventory, [aborted])
+    plan = recovered_plan(log, FleetView(inventory), reports, NOW_MS, TERM)
+    assert plan is not None
+    log.record(plan)
+    assert log.present.with_homes({}) == present
+    assert log.epoch_next == aborted.epoch_to + 1
+    assert recovered_plan(log, FleetView(inventory), reports, NOW_MS, TERM) is None
+
+
+@KINDS
 def test_a_report_changes_nothing_but_the_term(inventory: Inventory) -> None:
     """Before, during and after a plan: brokers execute it as without the report; older terms are refused."""
     plans, present = two_plans(inventory)
@@ -189,3 +206,16 @@ def test_a_log_behind_the_brokers_stops_the_controller() -> None:
     overlay.restarted_brokers = {"b00", "b01", "b02"}
     overlay.run_windows(1)
     check_plan_log(overlay.loop.state, overlay.now_ms, 5_000)
+
+
+def test_a_log_that_lost_its_beginning_and_ends_with_an_aborted_plan_stops_the_controller() -> None:
+    """Its epochs reach beyond the brokers', but none of its plans leads to where they are."""
+    overlay = overlay_of()
+    overlay.run_windows(12)
+    (executed,) = overlay.plans
+    aborted = msgspec.structs.replace(executed, plan="plan-9", epoch_from=1, epoch_to=9, phase=PlanPhase.ABORTED)
+    overlay.ports.plans.stored = {aborted.plan: aborted}
+    overlay.new_loop()
+    overlay.run_windows(2)
+    with pytest.raises(PlanLogBehindError, match="are 1, up to epoch 9, with 0 in force, but b00, .* at epoch 1"):
+        check_plan_log(overlay.loop.state, overlay.now_ms, 5_000)
