@@ -84,7 +84,7 @@ class JetStreamIngress:
         return self.captures(message.subject)
 
     def skip(self, reply: str) -> None:
-        """Let the stream end a message that was too long to be read: it would be sent again for ever."""
+        """Let the stream end a message that was too long to be read: it would be sent again forever."""
         if reply.startswith(ACK):
             self._send(LocalMessage(reply.partition("@")[0], b"+TERM"))
 

@@ -3,7 +3,7 @@
 In: interest and messages of a door, and the core's effects on clients. Out: requests for the core, and notifications
 with a publisher and a sequence number. A real broker passes on no client's identity: the header ``Regraft-Publisher``
 names the publisher, else it is the broker. The node's life is part of each name, so that the sequence numbers of two
-lives never mix; publishers and subscriptions have prefixes of their own, so that no client takes the name of another.
+lives never mix; publishers and subscriptions have separate prefixes, so that no client takes the name of another.
 
 What clients choose is bounded in number and bytes. Interest that found no room waits for some; publishers that are idle
 make room for others.

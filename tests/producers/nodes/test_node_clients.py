@@ -95,7 +95,7 @@ def test_waiting_messages_are_bounded_in_bytes_for_one_publisher_and_for_all(mon
 
 
 def test_a_publisher_that_is_idle_makes_room_and_its_numbers_never_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One client with many names does not take those of others for good; whoever leaves may come again."""
+    """One client with many names does not take those of others for good; one that left may come again."""
     monkeypatch.setattr(node_clients, "PUBLISHERS_MAX", 4)
     asked: list[Any] = []
     clients = clients_of(asked)
