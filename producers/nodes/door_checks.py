@@ -41,9 +41,10 @@ class DoorChecks:
             self._on_interest(subject, is_wanted)
 
     def may_want(self, subject: str) -> bool:
-        """Return True if messages can match a subject; what can match none is counted."""
-        if fault := filter_fault(subject):
-            self.refuse(BAD_FILTER, fault, subject)
+        """Return True if messages can match a subject; what can match none is counted, but for subjects of servers."""
+        fault = filter_fault(subject)
+        if fault and not subject.startswith(OWN_PREFIXES):  # Servers want and publish these all the time.
+            self.refuse(BAD_FILTER, fault)
         return not fault
 
     def note_message(self, message: LocalMessage) -> None:
@@ -62,21 +63,21 @@ class DoorChecks:
         if len(message.payload) > PAYLOAD_BYTES_MAX:
             self.refuse(TOO_LARGE, f"{len(message.payload)} bytes: at most {PAYLOAD_BYTES_MAX} are carried")
         elif fault := subject_fault(message.subject):
-            self.refuse(BAD_SUBJECT, fault, message.subject)
+            if message.subject.startswith(OWN_PREFIXES):
+                self.counts[OWN] += 1
+            else:
+                self.refuse(BAD_SUBJECT, fault)
         elif fault := block_fault(message.headers):
             self.refuse(BAD_HEADERS, fault)
         elif message.reply and (fault := subject_fault(message.reply)):
-            self.refuse(BAD_REPLY, fault, message.reply)
+            self.refuse(BAD_REPLY, fault)
             return replace(message, reply="")
         else:
             return message
         return None
 
-    def refuse(self, what: str, reason: str, subject: str = "") -> None:
+    def refuse(self, what: str, reason: str) -> None:
         """Count something refused; a door does so for what has no form of a message or filter at all."""
-        if subject.startswith(OWN_PREFIXES):  # Servers publish these all the time.
-            self.counts[OWN] += 1
-            return
         self.counts[what] += 1
         count = self.counts[what]
         if count & (count - 1) == 0:  # Logged at 1, 2, 4, 8 ... so that one client does not flood the log.

@@ -114,7 +114,7 @@ class NatsClientDoor:
             await client.flush()
 
     async def _keep_proved(self) -> None:
-        """Let the server answer through the reader each second; connect anew if no answer arrives."""
+        """Let the server answer through the reader each second; connect again if no answer arrives."""
         while True:
             await asyncio.sleep(PROBE_S)
             if self._client.is_reconnecting:  # By the library; its answers prove the new connection.

@@ -210,8 +210,8 @@ class NatsDoor:
                 is_taken = self._ingress is not None and self._ingress.receive(message)
                 if not is_taken:
                     self._checks.note_message(message)
-            case Oversized(subject, reply, size_bytes):
-                self._checks.refuse(TOO_LARGE, f"{size_bytes} bytes: at most {BLOCK_BYTES_MAX} are read", subject)
+            case Oversized(_, reply, size_bytes):
+                self._checks.refuse(TOO_LARGE, f"{size_bytes} bytes: at most {BLOCK_BYTES_MAX} are read")
                 if self._ingress is not None:
                     self._ingress.skip(reply)
             case Interest() if not message.is_wanted or self._has_room(message):
