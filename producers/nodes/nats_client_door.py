@@ -8,6 +8,7 @@ learns of interest at once.
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -85,7 +86,7 @@ class NatsClientDoor:
         try:
             await self._connect()
         except (OSError, TimeoutError, NatsError) as error:
-            raise DoorError(f"no NATS server accepts a client at {self._url} ({error or 'no answer'})") from error
+            raise DoorError(f"no NATS server accepts a client at {self._url} ({str(error) or 'no answer'})") from error
         try:
             await self._poll()
         except NoAnswerError as error:
@@ -108,7 +109,7 @@ class NatsClientDoor:
         async with asyncio.timeout(CONNECT_S_MAX):
             await client.connect(
                 self._url, name=f"regraft-{self._name}", no_echo=True, max_reconnect_attempts=-1, tls=self._tls,
-                error_cb=self._note_error, connect_timeout=int(CONNECT_S_MAX), allow_reconnect=True, **self._login,
+                error_cb=self._note_error, connect_timeout=math.ceil(CONNECT_S_MAX), **self._login,
             )  # fmt: skip
             await client.subscribe(EVERYTHING, cb=self._handle)
             await client.flush()

@@ -1,8 +1,9 @@
 """Feed spoiled records of every topic to every part: ``python -m tests.fuzz.run --records 100000 --seed 1``.
 
-Then it feeds as many inputs to each boundary: streams with hostile times, keys, counts and names, and files
-(``--boundary NAME`` for only these). Stops with an assertion at the first violated invariant; what is fed depends on
-the seed alone. Out: counts by topic, part and boundary, also of a run that fails, and meanwhile those of all topics.
+Then it feeds as many inputs to each boundary: streams with hostile times, keys, counts and names, files, frames of nodes,
+and what doors read. ``--boundary NAME`` feeds only these; "door nats" and the like are doors next to a real broker.
+Stops with an assertion at the first violated invariant; what is fed depends on the seed alone. Out: counts by topic,
+part and boundary, also of a run that fails, and meanwhile those of all topics.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -24,6 +26,7 @@ from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.live_view import decode_view, encode_keys
 from regraft.schemas.topics import MEMBERS, TELEMETRY, TOPICS, Topic
 from tests.dashboard.view_documents import written_document
+from tests.fuzz.doors_under_fuzz import KINDS, feed_doors
 from tests.fuzz.hostile_files import feed_inventories, feed_rules, feed_settings
 from tests.fuzz.hostile_streams import (
     feed_alert_times,
@@ -34,6 +37,7 @@ from tests.fuzz.hostile_streams import (
     feed_shards,
 )
 from tests.fuzz.mutate_values import spoiled
+from tests.fuzz.nodes_under_fuzz import feed_amqp, feed_links, feed_mqtt, feed_nats
 from tests.fuzz.parts_under_fuzz import (
     CONTROLLER_READS,
     START_READS,
@@ -62,7 +66,13 @@ BOUNDARIES: dict[str, Callable[[random.Random, int, Path], Counter[str]]] = {
     "inventories": lambda rng, count, _: feed_inventories(rng, count),
     "rules": lambda rng, count, _: feed_rules(rng, count),
     "settings": feed_settings,
+    "links": lambda rng, count, _: feed_links(rng, count),
+    "nats lines": lambda rng, count, _: feed_nats(rng, count),
+    "mqtt packets": lambda rng, count, _: feed_mqtt(rng, count),
+    "amqp properties": lambda rng, count, _: feed_amqp(rng, count),
 }
+# Next to real brokers, where they are installed: only by name.
+DOORS = {f"door {kind}": partial(feed_doors, kind=kind) for kind in KINDS}
 
 
 def run_fuzz(records: int, seed: int, report: Report, advance: Callable[[str, int], None] = lambda *_: None) -> None:
@@ -83,7 +93,7 @@ def run_boundaries(
         for name in names:
             for place, start in enumerate(range(0, inputs, BOUNDARY_ROUND)):
                 rng, count = random.Random(f"{seed}/{name}/{place}"), min(BOUNDARY_ROUND, inputs - start)
-                found = BOUNDARIES[name](rng, count, Path(folder))
+                found = (BOUNDARIES | DOORS)[name](rng, count, Path(folder))
                 report.setdefault(f"boundary {name}", Counter()).update(found)
                 advance(f"{name}: {_summary(report[f'boundary {name}'])}", min(start + count, inputs))
 
@@ -152,7 +162,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Feed spoiled records to every part.")
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--boundary", action="append", choices=sorted(BOUNDARIES), help="only these, without records")
+    parser.add_argument("--boundary", action="append", choices=sorted(BOUNDARIES | DOORS), help="only these")
     given = parser.parse_args()
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     report: Report = {}
