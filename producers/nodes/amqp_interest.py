@@ -18,6 +18,8 @@ from regraft.producers.nodes.wanted_subjects import WantedSubjects
 log = structlog.get_logger(__name__)
 
 BINDINGS_MAX = 100_000
+BINDINGS_OF_QUEUE_MAX = 10_000  # So that one queue does not shut out the others.
+TOO_MANY = "too_many_bindings"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,6 +41,8 @@ class AmqpInterest:
         self.counts = counts
         self._own = own
         self._bindings: set[Binding] = set()
+        self._of_queue: Counter[str] = Counter()
+        self._waiting: dict[Binding, None] = {}  # Those that found no room, in order of arrival.
         self._wanted = WantedSubjects(on_interest)
 
     def want_always(self, keys: Iterable[str]) -> None:
@@ -50,28 +54,44 @@ class AmqpInterest:
         """Note a binding; a known one changes nothing."""
         if binding in self._bindings or self._is_own(binding):
             return
-        if len(self._bindings) >= BINDINGS_MAX:
-            self.counts["too_many_bindings"] += 1
-            return
         try:
             subjects = subjects_of(binding.key)
         except KeyFormError as error:
             self.counts["bad_filter"] += 1
             log.warning("interest_refused", queue=binding.name, reason=str(error))
             return
+        if not self._has_room(binding):
+            self.counts[TOO_MANY] += 1
+            if len(self._waiting) < BINDINGS_MAX:
+                self._waiting[binding] = None
+            return
         self._bindings.add(binding)
+        self._of_queue[binding.name] += 1
         self._wanted.add(subjects)
+
+    def _has_room(self, binding: Binding) -> bool:
+        return len(self._bindings) < BINDINGS_MAX and self._of_queue[binding.name] < BINDINGS_OF_QUEUE_MAX
 
     def end(self, binding: Binding) -> None:
         """Note that a binding was removed; an unknown one changes nothing."""
-        if binding in self._bindings:
-            self._bindings.discard(binding)
-            self._wanted.remove(subjects_of(binding.key))
+        self._waiting.pop(binding, None)
+        if binding not in self._bindings:
+            return
+        self._bindings.discard(binding)
+        self._of_queue[binding.name] -= 1
+        if not self._of_queue[binding.name]:
+            del self._of_queue[binding.name]
+        self._wanted.remove(subjects_of(binding.key))
+        following = next((one for one in self._waiting if self._has_room(one)), None) if self._waiting else None
+        if following is not None:
+            del self._waiting[following]
+            self.begin(following)
 
     def replace(self, bindings: Iterable[Binding]) -> None:
         """Replace all known bindings, adding before removing, so that a subject in both stays wanted throughout."""
         there = set(bindings)
         gone = self._bindings - there
+        self._waiting.clear()
         for binding in sorted(there):
             self.begin(binding)
         for binding in sorted(gone):

@@ -1,7 +1,7 @@
 """Feed spoiled records of every topic to every part: ``python -m tests.fuzz.run --records 100000 --seed 1``.
 
-Then it feeds as many inputs to each boundary: streams with hostile times, keys, counts and names, files, frames of nodes,
-and what doors read. ``--boundary NAME`` feeds only these; "door nats" and the like are doors next to a real broker.
+Then it feeds as many inputs to each boundary: streams with hostile times, keys, counts and names, files, frames between
+nodes, and what doors read. ``--boundary NAME`` feeds only these; "door nats" is one next to a real broker.
 Stops with an assertion at the first violated invariant; what is fed depends on the seed alone. Out: counts by topic,
 part and boundary, also of a run that fails, and meanwhile those of all topics.
 """

@@ -1,0 +1,114 @@
+"""Messages between nodes: what a node refuses to take no node sends, and what is refused does not stop what follows."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regraft.overlay.configuration import Configuration
+from regraft.producers.brokers.broker_messages import AdvertiseAck, Bundle, End, Subscribe
+from regraft.producers.nodes.carried_messages import (
+    CarriedNotification,
+    LinkError,
+    NotificationBody,
+    body_of,
+    message_of,
+)
+from regraft.producers.nodes.doors import Door, MemoryDoor
+from regraft.producers.nodes.subject_filters import content_of, filter_of
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.telemetry import TelemetryBatch
+from tests.producers.nodes.node_fleet import NodeFleet
+
+GOOD = CarriedNotification("p", 0, 1.8e12, "n0", 0, content_of("ticks"), 1, subject="ticks", payload=b"x")
+BAD: list[dict[str, Any]] = [
+    {"publish_ms": math.nan}, {"publish_ms": math.inf}, {"publish_ms": -1.0}, {"publish_ms": 1e300},
+    {"sequence": -1}, {"sequence": 1 << 62}, {"publisher": ""}, {"publisher": "p" * 300}, {"publisher": "a\nb"},
+    {"home": ""}, {"home": "n" * 300}, {"epoch": -1}, {"epoch": 1 << 60}, {"subject": "a b"}, {"subject": "$SYS.x"},
+    {"subject": "a\r\nPUB b 1"}, {"subject": "a." * 99}, {"reply": "r 0\r\n"},
+    {"headers": b"NATS/1.0\r\nA: b\nC: d\r\n\r\n"},
+    {"payload": bytes((8 << 20) + 1)},
+]  # fmt: skip
+CONTROL = (
+    End(-1), End(1 << 60), AdvertiseAck(0, "p" * 300, 0), AdvertiseAck(0, "p", -1), AdvertiseAck(0, "a\x00", 0),
+    Subscribe(0, "s", "n0", filter_of("a.b") * 40, 0), Subscribe(0, "", "n0", (), 0),
+)  # fmt: skip
+
+
+def unchecked(**changed: Any) -> bytes:
+    """Return the body that a node without bounds would send."""
+    fields = {name: getattr(GOOD, name) for name in NotificationBody.__struct_fields__} | changed
+    return msgspec.msgpack.encode(NotificationBody(**fields))
+
+
+@pytest.mark.parametrize(
+    "changed", BAD, ids=[f"{name}-{str(value)[:12]!r}" for one in BAD for name, value in one.items()]
+)
+def test_a_notification_beyond_the_bounds_is_neither_sent_nor_taken(changed: dict[str, Any]) -> None:
+    with pytest.raises(LinkError):
+        body_of(replace(GOOD, **changed))
+    with pytest.raises(LinkError):
+        message_of(unchecked(**changed))
+
+
+@pytest.mark.parametrize("message", CONTROL, ids=lambda message: type(message).__name__)
+def test_a_control_message_beyond_the_bounds_is_neither_sent_nor_taken(message: Any) -> None:
+    """Also not as one of several."""
+    for body in (message, Bundle((End(0), message))):
+        with pytest.raises(LinkError):
+            body_of(body)
+
+
+@given(st.text(max_size=8), st.integers(-2, 1 << 63), st.floats(), st.binary(max_size=12))
+def test_both_sides_decide_alike(name: str, number: int, time_ms: float, headers: bytes) -> None:
+    """Whatever the values: a node sends exactly what the next one takes."""
+    changed = {"publisher": name, "sequence": number, "publish_ms": time_ms, "subject": name, "headers": headers}
+    try:
+        body = body_of(replace(GOOD, **changed))
+    except LinkError:
+        with pytest.raises(LinkError):
+            message_of(unchecked(**changed))
+    else:
+        assert message_of(body) == replace(message_of(unchecked(**changed)), body=body)
+
+
+def test_a_frame_that_is_refused_stops_nothing_behind_it() -> None:
+    """A peer that checks nothing sends each of them: no node on the path ends, and the good message arrives."""
+
+    async def steps() -> None:
+        brokers = ("n0", "n1", "n2")
+        fleet = NodeFleet(Configuration.of(0, brokers, [("n0", "n1"), ("n1", "n2")]))
+        doors: dict[str, Door] = {broker: MemoryDoor() for broker in brokers}
+        for door in doors.values():
+            door.want("ticks")  # type: ignore[attr-defined]
+        await fleet.begin(doors)
+        try:
+            await asyncio.wait_for(fleet.all_confirmed(), 20)
+            links = fleet.nodes["n0"].links
+            for changed in (*BAD, {}):
+                session = links.peers["n1"].session
+                session.put(unchecked(publish_ms=time.time() * 1_000) if not changed else unchecked(**changed))
+                links.peers["n1"].connection.flush_soon()  # type: ignore[union-attr]
+            async with asyncio.timeout(20):
+                while not doors["n2"].handed:  # type: ignore[attr-defined]
+                    await asyncio.sleep(0.01)
+            assert [len(doors[broker].handed) for broker in ("n1", "n2")] == [1, 1]  # type: ignore[attr-defined]
+            assert fleet.failures == []
+            assert fleet.nodes["n1"].links.counts["refused_to_take"] == len(BAD)
+            assert fleet.nodes["n2"].links.counts["refused_to_take"] == 0
+            for broker in brokers:
+                fleet.nodes[broker].flush()
+                for batch in fleet.ports[broker].telemetry.batches:
+                    assert decode(encode(batch), TelemetryBatch)
+        finally:
+            await fleet.close()
+
+    asyncio.run(steps())
