@@ -17,7 +17,7 @@ from regraft.schemas.bounds import UNCLEAN_ANYWHERE
 
 SUBJECT_BYTES_MAX = 8_192  # Twice a line of NATS; each token fits the text of a client's record.
 TOKENS_MAX = 64  # Each token is an attribute that the overlay routes by.
-HEADERS_BYTES_MAX = 1 << 20
+HEADERS_BYTES_MAX = 128 << 10  # Small enough that doors can keep some hundred blocks, which clients repeat.
 PAYLOAD_BYTES_MAX = 8 << 20  # NATS accepts 1 MiB by default.
 OWN_PREFIXES = ("$", "_REGRAFT.")  # Subjects of servers (system, JetStream, logs), and of nodes.
 ANY, REST = "*", ">"

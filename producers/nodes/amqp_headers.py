@@ -23,7 +23,8 @@ from regraft.schemas.wire_grammar import is_header_name
 FIRST_LINE, END = "NATS/1.0", "\r\n"
 PREFIX, ODD = "Amqp-", "Amqp-Headers"
 CARRIED = "Regraft-Carried"  # The broker at which the overlay handed a message over: from there it does not cross.
-BLOCKS_KEPT_MAX = 1_000
+COMMANDS = ("CC", "BCC")  # Further keys by which a RabbitMQ routes a message: for that of the client that wrote them.
+BLOCKS_KEPT_MAX = 250
 TEXT_BYTES_MAX = 255  # For a property's value, and for a header's name.
 _TEXTS = {
     "content_type": "Amqp-Content-Type",
@@ -46,7 +47,7 @@ def block_of(properties: BasicProperties) -> bytes:
     """
     lines, odd = [], {}
     for name, value in (properties.headers or {}).items():
-        if name in (CARRIED, UNREADABLE):
+        if name in (CARRIED, UNREADABLE, *COMMANDS):
             continue
         if _is_line(name, value):
             lines.append(f"{name}: {value}")
@@ -66,7 +67,8 @@ def properties_of(block: bytes, reply: str, broker: str) -> BasicProperties:
     """Return the properties that a block stands for, marked as carried to ``broker``; a reply may be too long."""
     headers, fields = _read(block)
     reply_to = reply if 0 < len(reply.encode()) <= TEXT_BYTES_MAX else None
-    properties = BasicProperties(headers={**headers, CARRIED: broker}, reply_to=reply_to)
+    shown = {name: value for name, value in headers.items() if name not in COMMANDS}
+    properties = BasicProperties(headers={**shown, CARRIED: broker}, reply_to=reply_to)
     for name, value in fields.items():
         setattr(properties, name, value)
     return properties

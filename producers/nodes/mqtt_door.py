@@ -26,7 +26,7 @@ from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
 from regraft.producers.nodes.ask_emqx import learn_interest
-from regraft.producers.nodes.door_checks import DoorChecks
+from regraft.producers.nodes.door_checks import BAD_SUBJECT, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
@@ -36,7 +36,7 @@ from regraft.producers.nodes.mqtt_topics import TopicError, subject_of, topic_of
 from regraft.producers.nodes.read_mosquitto_log import MosquittoLog
 from regraft.producers.nodes.retry_pause import RetryPause
 from regraft.schemas.status_file import replace_file
-from regraft.schemas.wire_grammar import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
+from regraft.schemas.wire_grammar import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX, SUBJECT_BYTES_MAX
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +49,7 @@ SESSION_S = 60  # The broker keeps QoS 1 messages for this long while the connec
 DURABLE_S = 7 * 24 * 3_600  # And for this long while a node with a durable session is away.
 UNDER_WAY_MAX = 500  # Messages of a durable session that are not acknowledged.
 EVERYTHING = "#"
-FIELDS_KEPT_MAX = 1_000
+FIELDS_KEPT_MAX = 250
 BAD_TOPIC, REDELIVERED = "bad_topic", "redelivered"
 
 
@@ -308,6 +308,9 @@ class MqttDoor:
                 self._handle_log(topic, packet.payload.decode(errors="replace"))
             return True
         packet_id = packet.packet_id or 0
+        if len(topic) > SUBJECT_BYTES_MAX:
+            self._checks.refuse(BAD_SUBJECT, f"a topic of {len(topic)} characters: at most {SUBJECT_BYTES_MAX}")
+            return True
         receipt = self._taken.take(packet, packet_id) if packet_id else 0
         if receipt is None:
             self.counts[REDELIVERED] += 1

@@ -22,7 +22,7 @@ CONTENT_TYPE, CORRELATION, EXPIRY = "Mqtt-Content-Type", "Mqtt-Correlation-Data"
 IS_TEXT, RETAIN, QOS = "Mqtt-Payload-Is-Text", "Mqtt-Retain", "Mqtt-Qos"
 EXPIRY_S_MAX = 0xFFFFFFFF
 TEXT_BYTES_MAX = 65_535
-BLOCKS_KEPT_MAX = 1_000  # Many messages of a client have the same fields.
+BLOCKS_KEPT_MAX = 250  # Many messages of a client have the same fields.
 
 
 @dataclass(frozen=True, slots=True)

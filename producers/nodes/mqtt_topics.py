@@ -14,7 +14,7 @@ from regraft.schemas.wire_grammar import is_clean
 
 MARK = "/"
 TOPIC_BYTES_MAX = 65_535
-TOPICS_KEPT_MAX = 5_000  # Clients keep publishing to the same few.
+TOPICS_KEPT_MAX = 2_000  # Clients keep publishing to the same few.
 _ODD = re.compile(r"[.*>\s]")
 _MARKED = re.compile(r"/(/|a|g|x[0-9a-f]+/)|/")
 _FORBIDDEN = ("+", "#")  # Not allowed in a topic that is published.

@@ -23,6 +23,7 @@ from nats.errors import Error as NatsError
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
 from regraft.producers.nodes.door_checks import BAD_SUBJECT, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.nats_protocol import without_commands
 
 log = structlog.get_logger(__name__)
 
@@ -179,7 +180,7 @@ class NatsClientDoor:
         while True:
             message = await self._waiting.get()
             try:
-                headers = dict(_lines_of(message.headers)) or None
+                headers = dict(_lines_of(without_commands(message.headers))) or None
                 await self._client.publish(message.subject, message.payload, message.reply, headers=headers)
             except Exception as error:  # One message must not keep those behind it from leaving.
                 self.counts[AWAY] += 1

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -37,6 +38,7 @@ from regraft.producers.nodes.nats_protocol import (
     ServerMessage,
     connect_line,
     message_bytes,
+    without_commands,
 )
 from regraft.producers.nodes.retry_pause import RetryPause
 from regraft.producers.nodes.subject_filters import SubjectError, content_of, filter_of
@@ -136,6 +138,8 @@ class NatsDoor:
         checked = self._checks.checked(message)
         if checked is None:
             return False
+        if (headers := without_commands(checked.headers)) is not checked.headers:
+            checked = replace(checked, headers=headers)
         if self._ingress is not None:
             checked = self._ingress.marked(checked)
         leaf.write_soon(message_bytes(checked, self._queues.of(checked.subject)))

@@ -8,6 +8,7 @@ group, and never receives what it has sent itself.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,11 @@ from regraft.schemas.wire_grammar import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 LINE_BYTES_MAX = 64 * 1024
 BLOCK_BYTES_MAX = HEADERS_BYTES_MAX + PAYLOAD_BYTES_MAX  # A longer message is skipped as its bytes arrive.
+# Source: the server's stream.go and msgtrace.go. Nats-Msg-Id is not among them: it only recognises repetitions.
+_COMMANDS = re.compile(
+    rb"(?<=\r\n)(?i:nats-(?:expected-|stream-source|rollup|ttl|marker-reason|incr|counter-|batch-|schedule|trace-|required-))"
+    rb"[^\r\n]*\r\n"
+)
 BYTES_KEPT = "surrogateescape"  # Bytes that are no UTF-8 become characters that no grammar allows.
 
 
@@ -149,6 +155,14 @@ def _messages_of(line: bytes) -> Iterator[ServerMessage]:
 def connect_line(facts: dict[str, Any]) -> bytes:
     """Return the line by which a leaf introduces itself."""
     return b"CONNECT " + json.dumps(facts).encode() + b"\r\n"
+
+
+def without_commands(block: bytes) -> bytes:
+    """Return a header block without the lines that a NATS server obeys, such as Nats-Rollup, which empties a stream.
+
+    They are for the server of the client that wrote them; those of other brokers may have never heard of NATS.
+    """
+    return _COMMANDS.sub(b"", block) if b"\nnats-" in block.lower() else block
 
 
 def message_bytes(message: LocalMessage, queues: Sequence[str] = ()) -> bytes:

@@ -110,6 +110,46 @@ def test_no_door_writes_what_would_be_a_command_or_end_its_connection(run_door: 
     run_door(steps)
 
 
+@pytest.mark.parametrize("kind", ["nats", "nats without a leaf port"])
+def test_no_client_of_another_broker_gives_orders_to_a_nats_server(kind: str, tmp_path: Path) -> None:
+    """Nats-Rollup from elsewhere would empty a stream; ids and what clients say to each other cross."""
+    NEEDS[kind]()
+    lines = (
+        "nats-rollup: all",
+        "Nats-Expected-Last-Sequence: 9",
+        "Nats-TTL: 1s",
+        "Nats-Trace-Dest: x",
+        "Nats-Schedule: y",
+    )
+    kept = "Nats-Msg-Id: 1", "Nats-Service-Error: none", "A: b"
+    block = "".join(f"{line}\r\n" for line in ("NATS/1.0", *lines[:3], *kept, *lines[3:], "")).encode()
+
+    async def steps() -> None:
+        received = Received()
+        async with broker_of(kind, received, tmp_path) as broker:
+            door = await opened(broker, received)
+            await broker.want("good")
+            await until(lambda: "good" in received.wanted)
+            assert door.publish(LocalMessage("good", b"x", headers=block))
+            await until(lambda: bool(broker.got("good")))
+            assert broker.got("good")[0].headers.decode().split("\r\n")[1:-2] == list(kept)
+
+    asyncio.run(steps())
+
+
+def test_no_client_of_another_broker_routes_at_a_rabbitmq() -> None:
+    """CC and BCC are further routing keys; a block can hold them as plain lines and with their types."""
+    needs_rabbit()
+    from pika import BasicProperties
+
+    from regraft.producers.nodes.amqp_headers import block_of, properties_of
+
+    typed = block_of(BasicProperties(headers={"x": ["y"], "CC": ["a"], "BCC": ["b"]}))
+    plain = b"NATS/1.0\r\nCC: a\r\nBCC: b\r\nD: c\r\n\r\n"
+    assert properties_of(plain, "", "b01").headers == {"D": "c", "Regraft-Carried": "b01"}
+    assert properties_of(typed, "", "b01").headers == {"x": ["y"], "Regraft-Carried": "b01"}
+
+
 async def raw_nats(port: int) -> Any:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     await reader.readline()
