@@ -23,6 +23,7 @@ from regraft.producers.nodes.run_links import LinkTls
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.status_file import replace_file
 
+PORT_MAX = 65_535
 SECURE_DOORS = ("tls", "mqtts", "amqps")
 Addresses = dict[str, tuple[str, int]]
 
@@ -79,8 +80,8 @@ def _read_addresses(settings: NodeSettings) -> Addresses:
 def address_of(text: str) -> tuple[str, int]:
     """Return host and port of ``host:port``; raise ValueError for anything else."""
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit():
-        raise ValueError(f"{text!r} is not host:port")
+    if not host or not (port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX):
+        raise ValueError(f"{text!r} is not host:port, with a port from 1 to {PORT_MAX}")
     return host.strip("[]"), int(port)
 
 
