@@ -105,6 +105,8 @@ class AlertSettings:
                 found.append(f"{name} is {getattr(self, name):g}: above 0")
         if self.backoff_s_max < self.backoff_s:
             found.append(f"backoff_s_max is {self.backoff_s_max:g}: at least backoff_s, {self.backoff_s:g}")
+        if self.quiet_hours is None and self.quiet_below is not Severity.CRITICAL:
+            found.append(f"quiet_below is {self.quiet_below} without quiet_hours: give these, or leave it out")
         if self.quiet_hours is not None:
             try:
                 parse_quiet_hours(self.quiet_hours)

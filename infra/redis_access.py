@@ -36,6 +36,8 @@ class RedisAccess:
             names = ("ca_file", "certificate_file", "key_file")
             named = [name for name in names if getattr(security, name) is not None]
             found += [f"{name} is given, but the URL is not rediss://: use such a URL" for name in named]
+            if not security.check_host_name:
+                found.append("check_host_name is false, but the URL is not rediss://: there is no certificate to check")
         has_password = security.password_file is not None or security.password_variable is not None
         if security.username is not None and not has_password:
             found.append("username is given without password_file or password_variable: give one of them")

@@ -5,11 +5,12 @@ Reads neither files nor the environment; ``regraft`` fills it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.serve_metrics import port_faults
+from regraft.producers.door_faults import door_faults, listen_faults
 from regraft.producers.workloads.stock_settings import too_small
 from regraft.schemas.sampled_blocks import Sampling, sampling_faults
 from regraft.schemas.topics import DEFAULT_NAMESPACE
@@ -166,4 +167,8 @@ class NodeSettings:
                     f"{name} holds a login: use {name}_user and {name}_password_file instead, so that no settings "
                     "contain it"
                 )
-        return found + port_faults(self.metrics_port)
+        return found + self._door_faults() + listen_faults(self.listen) + port_faults(self.metrics_port)
+
+    def _door_faults(self) -> list[str]:
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return door_faults(values, {each.name: each.default for each in fields(self)})

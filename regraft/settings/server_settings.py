@@ -121,6 +121,12 @@ class SparkSettings:
                 f"secret_file is {self.secret_file}, but master is {self.master}, which shares its secret with nobody: "
                 "leave it out, or name a cluster's master"
             )
+        for name in ("executor_memory_mb", "executor_cores", "executor_python"):
+            if self.is_local and getattr(self, name):
+                found.append(
+                    f"{name} is {getattr(self, name)}, but master is {self.master}, which has no executors: leave it "
+                    "out, or name a cluster's master"
+                )
         if self.executor_cores < 0:
             found.append(f"executor_cores is {self.executor_cores}: at least 1, or 0 for what the cluster offers")
         return found

@@ -44,7 +44,8 @@ class SettingsModel(BaseModel):
     Inside ``collect_faults`` nothing is raised, so that one check shows all faults; outside, pydantic raises.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    # No setting is infinite or not a number: such a value would pass most comparisons.
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
     setting_path: ClassVar[str] = ""
 

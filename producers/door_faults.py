@@ -1,0 +1,101 @@
+"""Find settings of a node that the door in use does not have: they would be ignored without a word.
+
+In: the settings. Out: a sentence for each, with what to use instead. Whether the real broker answers belongs to the
+doors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+LEAF, CLIENT, MQTT, AMQP = "the leaf port of a NATS server", "the client port of a NATS server", "MQTT", "RabbitMQ"
+KIND_OF_SCHEME = {"nats": LEAF, "tls": LEAF, "mqtt": MQTT, "mqtts": MQTT, "amqp": AMQP, "amqps": AMQP}
+SECURE = ("tls", "mqtts", "amqps")
+PORT_MAX = 65_535
+Settings = Mapping[str, Any]
+# For which doors a setting is, and what to do at the others.
+DOORS_OF: dict[str, tuple[Sequence[str], str]] = {
+    "door_filters": ((MQTT, AMQP), "a NATS server reports what its clients want, leave it out"),
+    "door_exchange": ((AMQP,), "leave it out"),
+    "door_log_file": ((MQTT,), "only Mosquitto's log lists subscriptions, leave it out"),
+    "door_session_s": ((MQTT,), "only MQTT clients have sessions, leave it out"),
+    "durable_stream": (
+        (LEAF,),
+        "only a leaf port can read a JetStream stream: name that port without door_api, or at MQTT and RabbitMQ set "
+        "durable_session",
+    ),
+    "durable_session": ((MQTT, AMQP), "a NATS server keeps messages in streams: name one as durable_stream"),
+}
+TLS_FILES = ("door_ca_file", "door_certificate_file", "door_key_file")
+
+
+def door_faults(settings: Settings, defaults: Settings) -> list[str]:
+    """Return what the door in use would ignore or could not use; nothing if no door is named."""
+    given = {name: value for name, value in settings.items() if value != defaults.get(name)}
+    if "door" not in given:
+        return []
+    door = str(given["door"])
+    scheme = urlsplit(door).scheme
+    if scheme not in KIND_OF_SCHEME:
+        return [
+            f"door is {_named(door)}: there are nats://HOST:PORT, mqtt://HOST:PORT, amqp://HOST:PORT/VHOST, "
+            "and tls, mqtts and amqps with TLS"
+        ]
+    return [*_ignored(given, scheme), *_login_faults(given), *_address_faults(given)]
+
+
+def listen_faults(listen: str | None) -> list[str]:
+    """Return what is wrong with the address to listen on, if one is given."""
+    if listen is None or _is_address(listen):
+        return []
+    return [f"listen is {listen!r}: it must be host:port with a port from 1 to {PORT_MAX}"]
+
+
+def _ignored(given: Settings, scheme: str) -> Iterator[str]:
+    kind = KIND_OF_SCHEME[scheme]
+    if kind == LEAF and "door_api" in given:
+        kind = CLIENT
+    for name, (kinds, advice) in DOORS_OF.items():
+        if kind not in kinds and name in given:
+            yield f"{name} is {_shown(given[name])}, but the door is to {kind}, which ignores it: {advice}"
+    for name in TLS_FILES:
+        if scheme not in SECURE and name in given:
+            secure = {LEAF: "tls", MQTT: "mqtts", AMQP: "amqps"}[KIND_OF_SCHEME[scheme]]
+            yield f"{name} is {_shown(given[name])}, but {scheme}:// has no TLS: use {secure}://, or leave it out"
+
+
+def _login_faults(given: Settings) -> Iterator[str]:
+    if "door_password_file" in given and "door_user" not in given:
+        yield "door_password_file is given without door_user: name the user, or leave the password out"
+    if "door_api_password_file" in given and "door_api_user" not in given:
+        yield "door_api_password_file is given without door_api_user: name the user, or leave the password out"
+    for name in ("door_api_user", "door_api_password_file"):
+        if name in given and "door_api" not in given:
+            yield f"{name} is given without door_api: name the interface, or leave the login out"
+
+
+def _address_faults(given: Settings) -> Iterator[str]:
+    api, door = given.get("door_api"), urlsplit(given["door"])
+    if api is not None and urlsplit(api).scheme not in ("http", "https"):
+        yield f"door_api is {_named(api)}: it must be an address such as http://127.0.0.1:15672"
+    try:
+        is_usable = bool(door.hostname) and (door.port is None or door.port > 0)
+    except ValueError:  # The port is no number, or none that exists.
+        is_usable = False
+    if not is_usable:
+        yield f"door is {_named(given['door'])}: it must name a host, and a port from 1 to {PORT_MAX}"
+
+
+def _named(address: str) -> str:
+    return "an address with a login" if "@" in address else repr(address)
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else "true" if value is True else str(value)
