@@ -5,6 +5,7 @@ from __future__ import annotations
 from regraft.infra.serve_metrics import Health, Pulse
 from regraft.infra.stage_metrics import StageMetrics
 
+PROOF_S_MAX = 60.0  # Positions are stored every 5 s, and an end is asked every 2 s.
 SILENCE_S_MAX = 30.0  # A step that takes longer is unhealthy: no call in it waits for more than a few seconds.
 
 
@@ -28,14 +29,28 @@ class AlertMetrics:
 
 
 class AlertHealth:
-    """The stage's health: whether it reads, judges and stores; queried from other threads."""
+    """The stage's health: whether it reads, judges and stores; queried from other threads.
+
+    ``stored`` beats when Kafka has stored the positions, ``asked`` when it has said where its topics end;
+    ``reading_fault`` names topics whose records do not arrive although Kafka has them.
+    """
 
     def __init__(self) -> None:
         self.pulse = Pulse("the alert loop", SILENCE_S_MAX)
+        self.stored = Pulse("storing the positions in Kafka", PROOF_S_MAX)
+        self.asked = Pulse("asking Kafka where its topics end", PROOF_S_MAX)
         self.is_ready = False
-        self.judging_fault = ""
+        self.judging_fault = self.reading_fault = ""
 
     def __call__(self) -> Health:
         """Return the stage's health."""
-        faults = tuple(fault for fault in (self.pulse.fault(), self.judging_fault) if fault)
-        return Health(self.is_ready and not faults, faults)
+        faults = tuple(fault for fault in (self.pulse.fault(), self.judging_fault, self.reading_fault) if fault)
+        if not self.is_ready:
+            return Health(is_ready=False, faults=faults)
+        notes = tuple(fault for each in (self.stored, self.asked) if (fault := each.fault()))
+        proved = (
+            f"positions were stored in Kafka {self.stored.silent_s:.0f} s ago",
+            f"everything was read up to an end that Kafka named {self.asked.silent_s:.0f} s ago",
+        )
+        is_proved = not (faults or notes)
+        return Health(is_proved, faults, notes, proved if is_proved else ())

@@ -14,6 +14,7 @@ SAMPLE: Mapping[str, object] = {
     "clear_min": 1.0,
 }  # fmt: skip
 TEXT_FIELDS = tuple(SAMPLE)
+COUNT_MAX = 1_000_000  # Two months of windows of 5 s; the memory of a rule grows with it.
 
 
 def template_fault(template: str) -> str:
@@ -34,8 +35,10 @@ def template_fault(template: str) -> str:
 
 
 def at_least_one(rule: object, *names: str) -> list[str]:
-    """Return a sentence for each of these parameters that is below 1."""
-    return [f"{name} is {getattr(rule, name)}: at least 1" for name in names if getattr(rule, name) < 1]
+    """Return a sentence for each of these parameters that is below 1, or so large that nothing could reach it."""
+    values = {name: getattr(rule, name) for name in names}
+    found = [f"{name} is {value}: at least 1" for name, value in values.items() if value < 1]
+    return found + [f"{name} is {value}: at most {COUNT_MAX}" for name, value in values.items() if value > COUNT_MAX]
 
 
 def above_0(rule: object, *names: str) -> list[str]:

@@ -119,6 +119,10 @@ class InputReader:
         self._next: dict[tuple[str, int], int] = {}
         self._read_ms: dict[tuple[str, int], int] = {}
         self._markers: dict[int, tuple[int, int]] = {}
+        self._ends: Counter[tuple[str, int]] = Counter()  # Where the client has met the end of a partition.
+        self._goals: dict[tuple[str, int], int] = {}
+        self._proofs = 0
+        self.stalled: set[str] = set()
         self.letters: list[DeadLetter] = []
         self.parked: Counter[str] = Counter()
         self.faults = 0
@@ -178,6 +182,29 @@ class InputReader:
         found = [self._taken(message) for message in messages]
         return [record for record in found if record is not None]
 
+    def prove(self) -> bool:
+        """Ask Kafka, of one partition after another, where it ends; return False if it does not answer.
+
+        An end that was named a round ago and is not reached yet shows in ``stalled``: records do not arrive.
+        """
+        places = sorted(self._next)
+        if not places:
+            return False
+        place = places[self._proofs % len(places)]
+        try:
+            _, end = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=CALL_S)
+        except KafkaException as error:
+            self._report(str(error))
+            return False
+        self._proofs += 1
+        reached = max(self._next[place], self._ends[place])
+        if (goal := self._goals.get(place)) is not None and reached < goal:
+            self.stalled.add(place[0])
+        else:
+            self.stalled.discard(place[0])
+            self._goals[place] = end
+        return True
+
     def positions(self, waiting_starts_ms: Collection[int], remembered: Mapping[str, int]) -> list[TopicPartition]:
         """Return the positions up to which each topic was read, before the windows that are not judged yet."""
         held: dict[int, int] = {}
@@ -221,6 +248,7 @@ class InputReader:
         if error is not None:
             if error.code() == KafkaError._PARTITION_EOF:
                 self._unread.discard(place)
+                self._ends[place] = max(message.offset() or 0, self._ends[place])
             else:
                 self._report(error.str())
                 if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:

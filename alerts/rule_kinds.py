@@ -19,6 +19,7 @@ from regraft.alerts.check_parameters import above_0, at_least_one, finite, templ
 from regraft.alerts.quiet_hours import QuietHoursError, parse_quiet_hours
 from regraft.schemas.event import Severity
 
+COUNTED_MAX = 10_000  # Per subject; beyond that the value is a lower bound.
 QueueScope = Literal["brokers", "links", "both"]
 
 
@@ -268,7 +269,9 @@ class CountRule(Rule):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        return super().faults() + at_least_one(self, "count") + above_0(self, "span_s", "clear_after_s")
+        found = super().faults() + at_least_one(self, "count") + above_0(self, "span_s", "clear_after_s")
+        over = f"count is {self.count}: at most {COUNTED_MAX}, more occurrences are not counted"
+        return [*found, over] if self.count > COUNTED_MAX else found
 
 
 @dataclass(frozen=True, kw_only=True)

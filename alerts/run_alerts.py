@@ -38,6 +38,7 @@ log = structlog.get_logger(__name__)
 
 VIEW_TIMEOUT_S = 0.5
 POSITIONS_MS = 5_000  # Positions are stored at least this often, even if no alert changes.
+PROVE_S = 2.0  # Between questions to Kafka, each about one partition.
 NOTIFY_MS = 1_000  # How often silenced alerts are checked if nothing else changes.
 FORGET_MS = 60_000
 WRITING_MS = 30_000  # How long after its end a window may be written so that the look-back still finds it.
@@ -133,6 +134,7 @@ class AlertLoop:
         self._stored_ms = self._notified_ms = self._forgot_ms = self._shown_ms = 0
         self._is_resumed = self._has_stored = False
         self._windows_counted = self._ticks_failed = 0
+        self._prove_at_s = 0.0
         self._is_stopping = False
 
     def step(self, now_ms: int) -> bool:
@@ -143,10 +145,22 @@ class AlertLoop:
             count = self._judge(now_ms)
         self._take_reports(now_ms)
         self._save(now_ms)
-        self._health.is_ready = self._is_ready
+        self._prove()
         if now_ms - self._shown_ms >= self._settings.status_ms:
             self._show(now_ms)
         return count >= RECORDS_PER_POLL_MAX
+
+    def _prove(self) -> None:
+        """Show with the health whether Kafka answers and its records arrive, not only that nothing has failed."""
+        health = self._health
+        health.is_ready = self._is_ready
+        if not self._reader.has_caught_up or time.monotonic() < self._prove_at_s:
+            return
+        self._prove_at_s = time.monotonic() + PROVE_S
+        if self._reader.prove():
+            health.asked.beat()
+        stalled = ", ".join(sorted(self._reader.stalled))
+        health.reading_fault = f"records of {stalled} do not arrive, although Kafka has them" if stalled else ""
 
     @property
     def _is_ready(self) -> bool:
@@ -234,6 +248,7 @@ class AlertLoop:
         if not self._store.commit(self._desk.batch, positions, self._reader.group):
             return False
         self._stored_ms, self._has_stored = now_ms, True
+        self._health.stored.beat()
         self._do(self._desk.stored())
         return True
 
@@ -256,6 +271,8 @@ class AlertLoop:
                 {
                     **document,
                     "is_reading": self._is_ready,
+                    "proved": self._health().proved,
+                    "notes": self._health().notes,
                     "rules": len(engine.rules.rules),
                     "windows": engine.windows_judged,
                     "window_end_ms": engine.newest_end_ms,

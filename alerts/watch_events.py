@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from regraft.alerts.findings import Finding, RaisedAlerts
-from regraft.alerts.rule_kinds import CountRule
+from regraft.alerts.rule_kinds import COUNTED_MAX, CountRule
 from regraft.schemas.alert import AlertStatus
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.event import ENDED, FORGED, AdaptationEvent, EventKind
@@ -27,7 +27,6 @@ from regraft.schemas.write_times import window_name
 ALL_PLANS = "plans"  # The subject of alerts about plans in general.
 ALL_ORDERS = "orders"
 SUBJECTS_MAX = 1_000
-COUNTED_MAX = 10_000  # Per subject; beyond that the value is a lower bound.
 DETAIL_CHARACTERS_MAX = 300
 
 

@@ -38,6 +38,7 @@ from regraft.dashboard.watch_inventory import InventoryWatcher
 STATIC = Path(__file__).parent / "static"
 BEAT_S = 5.0  # A page that gets nothing for several beats says that it is disconnected.
 RETRY_MS = 1000
+STALE_FACTOR = 6  # Pages show that a view is stale; it is not ready after several times as long, as after a failover.
 POLLS_LATE_MAX = 20  # Polls that may be overdue before the poller counts as dead.
 
 
@@ -56,7 +57,9 @@ class DashboardParts:
         """Return why the page's state is not live, or None if it is."""
         server = self.poller.server_part()
         if server["view"] == LIVE:
-            return None
+            silent_ms = _now_ms() - (server["news_ms"] or 0)
+            is_stale = server["news_ms"] is not None and silent_ms > STALE_FACTOR * self.settings.stale_ms
+            return f"the controller last wrote the live view {silent_ms / 1000:.0f} s ago" if is_stale else None
         state = "unreachable" if server["view"] == UNREACHABLE else server["view"]
         return f"the live view is {state}: {server['reason']}".strip(": ")
 

@@ -41,12 +41,14 @@ class Health:
     """The health of a stage: whether it can do its work now, and its faults, one sentence each.
 
     A stage that is not ready and has no faults is starting or waits for another one. A fault is something that a
-    restart may fix: /health then answers 503. ``notes`` are other reasons for not being ready.
+    restart may fix: /health then answers 503. ``notes`` are other reasons for not being ready; ``proved`` says what the
+    stage has seen work, and how long ago.
     """
 
     is_ready: bool
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    proved: tuple[str, ...] = ()
 
 
 class Pulse:
@@ -62,9 +64,14 @@ class Pulse:
         """Report that the loop runs."""
         self._beat_s = self._stopwatch_s()
 
+    @property
+    def silent_s(self) -> float:
+        """How long ago the loop last ran."""
+        return self._stopwatch_s() - self._beat_s
+
     def fault(self) -> str | None:
         """Return a sentence if the loop has not run for more than ``silence_s_max``, else None."""
-        silent_s = self._stopwatch_s() - self._beat_s
+        silent_s = self.silent_s
         if silent_s <= self._silence_s_max:
             return None
         return f"{self._what} has not run for {silent_s:.1f} s; at most {self._silence_s_max:g} s are normal"
@@ -179,8 +186,8 @@ def _application(registry: CollectorRegistry, health: Callable[[], Health]) -> W
         found = _ask(health)
         is_healthy = not found.faults and (found.is_ready or path == "/health")
         status = "200 OK" if is_healthy else "503 Service Unavailable"
-        notes = {"notes": found.notes} if found.notes else {}
-        return _respond(start_response, status, {"is_ready": found.is_ready, "faults": found.faults} | notes)
+        more = {name: texts for name, texts in (("notes", found.notes), ("proved", found.proved)) if texts}
+        return _respond(start_response, status, {"is_ready": found.is_ready, "faults": found.faults} | more)
 
     return answer
 

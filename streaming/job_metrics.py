@@ -178,5 +178,6 @@ class JobHealth:
 
     def __call__(self) -> Health:
         """Return the job's health now."""
-        found = (self.turns.fault(), self.batches.fault())
-        return Health(self.has_batch, tuple(fault for fault in found if fault is not None))
+        faults = tuple(fault for fault in (self.turns.fault(), self.batches.fault()) if fault is not None)
+        proved = (f"Kafka was asked for telemetry, and what there was processed, {self.batches.silent_s:.0f} s ago",)
+        return Health(self.has_batch, faults, proved=proved if self.has_batch and not faults else ())

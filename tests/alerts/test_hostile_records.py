@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, KafkaException, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +23,7 @@ from regraft.infra.dead_letters import dead_letter
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_clients import SENT_BYTES_MAX
 from regraft.infra.order_keys import OrderSettings
+from regraft.infra.serve_metrics import Pulse
 from regraft.schemas.alert import Alert, AlertStatus
 from regraft.schemas.bounds import NAME_LENGTH_MAX, TIME_MS_MAX
 from regraft.schemas.codec import decode, encode
@@ -220,3 +221,62 @@ def test_a_record_that_kafka_would_refuse_does_not_hold_up_its_batch() -> None:
     store._fill(cast(Any, producer), batch, [], None)
     assert producer.keys == [long.key.encode()]
     assert store.unstorable == 1
+
+
+class Ends:
+    """A consumer of one topic that only says where its partition ends; None for a Kafka that does not answer."""
+
+    def __init__(self) -> None:
+        self.end: int | None = 5
+
+    def get_watermark_offsets(self, _: object, timeout: float) -> tuple[int, int]:
+        if self.end is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return 0, self.end
+
+    def consumer_group_metadata(self) -> None:
+        """Return nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def test_records_that_do_not_arrive_although_kafka_has_them_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that gets nothing looks like one for which there is nothing: Kafka is asked where its topics end."""
+    reader, ends = Reader([]), Ends()
+    monkeypatch.setattr(reader, "_consumer", ends)
+    reader._next["lab.events", 0] = 3
+    assert reader.prove()
+    assert not reader.stalled
+    assert reader.prove()
+    assert reader.stalled == {"lab.events"}
+    reader._next["lab.events", 0] = 5
+    assert reader.prove()
+    assert not reader.stalled
+    ends.end = None
+    assert not reader.prove()
+
+
+def test_ready_says_what_is_proved_and_what_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ready only while Kafka stores and answers; records that do not arrive are a fault, which a restart may mend."""
+    now_s = 0.0
+    health = AlertHealth()
+    pulses = [Pulse(what, 60.0, lambda: now_s) for what in ("storing", "asking", "the loop")]
+    health.stored, health.asked, health.pulse = pulses
+    reader, ends = Reader([]), Ends()
+    monkeypatch.setattr(reader, "_consumer", ends)
+    reader._next["lab.events", 0], reader._read_ms["lab.events", 0] = 5, BEGIN_MS
+    loop = loop_of(reader, Store(), AlertEngine(book(LETTERS), BEGIN_MS), health)
+    loop.step(BEGIN_MS)
+    assert health().is_ready
+    assert len(health().proved) == 2
+    now_s = 61.0
+    health.pulse.beat()
+    assert not health().is_ready
+    assert health().notes == (
+        "storing has not run for 61.0 s; at most 60 s are normal",
+        "asking has not run for 61.0 s; at most 60 s are normal",
+    )
+    assert health().proved == ()
+    health.reading_fault = "records of lab.events do not arrive, although Kafka has them"
+    assert not health().is_ready

@@ -60,6 +60,11 @@ def test_all_faults_are_listed_at_once_with_rule_and_line() -> None:
         (GOOD.replace("clear_below = 5", "clear_below = 11"), "it must not be the larger of the two"),
         (GOOD.replace("above = 10", "above = nan"), "above is nan"),
         (GOOD.replace("above = 10", "above = true"), "above is True: write a number"),
+        (
+            GOOD + "clear_for_windows = 9223372036854775807\n",
+            "clear_for_windows is 9223372036854775807: at most 1000000",
+        ),
+        ('[[rule]]\nname = "x"\non = "dead_letters"\ncount = 10001\n', "count is 10001: at most 10000"),
         (GOOD + 'of = "none"\n', "of is 'none': one of brokers, links, both"),
         (GOOD + 'severity = "bad"\n', "severity is 'bad': one of info, warning, critical"),
         (GOOD + 'quiet = "22-7"\n', "write HH:MM-HH:MM"),

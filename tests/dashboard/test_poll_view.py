@@ -130,7 +130,7 @@ def test_documents_from_the_future_count_as_current() -> None:
 
 
 def test_a_view_that_cannot_be_shown_is_reported_and_the_next_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the parts say together may break what computes with them: polling goes on."""
+    """What the parts say together may break what computes with them: polling continues."""
     scripted = ScriptedPoller()
     scripted.source.texts = document_of(1)
     with monkeypatch.context() as patch:

@@ -52,7 +52,7 @@ def open_desk(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
 
     def make(**given: Any) -> Desk:
         source, sent = MemorySource(), []  # type: ignore[var-annotated]
-        source.texts = view_texts(proposed_document())
+        source.texts = view_texts({**proposed_document(), "time_ms": time.time_ns() // 1_000_000})
         options = {"secret": SECRET, "host_names": ("testserver",), "poll_ms": 50, "stale_ms": 1000} | given
         settings = DashboardSettings(bootstrap="none", inventory_path=tmp_path / "none.json", **options)
         faults: list[str] = []
@@ -303,7 +303,11 @@ def test_it_is_ready_only_while_the_view_is_live(open_desk: Callable[..., Desk])
     """A restart does not bring Valkey back: healthy, but not ready, with the reason."""
     desk = open_desk()
     assert (desk.client.get("/health").status_code, desk.client.get("/ready").status_code) == (200, 200)
+    wait_until(lambda: desk.client.get("/ready").status_code == 503)  # The controller writes nothing more.
+    assert desk.client.get("/ready").json()["faults"][0].startswith("the controller last wrote the live view ")
+    assert desk.client.get("/health").json() == {"is_ready": False, "faults": []}
     desk.source.error = ConnectionError("nobody listens")
+    wait_until(lambda: "unreachable" in desk.client.get("/ready").text)
     wait_until(lambda: desk.client.get("/ready").status_code == 503)
     assert desk.client.get("/ready").json() == {
         "is_ready": False,

@@ -86,6 +86,17 @@ def test_a_stage_that_starts_is_alive_but_not_ready(server: MetricsServer, stage
     assert ask(server, "/ready")[0] == 503
 
 
+def test_a_stage_that_has_not_seen_its_part_work_is_alive_but_not_ready(server: MetricsServer, stage: Stage) -> None:
+    """A restart does not bring Kafka back; the answer says what is proved, or why nothing is."""
+    stage.health = Health(is_ready=False, notes=("Kafka has not answered for 61 s",))
+    assert ask(server, "/health")[0] == 200
+    status, _, text = ask(server, "/ready")
+    assert (status, json.loads(text)["notes"]) == (503, ["Kafka has not answered for 61 s"])
+    stage.health = Health(is_ready=True, proved=("windows were read 2 s ago",))
+    status, _, text = ask(server, "/ready")
+    assert (status, json.loads(text)["proved"]) == (200, ["windows were read 2 s ago"])
+
+
 def test_a_fault_makes_a_stage_neither_alive_nor_ready(server: MetricsServer, stage: Stage) -> None:
     """The answer names the fault, and metrics are still served."""
     stage.health = Health(is_ready=True, faults=("the loop stands",))
