@@ -45,6 +45,7 @@ from regraft.schemas.registry import latest_schema
 from regraft.schemas.state import StateRow, WindowClosed
 from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.topics import (
+    ANNOUNCEMENTS,
     CLIENTS,
     DEAD_LETTERS,
     LEADER,
@@ -54,6 +55,7 @@ from regraft.schemas.topics import (
     RESULTS,
     STATE,
     TELEMETRY,
+    WINDOWS,
     Topic,
 )
 from regraft.schemas.unpack_state import unpack_window
@@ -343,4 +345,4 @@ def _no_json(constant: str) -> None:
 
 
 START_READS = (PLANS, MEMBERS, ORDERS, LEADER)
-CONTROLLER_READS = (STATE, RESULTS, ORDERS, CLIENTS)
+CONTROLLER_READS = (STATE, WINDOWS, RESULTS, ORDERS, CLIENTS, ANNOUNCEMENTS)

@@ -54,7 +54,7 @@ from tests.fuzz.parts_under_fuzz import (
 
 ROUND = 1_000  # records of all topics together that a part gets at once
 GOOD_SHARE = 0.1
-BOUNDARY_ROUND = 20_000
+BOUNDARY_ROUND = 5_000
 Report = dict[str, Counter[str]]
 BOUNDARIES: dict[str, Callable[[random.Random, int, Path], Counter[str]]] = {
     "alerts": lambda rng, count, _: feed_alert_times(rng, count),

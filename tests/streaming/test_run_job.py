@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from regraft.infra.create_topics import create_topics
+from regraft.infra.dead_letters import SHARE_LETTERS_MAX
 from regraft.infra.find_port import choose_ports
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_server import RunningKafka
@@ -43,7 +44,7 @@ from regraft.schemas.topics import (
 )
 from regraft.schemas.unpack_state import unpack_window
 from regraft.streaming.check_timestamps import check_timestamps
-from regraft.streaming.close_windows import JoinedWindow
+from regraft.streaming.close_windows import BOOTS_MAX, JoinedWindow
 from regraft.streaming.job_errors import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError
 from regraft.streaming.run_job import JobStatus, run_job
 from regraft.streaming.source_topics import added_brokers
@@ -131,7 +132,7 @@ class Running:
 
 
 def send(settings: StreamingSettings, values: list[tuple[str, bytes]], agent: str = NO_AGENT) -> None:
-    producer = Producer({"bootstrap.servers": settings.bootstrap})
+    producer = Producer({"bootstrap.servers": settings.bootstrap, "queue.buffering.max.messages": 200_000})
     for key, value in values:
         producer.produce(topic_name(TELEMETRY, settings.namespace, agent), value, key=key)
     assert producer.flush(20) == 0
@@ -310,6 +311,31 @@ def test_wrong_clocks_cost_the_other_brokers_nothing(spark: SparkSession, job: S
     assert offsets_ms is not None
     assert [name for name, ms in sorted(offsets_ms.items()) if abs(ms) > 1_000] == ["b0", "b1"]
     assert offsets_ms["b0"] > 0 > offsets_ms["b1"]
+
+
+def test_a_flood_of_boots_and_of_garbage_does_not_stop_the_job(spark: SparkSession, job: StreamingSettings) -> None:
+    """75,000 tiny batches of one broker, each of another boot, and 2,000 that do not decode, within one window.
+
+    The marker of the window fits into a record, refused records have letters within their sender's share, and the
+    other brokers' batches all count.
+    """
+    job = known_brokers_of(job)
+    begin_ms = (int(time.time()) - 5) * 1_000
+    flood = [
+        ("b0", encode(TelemetryBatch("b0", begin_ms - boot, 0, begin_ms + 500, 1, (), ()))) for boot in range(1, 75_001)
+    ]
+    send(job, [*beats(range(2), begin_ms), *flood[:50_000]])
+    running = Running(spark, job)
+    send(job, [*flood[50_000:], *[("b0", b"garbage")] * 2_000, *beats(range(2, 8), begin_ms)])
+    running.wait(lambda status: status["closed_ms"] >= begin_ms + 6_000 and status["records_behind"] == 0)
+    status = running.end()
+    assert status.dead_letters == 2_000
+    assert status.rows_over > 70_000
+    assert len(read(job, DEAD_LETTERS, DeadLetter)) == SHARE_LETTERS_MAX
+    (marker,) = (one for _, one, _ in read(job, WINDOWS, WindowClosed) if one.window_start_ms == begin_ms)
+    assert sum(entry.broker == "b0" for entry in marker.brokers) == BOOTS_MAX
+    others = [entry for entry in marker.brokers if entry.broker != "b0"]
+    assert [entry.received for entry in others] == [1] * (BROKERS - 1)
 
 
 def test_telemetry_with_senders_timestamps_is_refused(job: StreamingSettings) -> None:
