@@ -24,6 +24,7 @@ from regraft.controller.execute.check_plan_log import check_plan_log
 from regraft.controller.loop_state import LoopState
 from regraft.controller.ports.announcement_reader import AnnouncementReader
 from regraft.controller.ports.client_register import KafkaClientRegister
+from regraft.controller.ports.compare_clocks import ClockCheck, clock_text
 from regraft.controller.ports.kafka_links import LetterSender, TopicReader
 from regraft.controller.ports.leader_basis import LeaderBasis
 from regraft.controller.ports.leadership import HeldTerm, Leadership
@@ -62,6 +63,7 @@ log = structlog.get_logger(__name__)
 VIEW_TIMEOUT_S = 0.5  # A slower server is as good as unavailable: the loop must not wait for it.
 SILENCE_S_MAX = 30.0  # A step that takes longer is unhealthy: no call in it waits for more than some seconds.
 
+YIELD_PAUSE_S = 600.0  # A controller that is alone, or whose successors' clocks are no better, leads meanwhile.
 MOVING_STEPS_PER_TICK = 10  # While a plan moves: at the default tick of 100 ms, a step every 10 ms.
 
 
@@ -95,9 +97,10 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
             settings.kafka, settings.namespace, settings.instance_name, settings.session_ms, agent_of, basis_of
         )
         held.callback(leadership.close)
+        yielding = YieldedLead()
         while (held_term := _stand_by(leadership, settings, inventory, metrics, health, stop)) is not None:
             try:
-                _lead(leadership, held_term, settings, inventory, metrics, health, stop)
+                _lead(leadership, held_term, settings, inventory, metrics, health, yielding, stop)
             except DeposedError as error:
                 log.warning("leadership_lost", term=held_term.term.term, reason=str(error))
                 metrics.depositions.inc()
@@ -153,6 +156,7 @@ def _lead(
     inventory: Inventory,
     metrics: LoopMetrics,
     health: LoopHealth,
+    yielding: YieldedLead,
     stop: threading.Event,
 ) -> None:
     """Run the control loop for one term. Raises DeposedError if another controller takes over."""
@@ -168,7 +172,7 @@ def _lead(
             settings, inventory, ports, None, metrics, links.faults, term=term.term, instance=uuid.uuid4().hex
         )
         loop.state.leader = term.leader
-        _run_steps(loop, leadership, settings, metrics, health, stop)
+        _run_steps(loop, leadership, links, settings, metrics, health, yielding, stop)
     finally:
         links.close()
 
@@ -176,16 +180,25 @@ def _lead(
 def _run_steps(
     loop: ControlLoop,
     leadership: Leadership,
+    links: KafkaLinks,
     settings: ControllerSettings,
     metrics: LoopMetrics,
     health: LoopHealth,
+    yielding: YieldedLead,
     stop: threading.Event,
 ) -> None:
     """Step until ``stop`` is set, then until the transition under way ends or its time is up. Raises DeposedError."""
-    now_ms, tick_s = settings.clock.now_ms, settings.clock.wall_s(settings.tick_ms)
+    tick_s = settings.clock.wall_s(settings.tick_ms)
     moving_tick_s = tick_s / MOVING_STEPS_PER_TICK  # Moving clients wait for each answer and command.
 
+    def now_ms() -> int:
+        return settings.clock.now_ms() - links.ahead_ms
+
     def step() -> bool:
+        health.objection = clock_text(links.ahead_ms) if links.ahead_ms else ""
+        if links.ahead_ms and yielding.is_due():
+            leadership.yield_lead(f"{health.objection}: another controller may lead")
+            raise DeposedError(health.objection)
         leadership.check()
         began_s = time.perf_counter()
         follows_at_once = loop.step(now_ms())
@@ -213,6 +226,20 @@ def _check(faults: list[str]) -> None:
         raise ControllerSettingsError("The controller settings cannot be used:\n- " + "\n- ".join(faults))
 
 
+class YieldedLead:
+    """When this process last yielded the lead because its clock is wrong; it does so at most every YIELD_PAUSE_S."""
+
+    def __init__(self) -> None:
+        self._again_s = 0.0
+
+    def is_due(self) -> bool:
+        """Return True, once, if the lead may be yielded now."""
+        if time.monotonic() < self._again_s:
+            return False
+        self._again_s = time.monotonic() + YIELD_PAUSE_S
+        return True
+
+
 class KafkaLinks:
     """All Kafka ports of one leader, opened and closed together; ``plans`` writes in its term."""
 
@@ -226,7 +253,9 @@ class KafkaLinks:
             {topic_name(STATE, settings.namespace): StateRow, topic_name(WINDOWS, settings.namespace): WindowClosed},
             since_ms,
             on_letter,
+            on_time=self._compare_clocks,
         )
+        self._clock_check, self._has_wall_time = ClockCheck(), settings.clock.speed == 1.0
         self._results = ResultReader(kafka, plans, since_ms, on_letter)
         self._clients = KafkaClientRegister(kafka, settings.namespace, on_letter)
         self._orders = KafkaOrders(
@@ -244,10 +273,21 @@ class KafkaLinks:
             self._state, self._results, plans, plans, self._clients, self._orders, plans, announcements, views
         )
 
+    @property
+    def ahead_ms(self) -> int:
+        """How far this clock is ahead of the times in Kafka, below 0 if behind; 0 if it is right, or unknown."""
+        return self._clock_check.ahead_ms
+
+    def _compare_clocks(self, record_ms: int) -> None:
+        if self._has_wall_time:  # A faster clock cannot be compared with Kafka's.
+            self._clock_check.add(record_ms, time.time_ns() // 1_000_000)
+
     def faults(self) -> dict[str, int]:
-        """Return how many records did not decode or could not be sent, by topic."""
+        """Return how many records did not decode or could not be sent, by topic, and whether the clock is wrong."""
         undecodable = sum((reader.undecodable for reader in self._readers), Counter[str]())
         found = {f"undecodable: {topic}": count for topic, count in undecodable.items()}
+        if self.ahead_ms:
+            found[f"clock: s {'ahead of' if self.ahead_ms > 0 else 'behind'} Kafka"] = abs(self.ahead_ms) // 1000
         return found | {f"not sent: {topic}": count for topic, count in self._lost().items()}
 
     def show(self, metrics: LoopMetrics) -> None:

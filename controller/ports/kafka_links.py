@@ -66,7 +66,8 @@ class TopicReader(Generic[Record]):
 
     ``record_types`` is by topic name; ``since_ms`` is wall-clock time; ``assigned_count`` counts how often it has
     begun. A record that does not decode becomes a dead letter, is counted in ``undecodable`` by topic and is skipped,
-    and so is one that ``fault`` (topic, record) rejects with a reason.
+    and so is one that ``fault`` (topic, record) rejects with a reason. ``on_time`` gets the newest timestamp of each
+    read to the end, once all that was there at the start has been read.
     """
 
     kafka: KafkaAccess
@@ -74,6 +75,7 @@ class TopicReader(Generic[Record]):
     since_ms: int
     on_letter: Callable[[DeadLetter], None]
     fault: Callable[[str, Record], str] | None = None
+    on_time: Callable[[int], None] | None = None
 
     def __post_init__(self) -> None:
         self._consumer = _consumer(self.kafka)
@@ -125,7 +127,10 @@ class TopicReader(Generic[Record]):
         for message in found:
             if (error := message.error()) is not None:
                 self._on_error(error, (message.topic() or "", message.partition() or 0))
-        return [message for message in found if message.error() is None]
+        usable = [message for message in found if message.error() is None]
+        if self.on_time is not None and 0 < len(usable) < count_max and self.has_read_all():
+            self.on_time(max(message.timestamp()[1] for message in usable))
+        return usable
 
     def decoded(self, message: Message) -> Record | None:
         """Return a message's record; None for a tombstone, and for a record that became a dead letter."""

@@ -8,6 +8,7 @@ what the earlier leader stored last. What a leader does belongs to the control l
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -30,6 +31,7 @@ from regraft.schemas.topics import LEADER, topic_name
 log = structlog.get_logger(__name__)
 
 HEARTBEATS = 8  # Heartbeats per session: some may be late without ending it.
+YIELD_SESSIONS = 3  # Long enough for another candidate to be chosen; if there is none, this one leads again.
 HANG_MS = 120_000  # A leader whose loop makes no step for this long loses the lead, alive or not.
 RECORDS_PER_POLL_MAX = 100
 
@@ -72,6 +74,7 @@ class Leadership:
         self._known = LeaderBasis()  # That of the leader before.
         self._is_chosen = self._is_in_group = False
         self.objection = ""
+        self._yields_until_s, self._yields_because = 0.0, ""
         self._store: KafkaPlanStore | None = None
         self._term_min = 1
         self._terms = TopicReader(kafka, {self._topic: LeaderTerm}, 0, _drop)
@@ -115,6 +118,8 @@ class Leadership:
     def _enter_or_leave(self) -> None:
         """Be a member of the group if this candidate may lead, as far as the terms read show."""
         self.objection = self._basis.objection(self._known, self.newest.leader) if self._basis_of else ""
+        if not self.objection and time.monotonic() < self._yields_until_s:
+            self.objection = self._yields_because
         if self.objection and self._is_in_group:
             self._consumer.unsubscribe()
             self._is_in_group = self._is_chosen = False
@@ -169,6 +174,12 @@ class Leadership:
         self._store = None
         store.close()
         return None
+
+    def yield_lead(self, because: str) -> None:
+        """Stay out of the group for some sessions, so that another candidate may lead if there is one."""
+        self._yields_until_s = time.monotonic() + YIELD_SESSIONS * self._session_ms / 1000
+        self._yields_because = because
+        self._is_chosen = False
 
     def note_term(self, term: int) -> None:
         """Note a term that brokers obey: even if its record was lost, the next one is higher."""

@@ -148,6 +148,10 @@ def _faults(
     ]
     if view is not None and view.is_standby and not view.leader:
         found.append("this standby knows of no leading controller")
+    if view is not None:
+        found += [
+            f"the controller's {what}: {count}" for what, count in view.faults.items() if what.startswith("clock")
+        ]
     if view is not None and view.standby_reason:
         found.append(f"this controller must not lead: {view.standby_reason}")
     if view is not None and not view.is_standby:

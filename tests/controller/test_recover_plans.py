@@ -217,5 +217,5 @@ def test_a_log_that_lost_its_beginning_and_ends_with_an_aborted_plan_stops_the_c
     overlay.ports.plans.stored = {aborted.plan: aborted}
     overlay.new_loop()
     overlay.run_windows(2)
-    with pytest.raises(PlanLogBehindError, match="are 1, up to epoch 9, with 0 in force, but b00, .* at epoch 1"):
+    with pytest.raises(PlanLogBehindError, match=r"are 1, up to epoch 9, with 0 in force, but b00, .* at epoch 1"):
         check_plan_log(overlay.loop.state, overlay.now_ms, 5_000)

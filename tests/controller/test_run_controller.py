@@ -2,12 +2,14 @@
 
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -45,6 +47,7 @@ class MemoryLinks:
     """The controller's links in memory."""
 
     results = MemoryResults()
+    ahead_ms = 0
 
     def __init__(self, settings: ControllerSettings, now_ms: int, plans: object) -> None:
         self._ports = MemoryPorts(plans=HangingPlans(), results=self.results).ports
@@ -67,6 +70,7 @@ class OnlyCandidate:
 
     is_chosen = True
     objection = ""
+    yielded: ClassVar[list[str]] = []
     newest = LeaderTerm(6, "another", 0)
 
     def __init__(
@@ -83,6 +87,9 @@ class OnlyCandidate:
 
     def take_over(self, now_ms: int) -> HeldTerm:
         return HeldTerm(LeaderTerm(self.newest.term + 1, self._name, now_ms), None)  # type: ignore[arg-type]
+
+    def yield_lead(self, because: str) -> None:
+        self.yielded.append(because)
 
     def note_term(self, term: int) -> None:
         type(self).newest = LeaderTerm(term, "another", 0)
@@ -224,6 +231,32 @@ def test_a_controller_that_must_not_lead_stands_by_and_says_why(
         assert (_status(settings, "/ready"), _status(settings, "/health")) == (503, 200)
         monkeypatch.setattr(OnlyCandidate, "objection", "")
         wait_until(lambda: _status(settings, "/ready") == 200)
+    finally:
+        stop.set()
+        running.join(60)
+
+
+@pytest.mark.parametrize("ahead_ms", [60_000, -3_600_000])
+def test_a_leader_with_a_wrong_clock_yields_once_and_else_leads_by_the_time_of_kafka(
+    settings: ControllerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_ms: int
+) -> None:
+    """Here no other one takes over: it leads again, says so, and windows have the age that they have for others."""
+    monkeypatch.setattr(OnlyCandidate, "yielded", [])
+    monkeypatch.setattr(MemoryLinks, "ahead_ms", ahead_ms)
+    own = replace(settings, status_file=tmp_path / "status.json")
+    HangingPlans.may_return.set()
+    stop = threading.Event()
+    running = threading.Thread(target=run_controller, args=(own, stop))
+    running.start()
+    try:
+        wait_until(lambda: (view := shown(own)) is not None and not view.is_standby)
+        view = shown(own)
+        assert view is not None
+        apart_ms = time.time() * 1_000 - view.time_ms
+        assert abs(apart_ms - ahead_ms) < abs(ahead_ms) / 2
+        assert (_status(settings, "/ready"), _status(settings, "/health")) == (503, 200)
+        (because,) = OnlyCandidate.yielded
+        assert ("ahead of" if ahead_ms > 0 else "behind") in because
     finally:
         stop.set()
         running.join(60)
