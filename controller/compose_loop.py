@@ -14,10 +14,10 @@ from regraft.controller.control_ports import ControlPorts, EventSink
 from regraft.controller.controller_settings import TERM_FIRST, ControllerSettings
 from regraft.controller.decide.find_planners import planners_of
 from regraft.controller.execute.execute_plan import PlanRunner
-from regraft.controller.execute.judge_claims import PeerClaims
 from regraft.controller.execute.review_plans import PlanReviewer
 from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.execute.verify_plans import PlanVerifier
+from regraft.controller.execute.weigh_claims import PeerClaims
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.loop_state import LoopState
 from regraft.controller.loop_steps.advance_plan import AdvancePlan
@@ -68,8 +68,7 @@ def compose_loop(
     state, shadows = LoopState(PlanLog(inventory), FleetView(inventory), term), ShadowStarter(settings, kind)
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
     notes, noted = CommandNotes(state, metrics), replace(ports, events=events)
-    claims, limits = PeerClaims(inventory.agent_of, notes.note_claim), settings.transition
-    runner = PlanRunner(noted, state.plan_log, limits, notes.note, notes.note_foreign, term, instance, claims)
+    runner = _runner(settings, noted, state, notes, term, instance)
     orders, changes = OrderTaker(ports.orders, events, ports.audit), ChangeWatch(settings, kind, events, metrics)
     reviewer, windows = PlanReviewer(settings, orders, runner), WindowReader(settings, kind, ports)
     situations = SituationFinder(settings, kind, windows, reviewer, runner)
@@ -93,6 +92,14 @@ def compose_loop(
         show=(SettlePlans(ports), ShowState(settings, ports, windows, orders, runner, metrics, port_faults)),
     )
     return ControlLoop(state, steps, runner)
+
+
+def _runner(
+    settings: ControllerSettings, ports: ControlPorts, state: LoopState, notes: CommandNotes, term: int, instance: str
+) -> PlanRunner:
+    """Return the runner of plans, which judges what brokers claim about their neighbours."""
+    claims, log = PeerClaims(state.fleet.inventory.agent_of, notes.note_claim), state.plan_log
+    return PlanRunner(ports, log, settings.transition, notes.note, notes.note_foreign, term, instance, claims)
 
 
 def _after_windows(

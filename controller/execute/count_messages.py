@@ -14,7 +14,7 @@ from regraft.schemas.topics import NO_AGENT
 
 FREE = 100  # Messages that one party may report whatever the others do: too few to make a plan expensive.
 SUM_FACTOR = 2  # How often as much as all lower parties together one may report,
-MEAN_FACTOR = 8  # and this many times the mean of their brokers for each of its own: a hub sends more than a leaf.
+MEAN_FACTOR = 8  # and this many times the mean of their brokers for each of its brokers: a hub sends more than a leaf.
 
 
 def believed_total(sent_by: Mapping[str, int], agent_of: Mapping[str, str]) -> int:

@@ -14,7 +14,6 @@ import msgspec
 
 from regraft.controller.control_ports import ControlPorts
 from regraft.controller.controller_settings import TERM_FIRST, TransitionLimits
-from regraft.controller.execute.judge_claims import PeerClaims
 from regraft.controller.execute.transition import (
     EmitEvent,
     PersistMember,
@@ -23,6 +22,7 @@ from regraft.controller.execute.transition import (
     Transition,
     TransitionEffect,
 )
+from regraft.controller.execute.weigh_claims import PeerClaims
 from regraft.controller.state.plan_log import PlanLog
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Refusal
 from regraft.schemas.plan import Plan, PlanPhase

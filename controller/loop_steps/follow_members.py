@@ -13,7 +13,6 @@ from regraft.controller.control_ports import AnnouncementSource, EventSink
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.find_lost import joining_plan, lost_brokers, lost_during
-from regraft.controller.execute.judge_claims import MUTED_MS, Claim
 from regraft.controller.execute.take_announcements import (
     ADMITTED,
     NEVER_REPORTED,
@@ -22,6 +21,7 @@ from regraft.controller.execute.take_announcements import (
 )
 from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.execute.transition import EmitEvent, PersistMember
+from regraft.controller.execute.weigh_claims import MUTED_MS, Claim
 from regraft.controller.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.state.broker_activity import BrokerActivity

@@ -1,4 +1,4 @@
-"""What a controller decides on besides Kafka's records: whoever follows must have the same, or must not lead.
+"""What a controller decides on besides Kafka's records: a controller that follows must have the same.
 
 In: an inventory, whether there are trusted keys; headers of the leaders' terms. Out: headers, and why a controller must
 not lead. The basis is in headers, not in the record of a term: controllers of earlier versions read that, too.
@@ -6,7 +6,7 @@ not lead. The basis is in headers, not in the record of a term: controllers of e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import Message
@@ -37,8 +37,10 @@ class LeaderBasis:
     @classmethod
     def in_headers(cls, message: Message) -> LeaderBasis:
         """Return the basis in the headers of a term's message; of earlier versions, nothing is known."""
-        found = dict(message.headers() or ())
-        return cls((found.get(INVENTORY) or b"").decode(errors="replace"), found.get(KEYS) == YES)
+        headers: Mapping[str, str | bytes | None] = dict(message.headers() or ())
+        digest = headers.get(INVENTORY)
+        named = digest.decode(errors="replace") if isinstance(digest, bytes) else ""
+        return cls(named, headers.get(KEYS) == YES)
 
     @property
     def headers(self) -> Sequence[tuple[str, bytes]]:

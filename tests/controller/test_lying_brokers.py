@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from regraft.controller.execute.judge_claims import MUTED_MS, UNFOUNDED_MAX
+from regraft.controller.execute.weigh_claims import MUTED_MS, UNFOUNDED_MAX
 from regraft.overlay.inventory import Inventory
 from regraft.schemas.bounds import PLAN_MESSAGES_MAX
 from regraft.schemas.command import Command, CommandResult
@@ -95,7 +95,7 @@ def test_a_death_is_found_as_soon_as_a_window_confirms_the_neighbours_word() -> 
 
 @pytest.mark.parametrize("victims", [("b00",), ("b00", "b02")])
 def test_within_one_agent_a_broker_alone_is_believed_once(victims: tuple[str, ...]) -> None:
-    """Whoever runs both is responsible for them; from then on it is ignored for a while."""
+    """One agent is responsible for both; from then on it is ignored for a while."""
     fleet = fleet_of()
     fleet.run_windows(6)
     for victim in victims:

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from regraft.controller.controller_settings import TransitionLimits
-from regraft.controller.execute.judge_claims import PeerClaims
 from regraft.controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionEffect
+from regraft.controller.execute.weigh_claims import PeerClaims
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.plan_digest import plan_digest

@@ -2,8 +2,8 @@
 
 import pytest
 
-from regraft.controller.execute.judge_claims import PeerClaims
 from regraft.controller.execute.transition import CLAIMED_UNANSWERED_MS
+from regraft.controller.execute.weigh_claims import PeerClaims
 from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.plan_life import LIFE

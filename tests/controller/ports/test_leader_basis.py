@@ -39,7 +39,7 @@ def test_another_fleet_is_another_inventory_but_corrected_costs_are_not() -> Non
 
 
 def test_keys_count_only_if_some_are_usable(tmp_path: Path) -> None:
-    """A missing default file is no fault; a named one that cannot be read is."""
+    """A default file may be missing; a named one that cannot be read is a fault."""
     keys = TrustedKeys(tmp_path / "none.toml")
     assert LeaderBasis.of(INVENTORY, keys, is_named=False) == LeaderBasis(INVENTORY.digest)
     assert "none.toml cannot be read" in LeaderBasis.of(INVENTORY, keys, is_named=True).keys_fault
