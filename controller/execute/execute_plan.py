@@ -6,7 +6,7 @@ decided by :mod:`controller.execute.transition`, which plan to begin by :mod:`co
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from itertools import takewhile
 
@@ -24,6 +24,7 @@ from regraft.controller.execute.transition import (
 )
 from regraft.controller.execute.weigh_claims import PeerClaims
 from regraft.controller.state.plan_log import PlanLog
+from regraft.infra.handle_each import handle_each
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Refusal
 from regraft.schemas.plan import Plan, PlanPhase
 
@@ -203,10 +204,12 @@ class PlanRunner:
         while self._run_effects(now_ms):
             if not self._results:
                 return True
-            result = self._results.popleft()
+            result, failed = self._results.popleft(), Counter[str]()
             if foreign := transition.foreign_part(result):
                 self._on_foreign(foreign)
-            self._effects.extend(transition.on_result(result, now_ms))
+            handle_each([result], lambda one: self._effects.extend(transition.on_result(one, now_ms)), failed, "answer")
+            if failed:
+                self._on_foreign("failed")
         return False
 
     def _run_effects(self, now_ms: int) -> bool:

@@ -13,6 +13,7 @@ from regraft.controller.control_ports import AnnouncementSource, EventSink
 from regraft.controller.loop_state import LoopState
 from regraft.controller.member_settings import MemberSettings
 from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.infra.handle_each import handle_each
 from regraft.overlay.members import FleetView
 from regraft.schemas.announcement import EXPIRY_MS, Announcement, how_to_admit, may_announce, why_not_admitted
 from regraft.schemas.event import ENDED, AdaptationEvent, EventKind, Severity
@@ -58,9 +59,11 @@ class AnnouncementTaker:
 
     def read(self, state: LoopState, now_ms: int) -> list[Announcement]:
         """Process new announcements, and return the brokers to admit without an order."""
-        for announcement in self._source.poll():
-            outcome = self._take(announcement, state.fleet, now_ms)
-            self._metrics.announcements.labels(outcome).inc()
+
+        def take(announcement: Announcement) -> None:
+            self._metrics.announcements.labels(self._take(announcement, state.fleet, now_ms)).inc()
+
+        handle_each(self._source.poll(), take, state.faults, "announcement that failed")
         for broker, one in list(self._waiting.items()):
             if now_ms - one.announced_ms > EXPIRY_MS or not may_announce(state.fleet.members.get(broker)):
                 del self._waiting[broker]

@@ -6,10 +6,12 @@ Executing orders about plans belongs to :mod:`controller.execute.review_plans`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from regraft.controller.control_ports import AuditSink, EventSink, OrderSource
 from regraft.controller.state.plan_log import PlanLog
+from regraft.infra.handle_each import handle_each
 from regraft.schemas.audit import AuditOutcome, GivenOrder
 from regraft.schemas.event import FORGED, AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member
@@ -33,6 +35,7 @@ class OrderTaker:
         self._source = source
         self._events = events
         self._audit = audit
+        self.faults: Counter[str] = Counter()
         self.members: Mapping[str, Member] = {}  # Members that orders may be about; set by the owner of the fleet.
         self._about_members: list[Order] = []
         self._refused: set[tuple[int, int]] = set()  # Offset and time of those refused here.
@@ -51,7 +54,7 @@ class OrderTaker:
             self._begin()
         refused_count = 0
         for given in found:
-            refusal, outcome = self._take(given, plan_log)
+            refusal, outcome = self._taken(given, plan_log)
             if outcome is AuditOutcome.REFUSED and given.offset >= 0 and len(self._refused) < REFUSED_MAX:
                 self._refused.add((given.offset, given.written_ms))
             if given.is_new:
@@ -77,6 +80,13 @@ class OrderTaker:
         if outcome is not None:
             self._audit.keep(given.entry(outcome, plan.history[-1].reason if plan.history else "", now_ms))
         return outcome is not None
+
+    def _taken(self, given: GivenOrder, plan_log: PlanLog) -> tuple[str, AuditOutcome]:
+        """Return the outcome of an order so far; one whose handling fails is refused, so it is not met again."""
+        found = "its handling failed, see the controller's log", AuditOutcome.REFUSED
+        taken: list[tuple[str, AuditOutcome]] = []
+        handle_each([given], lambda one: taken.append(self._take(one, plan_log)), self.faults, "order that failed")
+        return taken[0] if taken else found
 
     def _take(self, given: GivenOrder, plan_log: PlanLog) -> tuple[str, AuditOutcome]:
         """Accept the order if it is allowed; return why not (empty if it is) and its outcome so far."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import structlog
+
 from regraft.controller.control_ports import EventSink
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.decide_plan import Decision, decide_plan
+from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.review_plans import PlanReviewer
 from regraft.controller.loop_state import LoopState
@@ -20,7 +23,10 @@ from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.report_refusals import RefusalEvents
 from regraft.controller.state.planner_interface import Planner
 from regraft.overlay.members import FleetView
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.plan import Plan
+
+log = structlog.get_logger(__name__)
 
 NAMED_MAX = 5
 
@@ -64,13 +70,29 @@ class DecideOnce:
         if is_behind and state.shadows:
             self._metrics.shadow_skips.inc()
         self._reviewer.revalidate(state, situation, now_ms)
-        with self._timer.timed(state, ACTING, self._settings.planner):
-            decision = decide_plan(situation, self._planners, state.plan_log.epoch_next, self._settings)
+        decision = self._decide(situation, state, now_ms)
+        if decision is None:
+            return
         state.add_decision(decision)
         self._report(decision, now_ms)
         if decision.plan is not None:
             self._reviewer.begin(decision.plan, now_ms, _estimates_text(decision.plan, state.fleet))
             state.has_begun = True
+
+    def _decide(self, situation: Situation, state: LoopState, now_ms: int) -> Decision | None:
+        """Return the decision, or None if a planner fails: one window must not end the loop, nor each that follows."""
+        try:
+            with self._timer.timed(state, ACTING, self._settings.planner):
+                return decide_plan(situation, self._planners, state.plan_log.epoch_next, self._settings)
+        except Exception as error:  # A planner may be anybody's code.
+            name, count = self._settings.planner, state.faults["decision that failed"] + 1
+            state.faults["decision that failed"] = count
+            log.exception("planner_failed", planner=name, count=count)
+            if count == 1:
+                text = f"planner {name} failed, nothing is decided on that window: {type(error).__name__}: {error}"
+                kind = EventKind.PLANNER_FAILED
+                self._events.emit(AdaptationEvent(f"planner-{name}", kind, Severity.CRITICAL, now_ms, text))
+            return None
 
     def _report(self, decision: Decision, now_ms: int) -> None:
         if decision.state_verdict is not None:

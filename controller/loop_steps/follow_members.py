@@ -28,6 +28,7 @@ from regraft.controller.state.broker_activity import BrokerActivity
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.compare_epochs import brokers_elsewhere
 from regraft.controller.state.member_changes import NEVER_MS, died, entered_state, is_dead_by_order, restarted
+from regraft.infra.handle_each import handle_each
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.member_life import state_after
@@ -64,26 +65,28 @@ class FollowMembers:
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Process orders, announcements, reports and windows, and change the members they concern."""
-        activity = self._activity_in(state)
-        for order in self._orders.take_about_members():
-            self._execute(order, state, now_ms)
+        orders = self._orders.take_about_members()
+        handle_each(orders, lambda one: self._execute(one, state, now_ms), state.faults, "order about a member")
         for one in self._announcements.read(state, now_ms):
             self._change(Member(one.broker, MemberState.JOINING, now_ms, ADMITTED, facts=one.facts), state, now_ms)
         self._claims.agent_of = state.fleet.inventory.agent_of
         self._judge_outsiders(self._runner.take_outside(), state, now_ms)
         self._judge_unanswering(state, now_ms)
-        for window in state.taken:
-            self._restarted |= activity.add(window)
-            # A controller that has just begun to read may find in the next window what an old one lacks.
-            if now_ms - window.end_ms <= self._window_age_ms_max:
-                self._judge(window, state, now_ms)
-                self._judge_claims(window, state, now_ms)
+        handle_each(state.taken, lambda one: self._follow(one, state, now_ms), state.faults, "window not judged")
         self._settle(state, now_ms)
         self._measure_repairs(state, now_ms)
         moving = state.plan_log.moving
         lost = lost_during(moving, state.plan_log, state.fleet) if moving else frozenset[str]()
         self._runner.lose(lost)
         self._orders.members = state.fleet.members
+
+    def _follow(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
+        """Note who was active in a window, and judge it if it is recent."""
+        self._restarted |= self._activity_in(state).add(window)
+        # A controller that has just begun to read may find in the next window what an old one lacks.
+        if now_ms - window.end_ms <= self._window_age_ms_max:
+            self._judge(window, state, now_ms)
+            self._judge_claims(window, state, now_ms)
 
     def _activity_in(self, state: LoopState) -> BrokerActivity:
         if self._activity is None:

@@ -57,7 +57,7 @@ class ShowState:
         if not state.is_changed and now_ms - state.shown_ms < self._settings.status_ms:
             return
         state.shown_ms, state.is_changed = now_ms, False
-        faults = self._port_faults() | self._windows.faults
+        faults = self._port_faults() | self._windows.faults | state.faults | self._orders.faults
         faults |= {f"shadow planner: {shadow.name}": shadow.faults for shadow in state.shadows if shadow.faults}
         set_metrics(self._metrics, state, self._runner.queue_lengths, faults, now_ms)
         view = render_view(state, self._settings, self._orders.book.in_force(now_ms), faults, now_ms)

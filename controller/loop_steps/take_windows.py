@@ -22,6 +22,7 @@ from regraft.controller.report.set_metrics import set_costs
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.overlays_in_window import overlays_in
 from regraft.controller.windows.read_windows import WindowReader
+from regraft.infra.handle_each import handle_each
 from regraft.schemas.cost_point import CostPoint
 
 
@@ -52,22 +53,34 @@ class TakeWindows:
         """Take the windows that have been assembled since the last step."""
         state.taken = tuple(self._windows.read(state.plan_log, state.fleet, now_ms))
         for window in state.taken:
-            point = self._cost_point(window, state)
-            self._changes.add(window, state, now_ms)
-            shadow_costs_per_s = _shadow_costs_per_s(window, state, now_ms)
-            point = point and replace(point, cost_shadows_per_s=shadow_costs_per_s)
-            state.add_window(window, point, now_ms)
-            self._add_bill(window, state)
-            self._metrics.windows.labels(str(window.is_complete).lower()).inc()
-            if point is not None:
-                set_costs(self._metrics, point)
-            # A restarted controller reads old windows again; their faults were reported before.
-            if now_ms - window.end_ms <= self._settings.decision.window_age_ms_max:
-                event = self._refusals.about_window(window, now_ms)
-                if event is not None:
-                    self._events.emit(event)
+            self._take(window, state, now_ms)
         for watch in self._watches:
             watch(state, now_ms)
+
+    def _take(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
+        """Cost a window, count it, and report its fault; one that cannot be costed counts as well."""
+        points: list[CostPoint | None] = []
+        handle_each(
+            [window], lambda one: points.append(self._judged(one, state, now_ms)), state.faults, "window not costed"
+        )
+        point = points[0] if points else None
+        state.add_window(window, point, now_ms)
+        handle_each([window], lambda one: self._add_bill(one, state), state.faults, "window not billed")
+        self._metrics.windows.labels(str(window.is_complete).lower()).inc()
+        if point is not None:
+            set_costs(self._metrics, point)
+        # A restarted controller reads old windows again; their faults were reported before.
+        if now_ms - window.end_ms <= self._settings.decision.window_age_ms_max:
+            event = self._refusals.about_window(window, now_ms)
+            if event is not None:
+                self._events.emit(event)
+
+    def _judged(self, window: ClosedWindow, state: LoopState, now_ms: int) -> CostPoint | None:
+        """Return the window's point of the cost series, after all that watch its traffic have seen it."""
+        point = self._cost_point(window, state)
+        self._changes.add(window, state, now_ms)
+        shadow_costs_per_s = _shadow_costs_per_s(window, state, now_ms)
+        return point and replace(point, cost_shadows_per_s=shadow_costs_per_s)
 
     def _add_bill(self, window: ClosedWindow, state: LoopState) -> None:
         """Note the bill, in money, of a complete window that lay in one epoch, if the kind of overlay charges."""

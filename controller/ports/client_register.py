@@ -14,6 +14,7 @@ from confluent_kafka import Message
 
 from regraft.controller.ports.kafka_links import TopicReader
 from regraft.controller.windows.registered_clients import RegisteredClients
+from regraft.infra.handle_each import handle_each
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.overlay.user_interests import UserInterests
 from regraft.schemas.client import Client
@@ -34,15 +35,17 @@ class KafkaClientRegister:
     """
 
     def __init__(self, kafka: KafkaAccess, namespace: str, on_letter: Callable[[DeadLetter], None]) -> None:
-        self._reader = TopicReader(kafka, {topic_name(CLIENTS, namespace): Client}, 0, on_letter)
+        self._topic = topic_name(CLIENTS, namespace)
+        self._reader = TopicReader(kafka, {self._topic: Client}, 0, on_letter)
+        self._failed: Counter[str] = Counter()
         self._clients = RegisteredClients()
         self._is_read = False
         self._is_too_large = False
 
     @property
     def undecodable(self) -> Counter[str]:
-        """The number of records that did not decode, by topic."""
-        return self._reader.undecodable
+        """The number of records that did not decode, by topic, and of those whose handling failed."""
+        return self._reader.undecodable + self._failed
 
     @property
     def fault(self) -> str:
@@ -60,8 +63,8 @@ class KafkaClientRegister:
         """Read new records, and return the number of subscriptions; None while unknown."""
         if self._is_too_large:
             return None
-        for message in self._reader.messages(MESSAGES_PER_COUNT_MAX):
-            self._take(message)
+        messages = self._reader.messages(MESSAGES_PER_COUNT_MAX)
+        handle_each(messages, self._take, self._failed, f"failed: {self._topic}")
         if self._clients.held_count > SUBSCRIPTIONS_MAX:
             self._drop_register()
             return None

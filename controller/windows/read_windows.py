@@ -16,6 +16,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.windows.assemble_state import WindowAssembler
 from regraft.controller.windows.measure_lifetimes import LifetimeMeter, horizon_window_count
+from regraft.infra.handle_each import handle_each
 from regraft.overlay.members import FleetView
 from regraft.schemas.live_view import Horizon
 
@@ -69,9 +70,13 @@ class WindowReader:
         found: list[ClosedWindow] = []
         for _ in range(POLLS_MAX):  # Read everything: unread windows mean decisions on ever older ones.
             records = self._ports.state.poll()
-            for record in records:
-                self._assembler.add(record, now_ms)
-            found += [self._take(window, plan_log, subscriptions) for window in self._assembler.closed(now_ms)]
+            handle_each(records, lambda one: self._assembler.add(one, now_ms), self._unknown, "record that failed")
+            handle_each(
+                self._assembler.closed(now_ms),
+                lambda window: found.append(self._take(window, plan_log, subscriptions)),
+                self._unknown,
+                "window that failed",
+            )
             if not records:
                 break
         return found
