@@ -52,6 +52,15 @@ class ControlLoop:
         """The higher term that brokers have heard of, else 0; once there is one, this loop does nothing any more."""
         return self._runner.deposed_by_term
 
+    @property
+    def is_deposed_by_one(self) -> bool:
+        """Return True if a single broker, or the brokers of one agent, have named that term."""
+        return self._runner.is_deposed_by_one
+
+    def doubt_single_terms(self) -> None:
+        """Believe no single broker, nor one agent's brokers alone, that another controller leads."""
+        self._runner.believes_one = False
+
     def step(self, now_ms: int) -> bool:
         """Do what is due now; return True if the next step should follow at once.
 

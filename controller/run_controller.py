@@ -64,6 +64,7 @@ VIEW_TIMEOUT_S = 0.5  # A slower server is as good as unavailable: the loop must
 SILENCE_S_MAX = 30.0  # A step that takes longer is unhealthy: no call in it waits for more than some seconds.
 
 YIELD_PAUSE_S = 600.0  # A controller that is alone, or whose successors' clocks are no better, leads meanwhile.
+DOUBT_S = 600.0  # One broker alone, or one agent's, deposes a leader at most this often.
 MOVING_STEPS_PER_TICK = 10  # While a plan moves: at the default tick of 100 ms, a step every 10 ms.
 
 
@@ -97,10 +98,10 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
             settings.kafka, settings.namespace, settings.instance_name, settings.session_ms, agent_of, basis_of
         )
         held.callback(leadership.close)
-        yielding = YieldedLead()
+        yielding, doubt = Rarely(YIELD_PAUSE_S), Rarely(DOUBT_S)
         while (held_term := _stand_by(leadership, settings, inventory, metrics, health, stop)) is not None:
             try:
-                _lead(leadership, held_term, settings, inventory, metrics, health, yielding, stop)
+                _lead(leadership, held_term, settings, inventory, metrics, health, yielding, doubt, stop)
             except DeposedError as error:
                 log.warning("leadership_lost", term=held_term.term.term, reason=str(error))
                 metrics.depositions.inc()
@@ -156,7 +157,8 @@ def _lead(
     inventory: Inventory,
     metrics: LoopMetrics,
     health: LoopHealth,
-    yielding: YieldedLead,
+    yielding: Rarely,
+    doubt: Rarely,
     stop: threading.Event,
 ) -> None:
     """Run the control loop for one term. Raises DeposedError if another controller takes over."""
@@ -172,7 +174,9 @@ def _lead(
             settings, inventory, ports, None, metrics, links.faults, term=term.term, instance=uuid.uuid4().hex
         )
         loop.state.leader = term.leader
-        _run_steps(loop, leadership, links, settings, metrics, health, yielding, stop)
+        if doubt.is_pausing:
+            loop.doubt_single_terms()
+        _run_steps(loop, leadership, links, settings, metrics, health, yielding, doubt, stop)
     finally:
         links.close()
 
@@ -184,7 +188,8 @@ def _run_steps(
     settings: ControllerSettings,
     metrics: LoopMetrics,
     health: LoopHealth,
-    yielding: YieldedLead,
+    yielding: Rarely,
+    doubt: Rarely,
     stop: threading.Event,
 ) -> None:
     """Step until ``stop`` is set, then until the transition under way ends or its time is up. Raises DeposedError."""
@@ -203,6 +208,8 @@ def _run_steps(
         began_s = time.perf_counter()
         follows_at_once = loop.step(now_ms())
         if loop.deposed_by_term:
+            if loop.is_deposed_by_one:
+                doubt.is_due()
             leadership.note_term(loop.deposed_by_term)
             raise DeposedError(f"brokers obey a controller of term {loop.deposed_by_term}")
         check_plan_log(loop.state, now_ms(), settings.decision.window_age_ms_max)
@@ -226,17 +233,22 @@ def _check(faults: list[str]) -> None:
         raise ControllerSettingsError("The controller settings cannot be used:\n- " + "\n- ".join(faults))
 
 
-class YieldedLead:
-    """When this process last yielded the lead because its clock is wrong; it does so at most every YIELD_PAUSE_S."""
+class Rarely:
+    """Something that this process does at most every ``pause_s``."""
 
-    def __init__(self) -> None:
-        self._again_s = 0.0
+    def __init__(self, pause_s: float) -> None:
+        self._pause_s, self._again_s = pause_s, 0.0
+
+    @property
+    def is_pausing(self) -> bool:
+        """Return True if it was done less than the pause ago."""
+        return time.monotonic() < self._again_s
 
     def is_due(self) -> bool:
-        """Return True, once, if the lead may be yielded now."""
-        if time.monotonic() < self._again_s:
+        """Return True, once, if it may be done now."""
+        if self.is_pausing:
             return False
-        self._again_s = time.monotonic() + YIELD_PAUSE_S
+        self._again_s = time.monotonic() + self._pause_s
         return True
 
 

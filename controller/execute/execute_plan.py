@@ -22,7 +22,7 @@ from regraft.controller.execute.transition import (
     Transition,
     TransitionEffect,
 )
-from regraft.controller.execute.weigh_claims import PeerClaims
+from regraft.controller.execute.weigh_claims import WITNESSES_MIN, PeerClaims, parties
 from regraft.controller.state.plan_log import PlanLog
 from regraft.infra.handle_each import handle_each
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Refusal
@@ -40,9 +40,10 @@ class PlanRunner:
 
     ``term`` is that of this leader and part of every command and every stored plan; ``instance`` names this controller
     in the plans that it begins. ``on_foreign`` is called with what was foreign about each ignored answer. ``claims``
-    judges what brokers claim about their neighbours. A leader that
-    hears of a higher term is deposed: ``deposed_by_term`` is that term, and nothing is stored or sent any more. A term
-    more than TERM_LEAP_MAX ahead is not a leader's: an answer that names it is foreign.
+    judges what brokers claim about their neighbours. A leader that hears of a higher term is deposed:
+    ``deposed_by_term`` is that term, and nothing is stored or sent any more. A term more than TERM_LEAP_MAX ahead is
+    not a leader's: an answer that names it is foreign. So is one of a single broker, or of one agent's brokers alone,
+    unless the runner ``believes_one``.
 
     While a plan cannot be stored nothing further happens: the effects behind it and the answers read so far wait, and
     the next :meth:`advance` tries to store it again. So both queues are bounded by one step, plus one record for each
@@ -68,6 +69,8 @@ class PlanRunner:
         self._term = term
         self._instance = instance
         self.deposed_by_term = 0
+        self.believes_one = True
+        self.is_deposed_by_one = False
         self._transition: Transition | None = None
         self._effects: deque[TransitionEffect] = deque()
         self._results: deque[CommandResult] = deque()
@@ -185,9 +188,14 @@ class PlanRunner:
                     self._installs.append(result)
                 else:
                     self._results.append(result)
-        term = max((result.term for result in self._results), default=0)
-        if term > self._term:
-            self.deposed_by_term = term
+        higher = [result for result in self._results if result.term > self._term]
+        self.is_deposed_by_one = parties((one.broker for one in higher), "", self.claims.agent_of) < WITNESSES_MIN
+        if higher and (self.believes_one or not self.is_deposed_by_one):
+            self.deposed_by_term = max(result.term for result in higher)
+        elif higher:
+            self._results = deque(result for result in self._results if result.term <= self._term)
+            for _ in higher:
+                self._on_foreign("term")
         return self.deposed_by_term > 0
 
     def _with_counted_claims(self, result: CommandResult, now_ms: int) -> CommandResult:

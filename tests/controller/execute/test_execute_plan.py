@@ -191,6 +191,26 @@ def test_an_impossible_term_does_not_depose_the_leader() -> None:
     assert controller.stored.phase is not PlanPhase.PREPARING
 
 
+@pytest.mark.parametrize(("speakers", "is_deposed"), [(("a",), False), (("a", "b"), True)])
+def test_a_leader_in_doubt_believes_no_single_broker_that_another_one_leads(
+    speakers: tuple[str, ...], is_deposed: bool
+) -> None:
+    """Or that broker would depose each leader again and again."""
+    controller = Controller(2)
+    controller.runner.believes_one = False
+    controller.run_to(PlanPhase.PREPARING)
+    commands = controller.take_commands()
+    for broker in speakers:
+        own = next(one for one in commands if one.broker == broker)
+        controller.ports.results.records.extend(answers(own, term=3))
+    for command in commands:
+        controller.ports.results.records.extend(answers(command))
+    controller.runner.advance(1)
+    assert (controller.runner.deposed_by_term > 0) is is_deposed
+    assert (controller.stored.phase is PlanPhase.PREPARING) is is_deposed
+    assert controller.runner.is_deposed_by_one is not is_deposed
+
+
 def test_a_deposed_controller_stores_no_pending_plan() -> None:
     """The store was away; when it is back another controller leads."""
     controller = Controller(2)
