@@ -208,10 +208,7 @@ def _run_steps(
         began_s = time.perf_counter()
         follows_at_once = loop.step(now_ms())
         if loop.deposed_by_term:
-            if loop.is_deposed_by_one:
-                doubt.is_due()
-            leadership.note_term(loop.deposed_by_term)
-            raise DeposedError(f"brokers obey a controller of term {loop.deposed_by_term}")
+            _end_term(loop, leadership, doubt)
         check_plan_log(loop.state, now_ms(), settings.decision.window_age_ms_max)
         metrics.step_ms.observe((time.perf_counter() - began_s) * 1000)
         health.pulse.beat()
@@ -226,6 +223,14 @@ def _run_steps(
         step()
         time.sleep(moving_tick_s)
     step()
+
+
+def _end_term(loop: ControlLoop, leadership: Leadership, doubt: Rarely) -> None:
+    """Note the higher term that brokers obey, and raise DeposedError."""
+    if loop.is_deposed_by_one:
+        doubt.is_due()
+    leadership.note_term(loop.deposed_by_term)
+    raise DeposedError(f"brokers obey a controller of term {loop.deposed_by_term}")
 
 
 def _check(faults: list[str]) -> None:
