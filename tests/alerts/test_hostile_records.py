@@ -258,7 +258,7 @@ def test_records_that_do_not_arrive_although_kafka_has_them_are_noticed(monkeypa
 
 
 def test_ready_says_what_is_proved_and_what_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ready only while Kafka stores and answers; records that do not arrive are a fault, which a restart may mend."""
+    """Ready only while Kafka stores and answers; records that do not arrive are a fault, which a restart may repair."""
     now_s = 0.0
     health = AlertHealth()
     pulses = [Pulse(what, 60.0, lambda: now_s) for what in ("storing", "asking", "the loop")]
