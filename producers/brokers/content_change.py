@@ -8,7 +8,7 @@ is over in which epoch. What is in the tables belongs to the kind's own change: 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from regraft.producers.brokers.broker_messages import (
@@ -88,9 +88,7 @@ class ContentChange(Generic[Tables, Plan]):
         under_way.leaving = dict.fromkeys(stays, now_ms)
         if not stays:
             return self._core.switch(under_way, now_ms)
-        dead, homes = self._dead_in(under_way.epoch_to), {name: under_way.moves[name].home_to for name in stays}
-        asked = [PublisherLeaves(name, homes[name], stay) for name, stay in stays.items() if homes[name] not in dead]
-        return [*asked, *self.drop_stranded(dead, now_ms)]
+        return [PublisherLeaves(name, under_way.moves[name].home_to, stay) for name, stay in stays.items()]
 
     def note_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
         """Note that a publisher hands over nothing more here; switch once the last one has left."""
@@ -99,40 +97,38 @@ class ContentChange(Generic[Tables, Plan]):
             return []
         if self.stays_to_move(under_way).get(request.publisher) != request.connection:
             return []
-        if under_way.leaving.pop(request.publisher, None) is None or under_way.leaving:
+        if under_way.leaving.pop(request.publisher, None) is None:
             return []
-        return self._core.switch(under_way, now_ms)
+        has_left = isinstance(request, LeaveRequest)
+        dropped = self._drop_stranded({request.publisher: request.connection}, under_way) if has_left else []
+        return dropped if under_way.leaving else [*dropped, *self._core.switch(under_way, now_ms)]
 
     def drop_unresponsive(self, under_way: Plan, now_ms: float) -> list[Effect]:
         """End the stay of publishers that did not leave in time: later notifications from them are refused."""
         if not under_way.leaving:
             return []
         stays = self.stays_to_move(under_way)
-        late = self._core.pop_late(dict(under_way.leaving), now_ms)
-        return [effect for name in late for effect in self._end_stay(name, stays[name], now_ms)]
+        effects: list[Effect] = []
+        for name in self._core.pop_late(dict(under_way.leaving), now_ms):
+            effects.append(ClientDropped(name, stays[name], is_over=True))
+            effects += self.unadvertise(UnadvertiseRequest(name, stays[name]), now_ms)
+        return effects
 
-    def drop_stranded(self, dead: Collection[str], now_ms: float) -> list[Effect]:
-        """End the stays of publishers that were asked to leave for a broker that has died: it may never accept them.
+    def drop_stranded(self) -> list[Effect]:
+        """End the stays of publishers that have left for a broker that has died: it may never accept them.
 
         It may be alive and only count as dead, so that the publishers themselves notice nothing.
         """
         under_way = self._core.under_way
         if under_way is None or under_way.leaving is None:
             return []
-        effects: list[Effect] = []
-        for name, stay in self.stays_to_move(under_way).items():
-            if under_way.moves[name].home_to in dead:
-                is_here = name in under_way.leaving
-                ended: Effect = ClientDropped(name, stay, is_over=True)  # All forget it with its next home.
-                effects += self._end_stay(name, stay, now_ms) if is_here else [ended]
-        return effects
+        stays = self.stays_to_move(under_way).items()
+        return self._drop_stranded({name: stay for name, stay in stays if name not in under_way.leaving}, under_way)
 
-    def _end_stay(self, publisher: str, connection: int, now_ms: float) -> list[Effect]:
-        request = UnadvertiseRequest(publisher, connection)
-        return [ClientDropped(publisher, connection, is_over=True), *self.unadvertise(request, now_ms)]
-
-    def _dead_in(self, epoch: int) -> set[str]:
-        return self._core.tables[epoch].dead
+    def _drop_stranded(self, left: Mapping[str, int], under_way: Plan) -> list[Effect]:
+        dead, moves = self._core.tables[under_way.epoch_to].dead, under_way.moves
+        # All brokers forget such a stay with its next home; nothing of it is on its way here any more.
+        return [ClientDropped(name, left[name], is_over=True) for name in left if moves[name].home_to in dead]
 
     # --- deaths ------------------------------------------------------------------------------------------------------
 

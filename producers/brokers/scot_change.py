@@ -53,7 +53,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             effects += self._interests.note_death(self._core.tables[epoch], peer)
             if under_way is not None:
                 under_way.expected = {name: home for name, home in under_way.expected.items() if home != peer}
-        effects += self.drop_stranded({peer for epoch, peer in deaths if epoch == max(self._core.tables)}, now_ms)
+        effects += self.drop_stranded()
         if under_way is not None and self._core.epoch == under_way.epoch_to:
             effects += self._allow_orphans(under_way)
         return effects + self._core.release_held() + self._core.drain(now_ms) + self._core.answer_prepare(now_ms)

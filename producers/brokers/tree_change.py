@@ -55,7 +55,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
                 known.unanswered.discard(peer)
             if under_way is not None and epoch == under_way.epoch_to:
                 under_way.unacknowledged = {one for one in under_way.unacknowledged if one[0] != peer}
-        effects = self.drop_stranded({peer for epoch, peer in deaths if epoch == max(self._core.tables)}, now_ms)
+        effects = self.drop_stranded()
         effects += self._interests.forget_dead_homes() + self._core.serve_postponed(now_ms)
         names = {name for tables in self._core.tables.values() for name in tables.entries}
         effects += self._interests.settle(sorted(names | set(self._interests.locals)), now_ms)

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from regraft.producers.brokers.broker_messages import UnadvertiseRequest
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.plan_life import LIFE
 from tests.scenarios.any_order import Action, AnyOrderOverlay
@@ -50,6 +51,7 @@ class Deeds(ABC):
         self.kinds = overlay.kinds[: rng.randint(1, len(overlay.kinds))]  # The fewer, the denser.
         self.publishers_max = rng.randint(2, 8)
         self._planned: tuple[Any, Any] | None = None
+        self._is_of_edge = bool({"living", "remote"} & self.features)
         self.deeds: dict[Deed, float] = {
             self.publish: 6.0,
             self.advertise: 0.2,
@@ -73,7 +75,9 @@ class Deeds(ABC):
             self.deeds |= {self.give_back: 0.2, self.take_back: 0.8} if overlay.members_change else {}
         if "living" in self.features:
             self.deeds |= {self.misjudge: 0.15, self.install: 0.6, self.take_back: 0.8}
-            self.deeds |= {self.repair: 1.0, self.come_again: 0.5}
+            self.deeds |= {self.repair: 0.5, self.come_again: 0.5}
+        if self._is_of_edge:
+            self.deeds |= {self.commute: 0.5}
 
     def next_actions(self) -> list[Action]:
         """Return the actions of a deed chosen by weight; while a plan is under way, some are more frequent."""
@@ -86,8 +90,10 @@ class Deeds(ABC):
             return self.want_more() + self.publish()
         if moving is not None and moving.phase is PlanPhase.PREPARING and self.rng.random() < 0.05:
             return self.end_publisher() if "end" in self.features else []
-        if moving is not None and moving.brokers_lost and "living" in self.features and self.rng.random() < 0.1:
-            return self.advertise() or self.come_again()
+        if moving is not None and moving.brokers_lost and self._is_of_edge and self.rng.random() < 0.2:
+            return self.commute()
+        if moving is None and self.overlay.asks and self.rng.random() < 0.1:
+            return self.plan()
         return self.rng.choices(list(self.deeds), list(self.deeds.values()))[0]()
 
     def first_actions(self) -> list[Action]:
@@ -130,6 +136,17 @@ class Deeds(ABC):
         returns = "return" in self.features and self.rng.random() < 0.4
         return [("unadvertise", name), *(self._coming_again(name) if returns else ())]
 
+    def commute(self) -> list[Action]:
+        """End a publisher's stay and begin the next one elsewhere, perhaps before the earlier home hears of the end."""
+        overlay, rng = self.overlay, self.rng
+        names = sorted(overlay.allowed - overlay.ending)
+        name = rng.choice(names) if names else ""
+        if not name or overlay.is_between_homes(name):
+            return []
+        what = str(overlay.publisher_filters[name][0].value)
+        home = self._a_broker()
+        return [("unadvertise", name), ("advertise", name, home, what), ("ask", name, home)]
+
     def return_publisher(self) -> list[Action]:
         """Reconnect a publisher that has left, perhaps at another home."""
         gone = [name for name in sorted(self.overlay.ending) if self.overlay.publishers.home_of(name) is None]
@@ -156,20 +173,20 @@ class Deeds(ABC):
         mistaken_share = 0.05 if "mistaken" in self.features else 0.0
         changes = overlay.random_changes(rng.choice((0, 1, 1, 2, 4)), rng)
         moves = overlay.random_moves(rng.randint(0, 4), mistaken_share, rng)
-        if overlay.asks and overlay.publishers_move and rng.random() < 0.5:
-            back = self._moves_back()
+        if overlay.publishers_move and (back := self._moves_back()):
             moves = (*(move for move in moves if move[0] not in back), *back.values())
         self._planned = (changes, overlay.with_leaving(changes, moves, rng))
         return [("plan", *self._planned)]
 
-    def _moves_back(self) -> dict[str, tuple[str, str, str]]:
-        """Return moves of publishers to earlier homes that one of their requests, such as an end, has yet to reach."""
-        homes = {name: self.overlay.publishers.home_of(name) for name, _ in self.overlay.asks}
-        return {
-            name: (name, home, broker)
-            for name, broker in self.overlay.asks
-            if (home := homes[name]) not in (None, broker) and {home, broker} <= {*self.overlay.names}
-        }
+    def _moves_back(self) -> dict[str, tuple[str, Any, str]]:
+        """Return moves of publishers to earlier homes that have not heard of the end of the stay there."""
+        found = {}
+        for (name, broker), lane in self.overlay.asks.items():
+            home = self.overlay.publishers.home_of(name)
+            is_ending = any(isinstance(request, UnadvertiseRequest) for _, request in lane)
+            if is_ending and home not in (None, broker) and {home, broker} <= {*self.overlay.names}:
+                found[name] = name, home, broker
+        return found
 
     def kill(self) -> list[Action]:
         """Kill the controller."""

@@ -35,6 +35,7 @@ MEMBERS_SHARE = 0.4  # The share of runs in which brokers join and leave.
 MOVERS_SHARE = 0.7  # The share of runs on trees and structured cyclic overlays in which subscribers move.
 LIVING_SHARE = 0.3  # The share of runs in which living brokers are declared dead.
 REMOTE_SHARE = 0.3  # The share of runs in which requests and effects take time between clients and brokers.
+CUT_SHARE = 0.02  # How often another connection of a client, or none, is cut for a while.
 QUICK_SHARE = 0.2  # The share of runs with a quick controller and slow links.
 DEATHS_SHARE = {TREE: 0.4, RING: 0.4, SCOT: 0.4}  # The share of runs in which brokers die.
 REPAIRS_SEED = "mend"  # A part of seeds that recorded runs and mutations rely on.
@@ -181,13 +182,15 @@ class Driver:
                 self.do(self.deeds.next_actions())
             elif "deaf" in self.spec.features and self.rng.random() < 0.02:
                 self.schedule.deaf = self.rng.choice(("", *self.overlay.names))
+            elif self.overlay.asks and self.rng.random() < CUT_SHARE:
+                self.schedule.cut = self.rng.choice((None, *self.overlay.asks))
             else:
                 self.move()
 
     def settle(self) -> None:
         """Let events happen until nothing is under way, with a living controller, no deaf broker, a working store."""
         overlay = self.overlay
-        self.schedule.deaf = ""
+        self.schedule.deaf, self.schedule.cut = "", None
         self.schedule.may_repeat = self.schedule.may_kill = False
         self.do([("store", UP)])
         self._declare_dead()

@@ -38,7 +38,7 @@ class Schedule:
     """Chooses the next action; the base class is uniform.
 
     ``may_repeat``, ``may_kill``: whether commands and answers are repeated and the controller dies in its steps.
-    ``deaf`` brokers receive no commands.
+    ``deaf`` brokers receive no commands; nothing arrives on the connection from a client to a broker that is ``cut``.
     """
 
     def __init__(self, overlay: AnyOrderOverlay, rng: random.Random, *, may_repeat: bool, may_kill: bool) -> None:
@@ -47,6 +47,7 @@ class Schedule:
         self.may_repeat = may_repeat
         self.may_kill = may_kill
         self.deaf = ""
+        self.cut: tuple[str, str] | None = None
         self._stepped_ms: dict[str, int] = {}
 
     def next_action(self) -> Action | None:
@@ -66,7 +67,9 @@ class Schedule:
         lanes += _unique(("commands", broker) for _, _, broker in overlay.commands if broker != self.deaf)
         lanes += _unique(("results", broker) for _, _, broker, _ in overlay.results)
         lanes += [("notice", *pair) for pair in overlay.to_notice()]
-        lanes += [("ask", *pair) for pair in overlay.asks] + [("tell", *pair) for pair in overlay.tells]
+        lanes += [("ask", *pair) for pair in overlay.asks if pair != self.cut] + [
+            ("tell", *pair) for pair in overlay.tells
+        ]
         if self._may_step(overlay.controller, "controller"):
             lanes.append(("controller",))
         for at in overlay.rivals:

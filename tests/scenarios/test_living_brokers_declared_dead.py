@@ -115,11 +115,19 @@ def test_a_next_home_that_is_installed_drops_the_clients_that_it_has_taken(
 
 
 @BY_CONTENT
-def test_a_publisher_is_not_sent_to_a_broker_that_counts_as_dead(overlay: OverlayConfiguration) -> None:
-    """Its home ends the stay instead, so that it begins another one."""
+def test_a_publisher_sent_to_a_broker_that_counts_as_dead_is_dropped_once_it_has_left(
+    overlay: OverlayConfiguration,
+) -> None:
+    """Not before: what it had handed to its home until then is delivered, though it arrives behind the command."""
     after = prepared_move(overlay)
+    after.feed("b0", None, SubscribeRequest("t", "t", ALL))
+    after.run()
     after.command("b0", ACTIVATE, overlay.at_epoch(1), lost_brokers=("b1",))
-    assert after.effects_of(PublisherLeaves) == []
+    assert after.effects_of(PublisherLeaves) == [PublisherLeaves("p", "b1", 0)]
+    after.publish("b0", "p", symbol="A")
+    assert drops_by(after, "b0") == []
+    after.feed("b0", None, LeaveRequest("p", 0))
+    assert ("t", "p", 0) in after.got
     assert drops_by(after, "b0") == [ClientDropped("p", 0, is_over=True)]
     assert after.cores["b0"].epoch == 1
 
@@ -136,6 +144,9 @@ def test_a_publisher_on_its_way_learns_that_its_next_home_counts_as_dead(
     if has_left:
         after.feed("b0", None, LeaveRequest("p", 0))
     after.command("b0", ACTIVATE, overlay.at_epoch(1), lost_brokers=("b1",))
+    if not has_left:
+        assert drops_by(after, "b0") == []
+        after.feed("b0", None, LeaveRequest("p", 0))
     assert drops_by(after, "b0") == [ClientDropped("p", 0, is_over=True)]
     assert after.cores["b0"].epoch == 1
     assert after.effects_of(PublisherTaken) == []

@@ -425,3 +425,18 @@ def test_a_broker_holds_what_is_of_the_new_epoch_until_it_is_drained() -> None:
     assert overlay.got == []
     overlay.run()
     assert overlay.got == [("s", "p", 0), ("s", "p", 1)]
+
+
+def test_an_old_home_holds_what_its_publisher_sends_from_the_next_one_before_its_last_requests_arrive() -> None:
+    """The old home is drained, but what the publisher handed to it is still on its way over a slow connection."""
+    overlay = with_publisher(overlay=LINE)
+    overlay.feed("b0", None, SubscribeRequest("s", "s", ALL))
+    overlay.run()
+    command_all(overlay, PREPARE, (ClientMove("p", "b0", "b1"),))
+    command_all(overlay, ACTIVATE)
+    overlay.publish("b1", "p", symbol="A")
+    overlay.run()
+    assert overlay.cores["b0"].tables[0].is_drained
+    assert overlay.got == []
+    overlay.feed("b0", None, LeaveRequest("p", 0))
+    assert overlay.got == [("s", "p", 0)]
