@@ -143,9 +143,11 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             for name, move in under_way.moves.items()
             if move.home_from == self.broker and move.home_to != self.broker
         }
-        for name, one in sorted(older.hosted.items()):
-            if name not in going and not tables.is_outside:
-                effects += self._interests.host(tables, name, one.filter_, one.connection)
+        staying = [(name, one) for name, one in sorted(older.hosted.items()) if name not in going]
+        for name, one in [*sorted(older.earlier.items()), *staying]:
+            if not tables.is_outside:
+                stay = name, one.filter_, one.connection
+                effects += self._interests.host(tables, *stay, is_brought=name in older.earlier)
                 under_way.waiting_for.add(name)
         for name in sorted(going):
             known = older.hosted.get(name)
@@ -178,7 +180,8 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             return self.pass_on(message) if epoch in self._core.tables and self._is_in(epoch, message.home) else []
         under_way, tables, effects = self._core.under_way, self._core.tables[message.epoch], list[Effect]()
         if message.filter_ is not None:
-            effects += self._interests.host(tables, message.publisher, message.filter_, message.connection)
+            stay = message.publisher, message.filter_, message.connection
+            effects += self._interests.host(tables, *stay, is_brought=True)
         elif message.connection >= 0:
             effects += self._interests.unhost(tables, message.publisher, message.connection)
         if under_way is not None and message.publisher in under_way.expected:

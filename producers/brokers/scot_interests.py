@@ -181,12 +181,20 @@ class ScotInterests:
 
     # --- publishers at home here -------------------------------------------------------------------------------------
 
-    def host(self, tables: ScotTables, publisher: str, filter_: Filter, connection: int) -> list[Effect]:
-        """Become the home of a publisher in an epoch and announce it to its region; :meth:`allow` lets it publish."""
-        known = tables.hosted.get(publisher)
+    def host(
+        self, tables: ScotTables, publisher: str, filter_: Filter, connection: int, *, is_brought: bool = False
+    ) -> list[Effect]:
+        """Become the home of a publisher in an epoch and announce it to its region; :meth:`allow` lets it publish.
+
+        If a plan brings it, the end of an earlier stay here, and what was published before that, may be still to come.
+        """
+        known, effects = tables.hosted.get(publisher), list[Effect]()
         if known is not None and known.connection >= connection:
             return []  # An earlier stay, announced late.
-        effects = [] if known is None else self.unhost(tables, publisher, known.connection)
+        if known is not None and is_brought:
+            tables.earlier[publisher] = known
+        elif known is not None:
+            effects += self.unhost(tables, publisher, known.connection)
         peers = {peer for peer in tables.region if peer != self.broker and peer not in tables.dead}
         tables.hosted[publisher] = Hosted(filter_, connection, awaited=set(peers))
         message = Advertise(tables.epoch, publisher, connection, self.broker, filter_)
@@ -194,17 +202,17 @@ class ScotInterests:
 
     def unhost(self, tables: ScotTables, publisher: str, connection: int) -> list[Effect]:
         """Stop being the home of a publisher's stay in an epoch, and notify its region."""
-        known = tables.hosted.get(publisher)
-        if known is None or known.connection != connection:
+        known = tables.hosted_stay(publisher, connection)
+        if known is None:
             return []
-        del tables.hosted[publisher]
+        del (tables.hosted if known is tables.hosted.get(publisher) else tables.earlier)[publisher]
         message = Unadvertise(tables.epoch, publisher, connection)
         return [Send(peer, message) for peer in tables.region if peer not in (self.broker, *tables.dead)]
 
     def note_known(self, tables: ScotTables, source: str, publisher: str, connection: int) -> list[Effect]:
         """Note that a broker of the region knows a publisher and has reported whether its cluster wants it."""
-        known = tables.hosted.get(publisher)
-        if known is None or known.connection != connection:
+        known = tables.hosted_stay(publisher, connection)
+        if known is None:
             return []
         known.awaited.discard(source)
         return self.allow(publisher)
@@ -240,8 +248,8 @@ class ScotInterests:
 
     def set_bit(self, tables: ScotTables, source: str, message: VectorBit) -> list[Effect]:
         """Note whether another cluster wants what a local publisher publishes, and acknowledge that."""
-        host = tables.hosted.get(message.publisher)
-        if host is not None and host.connection == message.connection and source in tables.region:
+        host = tables.hosted_stay(message.publisher, message.connection)
+        if host is not None and source in tables.region:
             bit = 1 << tables.region.index(source)
             host.vector = host.vector | bit if message.is_on else host.vector & ~bit
         return [Send(source, VectorAck(tables.epoch, message.publisher, message.connection))]

@@ -109,7 +109,7 @@ class ScotRouting:
         """Pass a notification on in the cluster and to the clusters that it must serve, and hand it over here."""
         effects: list[Effect] = []
         if source is None:
-            host = self._core.tables[self._core.epoch].hosted.get(notification.publisher)
+            host = self._core.tables[self._core.epoch].host_of(notification.publisher)
             if host is None:
                 return [Dropped(notification, NOT_ADVERTISED)]
             notification = replace(notification, epoch=self._core.epoch, vector=host.vector)

@@ -68,6 +68,8 @@ class ScotPlanUnderWay(ContentPlanUnderWay):
 class ScotTables:
     """Everything that one broker knows for one epoch.
 
+    ``earlier`` are stays here of hosted publishers that a plan has brought back before the end of that stay has come.
+
     ``within`` are the neighbours in its cluster, ``across`` those in its regions, ``region`` the brokers of its first
     region by cluster. ``lost`` are the brokers that the plan to this epoch names as lost, ``dead`` those whose life in
     this epoch is over. ``ended`` and ``end_sent`` give, by neighbour, the fewest crossings that later notifications
@@ -95,9 +97,19 @@ class ScotTables:
         self.index = MatchIndex()
         self.entries: dict[str, Entry] = {}
         self.hosted: dict[str, Hosted] = {}
+        self.earlier: dict[str, Hosted] = {}
         self.remotes: dict[Stay, Remote] = {}
         self.ended: dict[str, int] = {}
         self.end_sent: dict[str, int] = {}
+
+    def host_of(self, publisher: str) -> Hosted | None:
+        """Return what a publisher at home here is served by: its earlier stay, until the end of that has come."""
+        return self.earlier.get(publisher) or self.hosted.get(publisher)
+
+    def hosted_stay(self, publisher: str, connection: int) -> Hosted | None:
+        """Return a publisher's stay that is at home here, or None."""
+        both = (self.hosted.get(publisher), self.earlier.get(publisher))
+        return next((one for one in both if one is not None and one.connection == connection), None)
 
     @property
     def crossings_max(self) -> int:
@@ -142,7 +154,7 @@ class ScotTables:
         self.dead.add(peer)
         for entry in self.entries.values():
             entry.awaited.discard(peer)
-        for one in self.hosted.values():
+        for one in (*self.hosted.values(), *self.earlier.values()):
             one.awaited.discard(peer)
 
 

@@ -180,6 +180,8 @@ class AnyOrderScot(AnyOrderTree):
         for name, core in self.cores_inside.items():
             tables = core.tables[core.epoch]
             hosted |= dict.fromkeys(tables.hosted, name)
+            if tables.earlier:
+                raise BrokenPromiseError("state of publishers", f"{name} has earlier stays: {tables.earlier}")
             waits = [one for one in tables.hosted.values() if one.awaited]
             waits += [one for one in tables.remotes.values() if one.unanswered]
             waits += [one for one in tables.entries.values() if not one.is_confirmed]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
@@ -54,6 +56,32 @@ def test_the_next_home_of_a_subscriber_delivers_nothing_before_the_old_one_has_h
     for broker in overlay.brokers:
         overlay.command(broker, RETIRE, TARGET)
     assert [one for one in overlay.got if one[0] == "m"] == [("m", "p", 0), ("m", "p", 1)]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_last_notifications_of_a_stay_are_taken_behind_a_plan_that_brings_the_next_one(ends: bool) -> None:
+    """They and the end of that stay are still on their way to its home; the next stay may even have ended by then."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b1", None, AdvertiseRequest("p", ALL, 1))
+    overlay.feed("b0", None, SubscribeRequest("s", "s", ALL))
+    overlay.run()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL, 2))
+    overlay.run()
+    overlay.execute(TARGET, (ClientMove("p", "b0", "b1"),), phases=(PREPARE,))
+    if ends:
+        overlay.feed("b0", None, UnadvertiseRequest("p", 2))
+        overlay.run()
+    for broker in ("b1", "b0"):
+        overlay.command(broker, ACTIVATE, TARGET)
+    overlay.publish("b1", "p", symbol="A")
+    overlay.feed("b1", None, UnadvertiseRequest("p", 1))
+    if not ends:
+        overlay.feed("b0", None, LeaveRequest("p", 2))
+        overlay.publish("b1", "p", symbol="A")
+    overlay.run()
+    overlay.execute(TARGET, phases=(RETIRE,))
+    assert overlay.got == [("s", "p", number) for number in range(1 if ends else 2)]
+    assert not overlay.cores["b1"].tables[1].earlier
 
 
 def test_a_publisher_is_taken_by_a_broker_that_has_not_heard_of_the_end_of_its_earlier_stay_there() -> None:
