@@ -235,6 +235,7 @@ class RingChange:
         effects: list[Effect] = []
         if under_way is not None and gone.epoch < self._core.epoch:
             effects += self._moves.drop_stranded(under_way, self._core.tables[self._core.epoch])
+            effects += self._moves.take_from_the_dead(under_way, gone)
         for topic in sorted(gone.topics):
             entry = gone.topics[topic]
             effects += self._trees.confirm(sorted(entry.fresh), gone.epoch, now_ms)

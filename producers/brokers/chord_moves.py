@@ -143,6 +143,12 @@ class MovingUsers:
             return {}
         return plan.arrived_users if plan.is_active else plan.leaving
 
+    def take_from_the_dead(self, under_way: RingPlanUnderWay, gone: ChordTables) -> list[Effect]:
+        """Notify users taken from a dead home again, once the old epoch is retired: that home confirms nothing more."""
+        return [
+            UserTaken(user) for user in sorted(under_way.arrived_users) if gone.is_gone(under_way.moves[user].home_from)
+        ]
+
     def drop_stranded(self, under_way: RingPlanUnderWay, tables: ChordTables) -> list[Effect]:
         """End the stays of users whose next home has died: nobody has them once the old epoch is retired."""
         return [

@@ -436,7 +436,7 @@ class EmulatedOverlay:
                     for listener in self.listeners:
                         listener.on_may_publish(publisher)
             case PublisherLeaves(publisher, home_to, connection):
-                self.publishers.leave(publisher, connection, home_to)
+                self.publishers.leave(publisher, connection, home_to, broker.name)
             case PublisherTaken(publisher, connection):
                 self.publishers.take(publisher, connection, broker.name)
             case Answer(result):

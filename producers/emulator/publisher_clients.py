@@ -207,10 +207,13 @@ class PublisherClients:
         else:
             self._ledger.drop(self._new_notification(publisher, client, content, size_bytes), WAIT_OVERFLOW)
 
-    def leave(self, publisher: str, connection: int, home_to: str) -> None:
-        """Let a publisher leave its home for the next one, and notify the old one that nothing follows."""
+    def leave(self, publisher: str, connection: int, home_to: str, by: str = ANY_HOME) -> None:
+        """Let a publisher leave its home for the next one, and notify the old one that nothing follows.
+
+        ``by``: the broker that asks, by default its home; a publisher follows no other one.
+        """
         client = self._stay(publisher, connection)
-        if client is not None:
+        if client is not None and by in (ANY_HOME, client.home):
             self._ask(client.home, LeaveRequest(publisher, connection))
             self._go_to(publisher, client, home_to)
             if client.goes_to == home_to and not self._may_accept(home_to):

@@ -231,8 +231,7 @@ class UserClients:
     def drop(self, user: str, connection: int, by: str = "", *, is_over: bool = False) -> bool:
         """Note that a broker has ended a user's stay; return False if that is not the current stay there.
 
-        ``by``: the broker, by default its home. A user believes its home; the one that it came from only if the stay
-        ``is_over`` everywhere.
+        ``by``: the broker, by default its home. The home that it came from is believed if the stay ``is_over``.
         """
         found = self._users.get(user)
         if found is None or found.connection != connection:
@@ -367,15 +366,21 @@ class UserClients:
         if found is None or found.connection != connection or found.goes_to is None:
             return
         home_to, found.goes_to = found.goes_to, None
-        for subscription, missing in list(found.unconfirmed.items()):
-            missing.discard(home_to)
+        self._stop_awaiting(found, home_to)
+
+    def _stop_awaiting(self, user: _User, home: str) -> None:
+        """Wait for no confirmation of a home any more; what all others have confirmed is owed."""
+        for subscription, missing in list(user.unconfirmed.items()):
+            missing.discard(home)
             if not missing:
-                self._owe(found, self._owners[subscription][1], subscription)
+                self._owe(user, self._owners[subscription][1], subscription)
 
     def take(self, user: str, broker: str) -> None:
-        """Make ``broker`` the user's home from now on."""
+        """Make ``broker`` the user's home from now on; a second time, await nothing of its previous home any more."""
         found = self._users.get(user)
         if found is None or found.goes_to != broker:
+            if found is not None and found.home == broker:
+                self._stop_awaiting(found, found.came_from)
             return
         self.topics.remove(found.home, found.wants)
         self.topics.add(broker, found.wants)

@@ -21,6 +21,7 @@ from regraft.producers.brokers.broker_messages import (
     PublisherTaken,
     ReadyRequest,
     SubscribeRequest,
+    UserTaken,
 )
 from regraft.producers.brokers.chord_messages import AttachRequest, MoveAckRequest, MovedSubscription
 from regraft.producers.emulator.user_clients import topic_filter
@@ -164,3 +165,13 @@ def test_a_subscriber_learns_at_the_end_of_a_plan_that_its_next_home_counts_as_d
     after.command("b0", RETIRE, overlay.at_epoch(1), lost_brokers=("b1",))
     assert ClientDropped("s", 0, is_over=True) in drops_by(after, "b0")
     assert Outcome.RETIRED in {outcome for name, outcome in after.answers if name == "b0"}
+
+
+def test_a_user_taken_from_a_home_that_counts_as_dead_is_notified_when_the_old_epoch_is_retired() -> None:
+    """That home will confirm nothing more of what the user asked both for."""
+    after = prepared_move(RING)
+    for broker in ("b1", "b2"):
+        after.command(broker, ACTIVATE, RING.at_epoch(1), lost_brokers=("b0",))
+    assert after.effects_of(UserTaken) == [UserTaken("s")]
+    after.command("b1", RETIRE, RING.at_epoch(1), lost_brokers=("b0",))
+    assert after.effects_of(UserTaken) == [UserTaken("s"), UserTaken("s")]

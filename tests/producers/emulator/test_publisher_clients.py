@@ -370,3 +370,16 @@ def test_a_publisher_dropped_on_its_way_waits_for_its_next_home_unless_it_may_re
         assert homes.publishers.drop("p", 0, may_return=may_return, by="b1", is_over=True)
         assert homes.publishers.home_of("p") == home
         assert homes.publishers.waiting_count == (not may_return)
+
+
+def test_a_publisher_leaves_only_if_its_home_asks_it_to() -> None:
+    """The home that it has left counts as dead: what it had asked arrives when the publisher is elsewhere."""
+    homes = connected()
+    homes.publishers.leave("p", 0, "b2", by="b1")
+    homes.publishers.take("p", 0, "b2")
+    homes.take_asked()
+    for home_to in ("b2", "b3"):
+        homes.publishers.leave("p", 0, home_to, by="b1")
+    assert homes.take_asked() == []
+    assert homes.publishers.home_of("p") == "b2"
+    assert not homes.publishers.is_any_moving

@@ -240,3 +240,16 @@ def test_only_its_home_can_drop_a_user() -> None:
         assert homes.users.drop("u", 0, "b1", is_over=is_over) is is_over
         assert homes.users.drop("u", 0, "b2", is_over=is_over) is not is_over
         assert homes.users.home_of("u") is None
+
+
+def test_a_subscription_waits_for_no_confirmation_of_a_dead_home_that_its_user_has_left() -> None:
+    """Its next home, which has confirmed it, says a second time that it has taken the user."""
+    homes, _ = connected("A")
+    homes.users.move("u", 0, "b2", 1)
+    homes.users.change_topics("u", "AB")
+    subscription = homes.names()["B"]
+    homes.users.confirm(subscription, "b2")
+    homes.users.take("u", "b2")
+    assert homes.owed("B") == 0
+    homes.users.take("u", "b2")
+    assert homes.owed("B") == 1
