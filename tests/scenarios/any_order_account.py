@@ -7,7 +7,7 @@ between two homes is not published yet: a check of a run asks the publishers' si
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -43,12 +43,13 @@ class AccountRules:
 
 @dataclass
 class Subscription:
-    """What one subscription wants, from and until when, and what it got."""
+    """What one subscription wants, from and until when, and what it got; ``is_dropped``: its home has ended it."""
 
     filter_: Filter
     asked_ms: float
     confirmed_ms: float | None = None
     cancelled_ms: float | None = None
+    is_dropped: bool = False
     got: dict[Key, float] = field(default_factory=dict)
     newest: dict[str, tuple[int, int]] = field(default_factory=dict)  # Publisher -> newest sequence number, its stay.
 
@@ -107,6 +108,11 @@ class Account:
     def release(self, subscription: str, now_ms: float) -> None:
         """Keep everything: deliveries after the end are compared with the time of publishing."""
 
+    def drop_client(self, names: Iterable[str]) -> None:
+        """Owe subscriptions nothing that is published from now on: their home has ended them, perhaps unheard."""
+        for name in names:
+            self.subscriptions[name].is_dropped = True
+
     def publish(self, notification: Notification) -> int:
         """Note which subscriptions are owed the notification; return their number."""
         key = notification.publisher, notification.sequence
@@ -128,6 +134,7 @@ class Account:
             name
             for name, one in self.subscriptions.items()
             if one.is_open
+            and not one.is_dropped
             and one.confirmed_ms is not None
             and one.confirmed_ms < notification.publish_ms
             and matches(one.filter_, notification.content)

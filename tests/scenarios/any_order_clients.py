@@ -12,10 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from regraft.producers.brokers.broker_messages import (
+    AdvertiseRequest,
+    ClientDropped,
     ClientEffect,
     ClientRequest,
     Notification,
     SubscriberEffect,
+    SubscribeRequest,
     UserEffect,
 )
 from regraft.producers.emulator.subscriber_clients import STAY_MARK
@@ -35,6 +38,8 @@ class RemoteClients:
     brokers: dict[str, Any]
     busy: dict[str, None]
     clock: Any
+    users: Any
+    subscribers: Any
     _execute: Callable[[Any, Any], None]
 
     def set_up_connections(self) -> None:
@@ -52,10 +57,30 @@ class RemoteClients:
 
     def report(self, broker: Any, effect: Any) -> None:
         """Let a broker's effect happen, or put it on the connection of the client that it concerns."""
+        if isinstance(effect, ClientDropped):
+            self.account.drop_client(self._subscriptions_of(broker.name, effect))
+            if not broker.core.takes_clients:
+                self._close_connection((client_of(effect), broker.name), effect)
         if self.is_remote and isinstance(effect, ClientEffect | SubscriberEffect | UserEffect):
             self.tells.setdefault((broker.name, client_of(effect)), deque()).append((broker, effect))
         else:
             self._execute(broker, effect)
+
+    def _close_connection(self, pair: tuple[str, str], dropped: ClientDropped) -> None:
+        """Lose what a client had sent in a stay to a broker that has begun again since, up to its next stay there."""
+        lane = self.asks.pop(pair, deque())
+        while lane and not is_of_later_stay(lane[0][1], dropped):
+            lane.popleft()
+        if lane:
+            self.asks[pair] = lane
+
+    def _subscriptions_of(self, name: str, dropped: ClientDropped) -> list[str]:
+        client = dropped.client
+        user, one = self.users._users.get(client), self.subscribers._owners.get(client)
+        if user is not None:
+            is_present = (user.home, user.connection) == (name, dropped.connection)
+            return list(user.has.values()) if is_present else []
+        return [client] if one is not None and self.subscribers._subscribers[one].home == name else []
 
     def lose_connections(self, name: str) -> None:
         """Lose what is on the connections of a dead broker."""
@@ -87,6 +112,13 @@ def client_of(message: Any) -> str:
     """Return the client that a request or an effect concerns; all subscriptions of one share a connection."""
     name = str(next(getattr(message, field) for field in CLIENT_FIELDS if hasattr(message, field)))
     return name.partition(TOPIC_MARK)[0].partition(STAY_MARK)[0]
+
+
+def is_of_later_stay(request: Any, dropped: ClientDropped) -> bool:
+    """Return True if a request begins a stay that a broker has not ended yet."""
+    if isinstance(request, SubscribeRequest):
+        return (request.client, request.connection) != (dropped.client, dropped.connection)
+    return isinstance(request, AdvertiseRequest) and request.connection > dropped.connection
 
 
 def _take_first(lanes: dict[tuple[str, str], deque[Any]], pair: tuple[str, str]) -> Any:

@@ -72,7 +72,7 @@ class MortalBrokers:
         self.declared: set[str] = set()
         self.returned: dict[str, None] = {}
         self.misjudged: set[str] = set()
-        self.misjudged_count = 0
+        self.ever_misjudged: set[str] = set()
         self.readmitted: set[str] = set()  # Their present lives are those that the controllers know.
         self.lives_from: dict[str, float] = {}
         self.noticed: set[tuple[str, str]] = set()
@@ -109,7 +109,7 @@ class MortalBrokers:
         self.users.lose_home(name)
 
     def do_misjudge(self, name: str, is_left: int) -> bool:
-        """Let the controllers declare a living broker dead; if it ``is_left``, its clients notice, too.
+        """Let the controllers declare a living broker dead; if it ``is_left``, its clients end their connections.
 
         It continues as before until INSTALL puts it outside, and its neighbours ignore it from when they learn of it.
         """
@@ -117,11 +117,12 @@ class MortalBrokers:
         if name in self.lives_from or name not in self.names or any(one <= gone for one in self._overlays_to_come()):
             return False
         self.misjudged.add(name)
-        self.misjudged_count += 1
+        self.ever_misjudged.add(name)
         self.returned[name] = None
         self.lives_from[name] = math.inf
         self._declare({name})
         if is_left:
+            self.lose_connections(name)
             self._lose_clients(name)
         return True
 
@@ -303,7 +304,7 @@ class MortalBrokers:
 
     def is_refused_from_the_dead(self, source: str | None, effects: Sequence[Any]) -> bool:
         """Return True if a message from a declared dead broker is not taken: its epoch may be retired without it."""
-        return source in self.declared and any(isinstance(effect, Dropped) for effect in effects)
+        return source in self.declared | self.ever_misjudged and any(isinstance(effect, Dropped) for effect in effects)
 
     def note_taken(self, name: str, message: Any, effects: Sequence[Any]) -> None:
         """Remember which broker has taken a notification, and where it was published."""

@@ -128,7 +128,9 @@ class AnyOrderRing(AnyOrderOverlay):
 
     def random_moves(self, count: int, mistaken_share: float, rng: random.Random) -> Sequence[Sequence[str]]:
         """Return users and their next homes."""
-        names = sorted(self.user_homes) if len(self.names) > 1 else []
+        # A user without topics does not learn that its home has begun again outside the overlay.
+        names = sorted(one for one in self.user_homes if self.users.home_of(one) not in self.returned)
+        names = names if len(self.names) > 1 else []
         moves = []
         for name in sorted(rng.sample(names, min(count, len(names)))):
             home = self.users.home_of(name)

@@ -368,7 +368,7 @@ def _counts(overlay: AnyOrderOverlay) -> dict[str, int]:
         "subscribers_moved": overlay.subscribers.moved_count,
         "waited": overlay.publishers.moves.notifications_waited,
         "deaths": len(overlay.lives_from),
-        "misjudged": overlay.misjudged_count,
+        "misjudged": len(overlay.ever_misjudged),
         "came_back": sum(math.isfinite(epoch) for epoch in overlay.lives_from.values()),
         "repairs": overlay.repairs,
         "held_max": max(core.held_count_max for core in overlay.cores.values()),
