@@ -11,8 +11,9 @@ import base64
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import TypeVar
-from urllib.request import Request, urlopen
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 import msgspec
 import structlog
@@ -45,13 +46,15 @@ class BrokerApi:
         if self.user:
             login = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
             headers["Authorization"] = f"Basic {login}"
+        # Proxies of the environment are for the web; a broker's interface is near, and its answers are not for them.
+        opener = build_opener(ProxyHandler({}), HTTPSHandler(context=self.tls))
         try:
-            with urlopen(Request(place, headers=headers), timeout=ANSWER_S_MAX, context=self.tls) as answer:
+            with opener.open(Request(place, headers=headers), timeout=ANSWER_S_MAX) as answer:
                 text = answer.read(ANSWER_BYTES_MAX + 1)
             if len(text) > ANSWER_BYTES_MAX:
                 raise NoAnswerError(f"{place} answers with more than {ANSWER_BYTES_MAX >> 20} MiB: ask for less")
             return msgspec.json.decode(text, type=kind)
-        except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors.
+        except (OSError, ValueError, HTTPException, RecursionError) as error:  # msgspec's errors are ValueErrors.
             raise NoAnswerError(f"{place} gives no answer ({error})") from error
 
 

@@ -21,7 +21,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
-from regraft.producers.nodes.door_checks import BAD_SUBJECT, DoorChecks
+from regraft.producers.nodes.door_checks import BAD_SUBJECT, TOO_LARGE, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.nats_protocol import without_commands
 
@@ -158,6 +158,10 @@ class NatsClientDoor:
             return False
         checked = self._checks.checked(message)
         if checked is None:
+            return False
+        size_bytes = len(checked.headers) + len(checked.payload)
+        if size_bytes > self._client.max_payload:
+            self._checks.refuse(TOO_LARGE, f"{size_bytes} bytes: the server takes {self._client.max_payload}")
             return False
         if len(f"{checked.subject} {checked.reply}".encode()) > LINE_BYTES_MAX:
             self.counts[TOO_LONG] += 1

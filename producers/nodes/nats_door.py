@@ -42,6 +42,7 @@ from regraft.producers.nodes.nats_protocol import (
 )
 from regraft.producers.nodes.retry_pause import RetryPause
 from regraft.producers.nodes.subject_filters import SubjectError, content_of, filter_of
+from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
 
 log = structlog.get_logger(__name__)
 
@@ -87,6 +88,7 @@ class NatsDoor:
         self._queues = QueueGroups()
         self._wanted_since_open: dict[str, set[str]] = {}  # The same, since the current connection began.
         self._checks = DoorChecks(name, self.counts, self.release)
+        self._payload_bytes_max = PAYLOAD_BYTES_MAX  # Until the server says otherwise.
         self._first: asyncio.Future[None] | None = None
         self._ingress: JetStreamIngress | None = None
         if stream:
@@ -142,6 +144,10 @@ class NatsDoor:
             checked = replace(checked, headers=headers)
         if self._ingress is not None:
             checked = self._ingress.marked(checked)
+        size_bytes = len(checked.headers) + len(checked.payload)
+        if size_bytes > self._payload_bytes_max:  # The server would end the connection, and drop what is behind it.
+            self._checks.refuse(TOO_LARGE, f"{size_bytes} bytes: the server takes {self._payload_bytes_max}")
+            return False
         leaf.write_soon(message_bytes(checked, self._queues.of(checked.subject)))
         return True
 
@@ -223,6 +229,7 @@ class NatsDoor:
             case Ping():
                 leaf.write_soon(b"PONG\r\n")
             case ServerInfo():
+                self._payload_bytes_max = int(message.facts.get("max_payload", PAYLOAD_BYTES_MAX))
                 self._check_tls(bool(message.facts.get("tls_required")))
                 leaf.send_handshake(self._handshake(), self._tls, self._host)
             case Pong():

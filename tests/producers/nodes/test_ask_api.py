@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import socketserver
+import threading
+from functools import partial
+from typing import Any
+
 import pytest
 
 from regraft.producers.nodes import ask_api
@@ -31,6 +36,33 @@ def test_refusals_and_timeouts_name_the_address(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(ask_api, "ANSWER_BYTES_MAX", 100)
     with answering(lambda *_: (200, "x" * 200)) as url, pytest.raises(NoAnswerError, match=f"{url}.*ask for less"):
         BrokerApi(url).ask("/any", str)
+
+
+def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind many firewalls there is one for the web; it cannot reach a broker, nor should it see the login."""
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with answering(lambda *_: (200, "there")) as url:
+        assert BrokerApi(url).ask("/any", str) == "there"
+
+
+@pytest.mark.parametrize("answer", [b"+OK NATS\r\n", b"HTTP/1.1 200\r\nContent-Length: 9\r\n\r\nx", b"", b"\xff" * 99])
+def test_a_port_that_speaks_something_else_is_reported(answer: bytes) -> None:
+    """Such as the broker's own port, given in place of its interface's."""
+    with socketserver.TCPServer(("127.0.0.1", 0), partial(_Speaker, answer)) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        with pytest.raises(NoAnswerError):
+            BrokerApi(f"http://127.0.0.1:{server.server_address[1]}").ask("/any", str)
+
+
+class _Speaker(socketserver.BaseRequestHandler):
+    def __init__(self, answer: bytes, *arguments: Any) -> None:
+        self._answer = answer
+        super().__init__(*arguments)
+
+    def handle(self) -> None:
+        self.request.recv(4_096)
+        self.request.sendall(self._answer)
 
 
 def test_bindings_are_read() -> None:

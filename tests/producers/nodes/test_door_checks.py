@@ -111,6 +111,25 @@ def test_no_door_writes_what_would_be_a_command_or_end_its_connection(run_door: 
 
 
 @pytest.mark.parametrize("kind", ["nats", "nats without a leaf port"])
+def test_a_message_above_the_servers_limit_takes_none_behind_it_along(kind: str, tmp_path: Path) -> None:
+    """A server ends the connection of whoever exceeds its max_payload (4 MB here), which is less than links carry."""
+    NEEDS[kind]()
+
+    async def steps() -> None:
+        received = Received()
+        async with broker_of(kind, received, tmp_path) as broker:
+            door = await opened(broker, received)
+            await broker.want("good")
+            await until(lambda: "good" in received.wanted)
+            sizes = (1_000, 5 << 20, 1_000)
+            assert [door.publish(LocalMessage("good", bytes(size))) for size in sizes] == [True, False, True]
+            await until(lambda: len(broker.got("good")) == 2)
+            assert door.counts == {"payload_too_large": 1}
+
+    asyncio.run(steps())
+
+
+@pytest.mark.parametrize("kind", ["nats", "nats without a leaf port"])
 def test_no_client_of_another_broker_gives_orders_to_a_nats_server(kind: str, tmp_path: Path) -> None:
     """Nats-Rollup from elsewhere would empty a stream; ids and what clients say to each other cross."""
     NEEDS[kind]()
