@@ -84,7 +84,7 @@ class Deeds(ABC):
         moving = self.overlay.controller.log.moving
         if moving is not None and "die" in self.features and self.rng.random() < 0.02:
             return self.die()
-        if moving is not None and "living" in self.features and self.rng.random() < 0.02:
+        if moving is not None and "living" in self.features and self.rng.random() < 0.04:
             return self.misjudge()
         if moving is not None and LIFE[moving.phase].is_committed and self.rng.random() < 0.2:
             return self.want_more() + self.publish()
@@ -222,9 +222,13 @@ class Deeds(ABC):
 
     def misjudge(self) -> list[Action]:
         """Let the controllers declare a living broker dead, with or without its clients noticing."""
-        names = self.overlay.names
-        is_possible = len(names) > 1 and len(self.overlay.returned) < DEATHS_MAX
-        return [("misjudge", self.rng.choice(names), int(self.rng.random() < 0.3))] if is_possible else []
+        names, moving = self.overlay.names, self.overlay.controller.log.moving
+        if len(names) < 2 or len(self.overlay.returned) >= DEATHS_MAX:
+            return []
+        moves = () if moving is None else moving.moves
+        homes = sorted({home for move in moves for home in (move.home_from, move.home_to)}.intersection(names))
+        name = self.rng.choice(homes if homes and self.rng.random() < 0.7 else names)  # Those with most to lose.
+        return [("misjudge", name, int(self.rng.random() < 0.3))]
 
     def cut(self) -> list[Action]:
         """Lose what a dead broker had sent and is still under way."""

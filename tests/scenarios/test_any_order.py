@@ -13,7 +13,7 @@ import pytest
 from regraft.controller.controller_settings import TransitionLimits
 from regraft.overlay.configuration import Configuration
 from regraft.producers.brokers.broker_cores import core_of
-from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.brokers.broker_messages import CancelRequest, Notification, SubscribeRequest
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
 from regraft.producers.brokers.tree_change import TreeChange
 from regraft.producers.brokers.two_epochs import TwoEpochBroker
@@ -24,7 +24,7 @@ from tests.scenarios.any_order_account import Account, AccountRules, BrokenPromi
 from tests.scenarios.any_order_controller import AWAY, UNACKNOWLEDGED, UP
 from tests.scenarios.any_order_ring import random_ring_inventory
 from tests.scenarios.any_order_run import OVERLAYS, SCOT, TREE, RunSpec, gentle_spec, run
-from tests.scenarios.any_order_schedules import PRIORITIES, SCHEDULES
+from tests.scenarios.any_order_schedules import PRIORITIES, QUICK, SCHEDULES, WEIGHTED
 from tests.scenarios.any_order_tree import AnyOrderTree, tree_inventory
 from tests.scenarios.core_parts import parts_of
 from tests.scenarios.model.check_endings import OF_A_CORE
@@ -246,3 +246,31 @@ def test_a_death_excuses_only_what_had_not_left_the_dead_broker() -> None:
     assert not overlay.is_excused(("p", 2), "far")
     overlay.apply(("die", "b00"))
     assert overlay.is_excused(("p", 2), "far")
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_living_brokers_are_declared_dead_and_come_back_while_clients_are_far_away(overlay: str) -> None:
+    """Under a quick controller and slow links, too; most runs readmit a broker that never died."""
+    specs = [RunSpec.of(seed, overlay, schedule=(QUICK, WEIGHTED)[seed % 2]) for seed in range(6)]
+    runs = [run(replace(spec, features=("living", "remote"), broker_count=4, step_count=500)) for spec in specs]
+    assert [one.kind for one in runs if one.kind] == []
+    assert sum(one.counts["misjudged"] for one in runs) >= 6
+    assert sum(one.counts["came_back"] for one in runs) >= 6
+
+
+def test_a_notification_counts_as_published_when_it_reaches_its_home() -> None:
+    """A subscription that ended while it was on its way is not owed it; requests of one client keep their order."""
+    overlay = small_tree()
+    overlay.is_remote = True
+    for action in (("advertise", "p0", "b00", "A"), ("ask", "p0", "b00"), ("subscribe", "s", "b00", "A", 0)):
+        assert overlay.apply(action)
+    assert overlay.asks.keys() == {("s", "b00")}
+    overlay.account.confirm("s", overlay.filter_of("A"), overlay.now_ms)
+    overlay.publishers._publishers["p0"].has_published = overlay.publishers._publishers["p0"].may_publish = True
+    overlay.publisher_filters["p0"] = overlay.filter_of("A")
+    assert overlay.apply(("publish", "p0", 1))
+    assert overlay.account.counts["owed"] == 1
+    assert overlay.apply(("cancel", "s"))
+    assert overlay.apply(("ask", "p0", "b00"))
+    assert overlay.account.counts["owed"] == 0
+    assert [type(message) for _, message in overlay.asks["s", "b00"]] == [SubscribeRequest, CancelRequest]
