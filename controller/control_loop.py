@@ -68,6 +68,7 @@ class ControlLoop:
         done once it is known that another controller leads (``deposed_by_term``).
         """
         state, steps = self.state, self._steps
+        now_ms += state.behind_ms
         if self.deposed_by_term:
             return False
         steps.start(state, now_ms)

@@ -46,7 +46,7 @@ class LoopState:
     newest one; None if it is not charged. ``announced`` are the brokers that ask to join, by name. ``passed_per_s`` is
     how many notifications per second passed each broker when it last reported. ``asked`` is the share that brokers are
     asked to report. ``decision_times`` are by role and planner. ``faults`` counts records and windows whose handling
-    failed, by kind.
+    failed, by kind. ``behind_ms`` is how far the clock is behind, by the windows that have closed.
     """
 
     plan_log: PlanLog
@@ -68,6 +68,7 @@ class LoopState:
     last_decision: Decision | None = None
     is_changed: bool = False
     shown_ms: int = -1
+    behind_ms: int = 0
     taken: tuple[ClosedWindow, ...] = ()
     windows_closed: int = 0
     windows_incomplete: int = 0

@@ -24,6 +24,7 @@ from regraft.controller.state.overlays_in_window import overlays_in
 from regraft.controller.windows.read_windows import WindowReader
 from regraft.infra.handle_each import handle_each
 from regraft.schemas.cost_point import CostPoint
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 
 
 class TakeWindows:
@@ -52,10 +53,21 @@ class TakeWindows:
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Take the windows that have been assembled since the last step."""
         state.taken = tuple(self._windows.read(state.plan_log, state.fleet, now_ms))
+        self._note_clock(state, now_ms)
         for window in state.taken:
             self._take(window, state, now_ms)
         for watch in self._watches:
             watch(state, now_ms)
+
+    def _note_clock(self, state: LoopState, now_ms: int) -> None:
+        """Report once that the clock is behind; from the next step on, the loop's time is that of the windows."""
+        was_ms, state.behind_ms = state.behind_ms, self._windows.behind_ms
+        if state.behind_ms and not was_ms:
+            text = (
+                f"the controller's clock is at least {state.behind_ms / 1000:,.0f} s behind: windows that have closed "
+                "end in its future, so it uses their time; set its clock"
+            )
+            self._events.emit(AdaptationEvent("controller", EventKind.WINDOW_STALE, Severity.CRITICAL, now_ms, text))
 
     def _take(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
         """Cost a window, count it, and report its fault; one that cannot be costed counts as well."""

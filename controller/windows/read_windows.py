@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import replace
+from functools import partial
 
 from regraft.controller.control_ports import ControlPorts
 from regraft.controller.controller_settings import ControllerSettings
@@ -16,9 +17,11 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.windows.assemble_state import WindowAssembler
 from regraft.controller.windows.measure_lifetimes import LifetimeMeter, horizon_window_count
+from regraft.controller.windows.prove_time import ProvenTime
 from regraft.infra.handle_each import handle_each
 from regraft.overlay.members import FleetView
 from regraft.schemas.live_view import Horizon
+from regraft.schemas.state import WindowClosed
 
 POLLS_MAX = 8  # In one step; a poll of Kafka is bounded, too, and with 1,000 brokers returns little more than a window.
 REGISTER_WAIT_MS = 15_000  # How long windows of a ring wait for the first read of the register of clients.
@@ -42,6 +45,7 @@ class WindowReader:
         self._first_read_ms: int | None = None
         self._unknown: Counter[str] = Counter()
         self.subscription_count: int | None = None
+        self._proven = ProvenTime()
         self.complete: deque[ClosedWindow] = deque(maxlen=max(settings.horizon_windows_max, settings.verify_windows))
 
     @property
@@ -51,6 +55,11 @@ class WindowReader:
         if self._ports.clients.unplaced:
             found["user at an unknown broker"] = self._ports.clients.unplaced
         return {f"state: {why}": count for why, count in found.items()}
+
+    @property
+    def behind_ms(self) -> int:
+        """How far the clock is behind, by the windows that have closed; 0 while these do not prove it."""
+        return self._proven.behind_ms
 
     @property
     def lifetime_s(self) -> float | None:
@@ -67,12 +76,16 @@ class WindowReader:
         subscriptions = self.subscription_count = self._ports.clients.count()
         if self._waits_for_register(now_ms):
             return []
+        clock_ms = now_ms - self.behind_ms  # The loop's time is corrected by what was known before this read.
         found: list[ClosedWindow] = []
         for _ in range(POLLS_MAX):  # Read everything: unread windows mean decisions on ever older ones.
             records = self._ports.state.poll()
-            handle_each(records, lambda one: self._assembler.add(one, now_ms), self._unknown, "record that failed")
+            for marker in (one for one in records if isinstance(one, WindowClosed)):
+                self._proven.note(marker, clock_ms)
+            at_ms = max(now_ms, clock_ms + self.behind_ms)
+            handle_each(records, partial(self._assembler.add, now_ms=at_ms), self._unknown, "record that failed")
             handle_each(
-                self._assembler.closed(now_ms),
+                self._assembler.closed(at_ms),
                 lambda window: found.append(self._take(window, plan_log, subscriptions)),
                 self._unknown,
                 "window that failed",
