@@ -28,6 +28,7 @@ from regraft.infra.judge_orders import open_judge
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_clients import open_consumer
 from regraft.infra.order_keys import OrderSettings
+from regraft.infra.prove_reading import ReadingProof
 from regraft.infra.stack_error import StackError
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.event import AdaptationEvent
@@ -120,9 +121,7 @@ class InputReader:
         self._read_ms: dict[tuple[str, int], int] = {}
         self._markers: dict[int, tuple[int, int]] = {}
         self._ends: Counter[tuple[str, int]] = Counter()  # Where the client has met the end of a partition.
-        self._goals: dict[tuple[str, int], int] = {}
-        self._proofs = 0
-        self.stalled: set[str] = set()
+        self._proof = ReadingProof(self._consumer, CALL_S)
         self.letters: list[DeadLetter] = []
         self.parked: Counter[str] = Counter()
         self.faults = 0
@@ -183,27 +182,13 @@ class InputReader:
         return [record for record in found if record is not None]
 
     def prove(self) -> bool:
-        """Ask Kafka, of one partition after another, where it ends; return False if it does not answer.
+        """Ask Kafka, of one partition after another, where it ends; return False if it does not answer."""
+        return self._proof.ask({place: max(offset, self._ends[place]) for place, offset in self._next.items()})
 
-        An end that was named a round ago and is not reached yet shows in ``stalled``: records do not arrive.
-        """
-        places = sorted(self._next)
-        if not places:
-            return False
-        place = places[self._proofs % len(places)]
-        try:
-            _, end = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=CALL_S)
-        except KafkaException as error:
-            self._report(str(error))
-            return False
-        self._proofs += 1
-        reached = max(self._next[place], self._ends[place])
-        if (goal := self._goals.get(place)) is not None and reached < goal:
-            self.stalled.add(place[0])
-        else:
-            self.stalled.discard(place[0])
-            self._goals[place] = end
-        return True
+    @property
+    def stalled(self) -> set[str]:
+        """The topics whose records do not arrive although Kafka has them."""
+        return self._proof.stalled
 
     def positions(self, waiting_starts_ms: Collection[int], remembered: Mapping[str, int]) -> list[TopicPartition]:
         """Return the positions up to which each topic was read, before the windows that are not judged yet."""

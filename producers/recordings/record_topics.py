@@ -13,10 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
+import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_clients import open_consumer, report_error
+from regraft.infra.prove_reading import ReadingProof
 from regraft.infra.stack_error import StackError
 from regraft.producers.recordings.write_recording import RecordingWriter
 from regraft.schemas.alert import Alert
@@ -70,6 +72,8 @@ RECORD_TYPES: dict[Topic, type[msgspec.Struct]] = {
     AUDIT: AuditEntry,
     ALERTS: Alert,
 }
+log = structlog.get_logger(__name__)
+
 INPUT_TOPICS = (TELEMETRY, CLIENTS)  # Required by replay and backtest.
 
 MESSAGES_PER_POLL_MAX = 10_000
@@ -79,6 +83,7 @@ CALL_S = 2.0
 CONNECT_S_MAX = 5.0
 RETRY_S = 0.2
 CHECK_S = 10.0  # Between checks for topics that did not exist before.
+PROVE_S = 5.0  # Between questions to Kafka where a partition ends.
 SHOW_S = 1.0
 QUEUE_KBYTES_MAX = 131_072
 
@@ -139,10 +144,12 @@ class TopicRecorder:
             {
                 "fetch.wait.max.ms": 100,
                 "queued.max.messages.kbytes": QUEUE_KBYTES_MAX,
-                "enable.partition.eof": to_end,
+                "enable.partition.eof": True,
             },
             on_error=self._on_error,
         )
+        self._proof, self._ends = ReadingProof(self._consumer, CALL_S), Counter[tuple[str, int]]()
+        self._proved_s = 0.0
 
     def connect(self) -> None:
         """Find the topics and where to begin. Raises StackError without Kafka, or without an input topic."""
@@ -183,6 +190,8 @@ class TopicRecorder:
             writer.tick(now_s)
             if now_s - self._checked_s >= CHECK_S:
                 self._assign_new()
+            if now_s - self._proved_s >= PROVE_S:
+                self._prove(now_s)
             if now_s - shown_s >= SHOW_S:
                 records = writer.counts.records
                 show(self._progress(now_s - begun_s, (records - shown_records) / (now_s - shown_s)))
@@ -209,7 +218,9 @@ class TopicRecorder:
         for message in messages:
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                self._ended.add((message.topic() or "", message.partition() or 0))
+                place = (message.topic() or "", message.partition() or 0)
+                self._ended.add(place)
+                self._ends[place] = max(message.offset() or 0, self._ends[place])
                 continue
             if error is not None:
                 self._on_error(error)
@@ -231,6 +242,13 @@ class TopicRecorder:
             )
         if messages:
             self._is_away = False
+
+    def _prove(self, now_s: float) -> None:
+        """Log topics whose records do not arrive although Kafka has them: the recording would lack them in silence."""
+        self._proved_s, before = now_s, set(self._proof.stalled)
+        self._proof.ask({place: max(offset, self._ends[place]) for place, offset in self._next.items()})
+        if fresh := self._proof.stalled - before:
+            log.error("recording_stalled", topics=sorted(fresh), to_do="end this recording and begin another")
 
     def _recorded_partition(self, name: str, partition: int) -> int:
         """Return a number that no other agent's partition of the topic has, so that offsets increase in each."""

@@ -23,6 +23,7 @@ from regraft.infra.dead_letters import dead_letter
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_clients import SENT_BYTES_MAX
 from regraft.infra.order_keys import OrderSettings
+from regraft.infra.prove_reading import MISSES_MAX, ReadingProof
 from regraft.infra.serve_metrics import Pulse
 from regraft.schemas.alert import Alert, AlertStatus
 from regraft.schemas.bounds import NAME_LENGTH_MAX, TIME_MS_MAX
@@ -234,9 +235,6 @@ class Ends:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return 0, self.end
 
-    def consumer_group_metadata(self) -> None:
-        """Return nothing."""
-
     def close(self) -> None:
         """Do nothing."""
 
@@ -244,10 +242,11 @@ class Ends:
 def test_records_that_do_not_arrive_although_kafka_has_them_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that gets nothing looks like one for which there is nothing: Kafka is asked where its topics end."""
     reader, ends = Reader([]), Ends()
-    monkeypatch.setattr(reader, "_consumer", ends)
+    monkeypatch.setattr(reader, "_proof", ReadingProof(cast(Any, ends), 1.0))
     reader._next["lab.events", 0] = 3
-    assert reader.prove()
-    assert not reader.stalled
+    for _ in range(MISSES_MAX):
+        assert reader.prove()
+        assert not reader.stalled
     assert reader.prove()
     assert reader.stalled == {"lab.events"}
     reader._next["lab.events", 0] = 5
@@ -264,7 +263,7 @@ def test_ready_says_what_is_proved_and_what_not(monkeypatch: pytest.MonkeyPatch)
     pulses = [Pulse(what, 60.0, lambda: now_s) for what in ("storing", "asking", "the loop")]
     health.stored, health.asked, health.pulse = pulses
     reader, ends = Reader([]), Ends()
-    monkeypatch.setattr(reader, "_consumer", ends)
+    monkeypatch.setattr(reader, "_proof", ReadingProof(cast(Any, ends), 1.0))
     reader._next["lab.events", 0], reader._read_ms["lab.events", 0] = 5, BEGIN_MS
     loop = loop_of(reader, Store(), AlertEngine(book(LETTERS), BEGIN_MS), health)
     loop.step(BEGIN_MS)

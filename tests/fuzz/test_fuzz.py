@@ -13,6 +13,7 @@ from tests.fuzz.run import BOUNDARIES, Report, run_boundaries, run_fuzz
 from tests.schemas.plausible_records import records_of
 
 RECORDS = 2_000
+STREAMS = ("nats lines", "mqtt packets")
 INPUTS = 300  # Of each boundary; `python -m tests.fuzz.run` feeds more.
 SEED = 1
 
@@ -28,7 +29,7 @@ def test_spoiled_records_stop_nothing_and_lose_no_good_record() -> None:
     assert {name for name in report if name.startswith("mutation ")} == {f"mutation {name}" for name in MUTATIONS}
 
 
-@pytest.mark.parametrize("name", BOUNDARIES)
+@pytest.mark.parametrize("name", [name for name in BOUNDARIES if name not in STREAMS])
 def test_hostile_inputs_stop_no_boundary(name: str) -> None:
     """Times, keys, counts, names and files of an enemy: each input is used or counted as refused."""
     report: Report = {}
@@ -36,6 +37,14 @@ def test_hostile_inputs_stop_no_boundary(name: str) -> None:
     found = report[f"boundary {name}"]
     assert found["used"] > 0
     assert found["used"] + found["refused"] == INPUTS
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_hostile_bytes_are_read_and_what_follows_is_passed_on(name: str) -> None:
+    """Bytes are no inputs to count one by one: what each feeder asserts holds, and good messages arrive."""
+    report: Report = {}
+    run_boundaries([name], INPUTS, SEED, report)
+    assert report[f"boundary {name}"]["passed_on"] > 0
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.suffix)

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from regraft.infra.create_topics import create_topics
@@ -341,3 +342,17 @@ def test_recorded_poison_does_not_stop_a_replay(cluster: tuple[Producer, str], t
     assert [one[1] for one in found] == [*(one.value for one in messages), later.value]
     assert found[-1][2] <= time.time_ns() // 1_000_000
     assert [sentence.split(" ", 1)[0] for sentence in replayer.done.warnings[-2:]] == ["1", "1"]
+
+
+def test_a_recorder_notices_records_that_do_not_arrive(cluster: tuple[Producer, str], tmp_path: Path) -> None:
+    """The recording would lack them in silence: Kafka is asked where its topics end, and the log names the topic."""
+    producer, bootstrap = cluster
+    send(producer, telemetry(range(20)))
+    writer = RecordingWriter(tmp_path / "r.avro", recorded_run(LIVE), RECORD_TYPES_BY_SUFFIX, RecordingLimits(), 0)
+    recorder = TopicRecorder(KafkaAccess(bootstrap), LIVE, (TELEMETRY, CLIENTS), writer, from_start=True)
+    recorder.connect()
+    with structlog.testing.capture_logs() as logged:
+        for _ in range(30):  # Nothing is read meanwhile.
+            recorder._prove(0.0)
+    assert [entry["topics"] for entry in logged if entry["event"] == "recording_stalled"] == [["live.telemetry"]]
+    recorder.close()
