@@ -1,8 +1,8 @@
 """Clients of an any-order overlay that are far from their brokers: requests and effects are under way in any order.
 
-In: what clients ask of a broker, what a broker reports to a client. Out: both, later, by actions (``ask``, ``tell``).
-What one client sends to one broker keeps its order, and so does what a broker reports to it; nothing else does. A
-notification counts as published when it reaches its home: before that no broker could hand it over.
+In: what clients request from a broker, what a broker reports to a client. Out: both, later, each by an action. What one
+client sends to one broker keeps its order, and so does what a broker reports to it; nothing else does. A notification
+counts as published when it reaches its home: before that no broker could hand it over.
 """
 
 from __future__ import annotations
