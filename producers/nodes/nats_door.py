@@ -14,15 +14,13 @@ import asyncio
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 from urllib.parse import urlsplit
 
 import structlog
 
-from regraft.producers.brokers.match_content import MatchIndex
 from regraft.producers.nodes.door_checks import TOO_LARGE, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.jetstream_ingress import JetStreamIngress
@@ -40,8 +38,8 @@ from regraft.producers.nodes.nats_protocol import (
     message_bytes,
     without_commands,
 )
+from regraft.producers.nodes.queue_groups import QueueGroups
 from regraft.producers.nodes.retry_pause import RetryPause
-from regraft.producers.nodes.subject_filters import SubjectError, content_of, filter_of
 from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
 
 log = structlog.get_logger(__name__)
@@ -296,29 +294,6 @@ def _forget(known: dict[str, set[str]], message: Interest) -> bool:
     if not queues:
         del known[message.subject]
     return not queues
-
-
-class QueueGroups:
-    """Which queue groups want which subjects: a leaf must name the groups that are to receive a message."""
-
-    def __init__(self) -> None:
-        self._index = MatchIndex()
-
-    def add(self, subject: str, queue: str) -> None:
-        """Note that a group wants a subject; ignore "", which is no group."""
-        key = f"{subject} {queue}"
-        if queue and key not in self._index:
-            with suppress(SubjectError):  # Refused and counted by the node.
-                self._index.add(key, filter_of(subject), queue)
-
-    def remove(self, subject: str, queue: str) -> None:
-        """Note that a group no longer wants a subject."""
-        if f"{subject} {queue}" in self._index:
-            self._index.remove(f"{subject} {queue}")
-
-    def of(self, subject: str) -> Sequence[str]:
-        """Return the groups that want messages with this subject, sorted."""
-        return sorted(self._index.destinations(content_of(subject))) if len(self._index) else ()
 
 
 class _Leaf(asyncio.Protocol):

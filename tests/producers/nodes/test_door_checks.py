@@ -112,7 +112,7 @@ def test_no_door_writes_what_would_be_a_command_or_end_its_connection(run_door: 
 
 @pytest.mark.parametrize("kind", ["nats", "nats without a leaf port"])
 def test_a_message_above_the_servers_limit_takes_none_behind_it_along(kind: str, tmp_path: Path) -> None:
-    """A server ends the connection of whoever exceeds its max_payload (4 MB here), which is less than links carry."""
+    """A server ends a connection that exceeds its max_payload (4 MB here), which is less than links carry."""
     NEEDS[kind]()
 
     async def steps() -> None:
