@@ -22,7 +22,8 @@ from regraft.infra.serve_metrics import serve_metrics
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
-from regraft.producers.emulator.kafka_ports import KafkaPorts, KafkaUnreachableError
+from regraft.producers.emulator.kafka_ports import KafkaPorts
+from regraft.producers.emulator.read_commands import KafkaUnreachableError
 from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.ask_to_join import ask_to_join
@@ -52,6 +53,7 @@ CONNECT_S_MAX = 60.0
 UNDECIDED_S_MAX = 60.0  # Wait for a plan that is being prepared; three times its controller's limit.
 FLUSH_S_MAX = 10.0
 STATUS_S = 1.0
+PROOF_S = 5.0  # Between questions to Kafka whether commands have arrived.
 PROBES_PER_SILENCE = 5
 
 
@@ -147,14 +149,16 @@ class _NodeRun:
             raise NodeError(
                 f"cannot listen on {host}:{port} ({error.strerror}): check whether another node uses it"
             ) from error
-        joining = asyncio.create_task(self._join())
+        beside = [asyncio.create_task(each) for each in (self._join(), self._keep_reading())]
         try:
             note_begin(self._settings)
             self._guarded(node.begin)()
             self._health.is_running = True
             await self._run_until(stop)
         finally:
-            joining.cancel()
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)  # Nothing asks Kafka once its clients are closed.
             self._health.is_running = False
             await self._door.close()
             await node.links.close()
@@ -167,6 +171,16 @@ class _NodeRun:
         if not self._is_member:
             await ask_to_join(self._node.broker, self._addresses, self._ports, lambda: time.time() * SECOND_MS)
             self._is_member = True
+
+    async def _keep_reading(self) -> None:
+        """Prove every few seconds that commands arrive; read them with another consumer if they do not."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(PROOF_S)
+            self._health.is_reading = await loop.run_in_executor(None, self._ports.prove_reading)
+            if self._ports.is_reading_stalled:
+                log.warning("commands_stalled", broker=self._node.broker)
+                self._ports.reopen_commands()
 
     def _note_addresses(self) -> None:
         """Note the addresses of members that the file of peers does not list."""
@@ -234,6 +248,7 @@ class _NodeRun:
             "is_member": self._is_member,
             "is_in_overlay": core.takes_clients,
             "is_door_open": self._door.is_open,
+            "is_reading": self._health.is_reading,
             "interests": node.clients.interest_count,
             "publishers": node.clients.publisher_count,
             "held_deliveries": len(core.held_notifications),

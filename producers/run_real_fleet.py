@@ -24,9 +24,10 @@ from regraft.infra.stack_error import StackError
 from regraft.infra.supervise import Supervisor
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
-from regraft.producers.emulator.kafka_ports import KafkaPorts, KafkaUnreachableError
+from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator.outage_schedule import Outage, outage_of, with_names
+from regraft.producers.emulator.read_commands import KafkaUnreachableError
 from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.producers.nodes.broker_node import NodePorts

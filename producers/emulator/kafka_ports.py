@@ -10,15 +10,14 @@ import time
 from collections.abc import Container, Iterable
 
 import structlog
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, Message
 
-from regraft.infra.dead_letters import RecordDecoder, addressed
 from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import consume, open_consumer, report_error
 from regraft.infra.read_messages import read_messages
 from regraft.infra.read_newest import read_newest
 from regraft.infra.record_writer import RecordWriter
 from regraft.infra.stack_error import StackError
+from regraft.producers.emulator.read_commands import RETRY_S, CommandReader, KafkaUnreachableError
 from regraft.producers.emulator.read_members import MemberReader
 from regraft.producers.emulator.read_requests import SampleReader
 from regraft.producers.emulator.starting_point import is_undecided
@@ -27,22 +26,14 @@ from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.client import Client
 from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.command import Command, CommandResult
-from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.plan import Plan
 from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.telemetry import TelemetryBatch
-from regraft.schemas.topics import ANNOUNCEMENTS, CLIENTS, COMMANDS, PLANS, RESULTS, TELEMETRY, topic_name
+from regraft.schemas.topics import ANNOUNCEMENTS, CLIENTS, PLANS, RESULTS, TELEMETRY, topic_name
 
-COMMANDS_PER_POLL_MAX = 500
 TOMBSTONES_AT_ONCE_MAX = 500  # Below the least permitted buffer size, so that none is dropped for lack of room.
-CALL_S = 2.0  # Longest wait for one answer from Kafka at the start.
-RETRY_S = 0.2
 
 log = structlog.get_logger(__name__)
-
-
-class KafkaUnreachableError(RuntimeError):
-    """Kafka or one of our topics was not available in time; the message names which, and what to do."""
 
 
 class KafkaPorts:
@@ -170,6 +161,19 @@ class KafkaPorts:
         self.answers.serve()
         return self._commands.poll()
 
+    def prove_reading(self) -> bool:
+        """Return True if all commands that Kafka has arrive; call it from another thread than the one that polls."""
+        return self._commands.prove()
+
+    @property
+    def is_reading_stalled(self) -> bool:
+        """Return True if Kafka answers, but commands that it has do not arrive."""
+        return self._commands.is_stalled
+
+    def reopen_commands(self) -> None:
+        """Read commands with another consumer, from where the present one got to."""
+        self._commands.reopen()
+
     def flush(self, wait_s_max: float) -> int:
         """Wait up to ``wait_s_max`` for pending records; return how many are still unsent."""
         deadline_s = time.monotonic() + wait_s_max
@@ -199,53 +203,3 @@ def _homes(messages: Iterable[Message]) -> dict[str, str]:
         except UndecodableRecordError as fault:
             log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
     return homes
-
-
-class CommandReader:
-    """Reads commands from the ends of their topics; dead-letters records that do not decode or are not for us."""
-
-    def __init__(self, kafka: KafkaAccess, topics: BrokerTopics, letters: RecordWriter) -> None:
-        self._kafka, self._namespace, self._letters = kafka, topics.namespace, letters
-        self._names = topics.names(COMMANDS)
-        self._decoder = RecordDecoder(self._dead_letter, lambda name, command: topics.fault(name, command.broker))
-        self._consumer = open_consumer(kafka, {"fetch.wait.max.ms": 50, "fetch.error.backoff.ms": 100})
-
-    def connect(self, wait_s_max: float) -> None:
-        """Start reading at the present end of every partition; raise KafkaUnreachableError after ``wait_s_max``."""
-        deadline_s = time.monotonic() + wait_s_max
-        while True:
-            try:
-                ends = [self._end_of(name, number) for name in self._names for number in range(COMMANDS.partitions)]
-                break
-            except KafkaException as error:
-                if time.monotonic() > deadline_s:
-                    raise KafkaUnreachableError(
-                        f"{', '.join(self._names)} at {self._kafka.bootstrap} did not answer within {wait_s_max:g} s "
-                        f"({error.args[0].str()}): check that Kafka runs and that its topics have been created"
-                    ) from error
-                time.sleep(RETRY_S)
-        self._consumer.assign(ends)
-
-    def poll(self) -> list[Command]:
-        """Return the commands that have arrived, at most ``COMMANDS_PER_POLL_MAX``, without waiting."""
-        commands = []
-        for message in consume(self._consumer, COMMANDS_PER_POLL_MAX, self._kafka.client_id):
-            error = message.error()
-            if error is not None:
-                report_error(self._kafka.client_id, error)
-                continue
-            command = self._decoder.decode(message, Command)
-            if command is not None:
-                commands.append(command)
-        return commands
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._consumer.close()
-
-    def _end_of(self, name: str, partition: int) -> TopicPartition:
-        _, end = self._consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=CALL_S)
-        return TopicPartition(name, partition, end)
-
-    def _dead_letter(self, letter: DeadLetter) -> None:
-        self._letters.write(*addressed(letter, self._namespace))

@@ -15,7 +15,8 @@ SILENCE_S_MAX = 10.0
 GAUGES = {
     "epoch": "The epoch that this broker stamps.",
     "is_in_overlay": "1 if this broker is in the overlay of every live epoch, else 0.",
-    "is_door_open": "1 if the real broker is connected, else 0.",
+    "is_door_open": "1 if the real broker is connected and has answered lately, else 0.",
+    "is_reading": "1 if all commands that Kafka has arrive, else 0.",
     "interests": "Subjects that clients of the real broker want.",
     "publishers": "Publishers of this life.",
     "held_deliveries": "Deliveries that are held back for a transition.",
@@ -66,8 +67,18 @@ class NodeHealth:
         self.pulse = Pulse("the node", SILENCE_S_MAX)
         self.is_running = False
         self.is_door_open = False
+        self.is_reading = True  # Until a question to Kafka shows otherwise.
 
     def __call__(self) -> Health:
         """Return the node's health now."""
         fault = self.pulse.fault() if self.is_running else None
-        return Health(self.is_running and self.is_door_open, () if fault is None else (fault,))
+        states = (
+            (self.is_door_open, "the broker beside the node answers", "the broker beside the node does not answer"),
+            (self.is_reading, "commands arrive from Kafka", "commands do not arrive from Kafka"),
+        )
+        return Health(
+            self.is_running and all(is_proved for is_proved, _, _ in states),
+            () if fault is None else (fault,),
+            tuple(note for is_proved, _, note in states if not is_proved),
+            tuple(what for is_proved, what, _ in states if is_proved),
+        )

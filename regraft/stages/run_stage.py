@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 def emulate(settings: Settings, stop: threading.Event) -> int:
     """Run the brokers and clients on this machine, emulated or real."""
-    from regraft.producers.emulator.kafka_ports import KafkaUnreachableError
+    from regraft.producers.emulator.read_commands import KafkaUnreachableError
     from regraft.producers.emulator_settings import REAL_BROKERS
     from regraft.producers.run_emulator import run_emulator
     from regraft.producers.run_real_fleet import run_real_fleet

@@ -21,7 +21,8 @@ from regraft.infra.kafka_server import RunningKafka, start_kafka
 from regraft.infra.record_writer import RecordWriter
 from regraft.infra.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
 from regraft.overlay.inventory import Inventory
-from regraft.producers.emulator.kafka_ports import CommandReader, KafkaPorts, KafkaUnreachableError
+from regraft.producers.emulator.kafka_ports import KafkaPorts
+from regraft.producers.emulator.read_commands import CommandReader, KafkaUnreachableError
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome

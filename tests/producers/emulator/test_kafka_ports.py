@@ -6,11 +6,13 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from msgspec.structs import replace
 
 from regraft.infra.decode_strictly import UnreadableRecordError
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.record_writer import RecordWriter
-from regraft.producers.emulator.kafka_ports import CommandReader, KafkaPorts, KafkaUnreachableError
+from regraft.producers.emulator.kafka_ports import KafkaPorts
+from regraft.producers.emulator.read_commands import CommandReader, KafkaUnreachableError
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.client import Client, Role
@@ -253,6 +255,41 @@ def test_a_broker_announces_itself_until_it_is_a_member(cluster: tuple[Producer,
     assert cluster[0].flush(WAIT_S_MAX) == 0
     wait_until(lambda: not ports.is_member("x1"))
     ports.close()
+
+
+def test_commands_that_do_not_arrive_are_noticed_and_read_by_another_consumer(
+    cluster: tuple[Producer, str], ports: KafkaPorts
+) -> None:
+    """A consumer that hangs looks like one without commands; none is lost or repeated when it is replaced."""
+    topic = topic_name(COMMANDS, NAMESPACE)
+    partitions = range(COMMANDS.partitions)
+    received: list[Command] = []
+
+    def send(epoch: int) -> None:
+        for partition in partitions:
+            cluster[0].produce(topic, key="b1", partition=partition, value=encode(replace(COMMAND, epoch_to=epoch)))
+        assert cluster[0].flush(WAIT_S_MAX) == 0
+
+    def has_all(count: int) -> bool:
+        received.extend(ports.poll())
+        return len(received) >= count
+
+    send(1)
+    wait_until(lambda: has_all(len(partitions)))
+    assert all(ports.prove_reading() for _ in range(4 * len(partitions)))
+    consumer = ports._commands._consumer
+    consumer.pause(consumer.assignment())
+    send(2)
+    answers = []
+    while not ports.is_reading_stalled and len(answers) < 20 * len(partitions):
+        answers.append(ports.prove_reading())
+        ports.poll()
+    assert not answers[-1]
+    assert ports.is_reading_stalled
+    ports.reopen_commands()
+    wait_until(lambda: has_all(2 * len(partitions)))
+    assert sorted(command.epoch_to for command in received) == [*(1 for _ in partitions), *(2 for _ in partitions)]
+    wait_until(ports.prove_reading)
 
 
 def test_a_missing_kafka_is_reported_in_one_sentence() -> None:
