@@ -118,8 +118,8 @@ class RingChange:
         for entry in list(tables.topics.values()):
             effects += self._trees.consider_leaving(tables, entry)
         for publisher, at_home in sorted(self._publishers.here.items()):
-            is_unsure = bool(tables.lost) and bool(at_home.unconfirmed_epochs)  # Its confirmation may be lost.
-            if is_unsure or not tables.takes_over(old, at_home.topic, self.broker):
+            at_home.waits = bool(tables.lost) and not at_home.may_publish
+            if not at_home.waits and not tables.takes_over(old, at_home.topic, self.broker):
                 effects += self._publishers.register(tables, publisher)
         return effects
 
@@ -151,12 +151,9 @@ class RingChange:
         """Return True if users have arrived or acknowledged, publishers are registered and all trees are joined."""
         if under_way.awaited_users or under_way.unacknowledged:
             return False
-        tables = self._core.tables[under_way.epoch_to]
-        # A confirmation of the older epoch may be lost with a broker: then that of the newer one is enough.
-        needed = {under_way.epoch_to} if tables.lost else {under_way.epoch_from, under_way.epoch_to}
-        if any(needed & one.unconfirmed_epochs for one in self._publishers.here.values()):
+        if any(one.unconfirmed_epochs and not one.waits for one in self._publishers.here.values()):
             return False
-        return all(entry.is_joined for entry in tables.topics.values())
+        return all(entry.is_joined for entry in self._core.tables[under_way.epoch_to].topics.values())
 
     def drop_unresponsive(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
         """End the stay of users that did not acknowledge their move, or the end of the old epoch, in time."""
@@ -246,9 +243,7 @@ class RingChange:
         for name in [name for name, local in self._trees.locals.items() if not self._is_issued(local)]:
             # Its user has moved: the old epoch served it here, or, if aborted, the new one did.
             del self._trees.locals[name]
-        for publisher, at_home in sorted(self._publishers.here.items()):
-            if gone.epoch in at_home.unconfirmed_epochs:
-                effects += self._publishers.confirm_publisher(publisher, at_home.connection, gone.epoch)
+        effects += self._publishers.forget_epoch(gone.epoch)
         for tables in self._core.epochs():
             effects += self._publishers.end_lost_stays(tables)  # Those that waited for this epoch to end.
         if under_way is not None and gone.epoch == under_way.epoch_to:

@@ -177,7 +177,9 @@ class TopicEndings:
         under_way = self._core.under_way
         if under_way is None or message.epoch != under_way.epoch_from:
             return []
-        under_way.publishers_over.add((message.topic, message.publisher))
+        under_way.publishers_over.add((message.topic, message.publisher, message.connection))
+        if self._waits_at_root(message.topic, message.publisher):
+            return []  # It is of a later stay than the one that may still publish.
         return self._release_at_root(under_way, message.topic, message.publisher)
 
     def release_behind(self, message: Unregister) -> list[Effect]:
@@ -188,11 +190,8 @@ class TopicEndings:
         known = self._core.tables[under_way.epoch_from].registered.get(message.topic, {}).get(message.publisher)
         if known is None or known.connection != message.connection:
             return []  # It is about another stay than the known one, whose END may have come.
-        stay = (message.topic, message.publisher)
-        under_way.publishers_over.add(stay)
-        effects = self._release_at_root(under_way, *stay)
-        under_way.publishers_over.discard(stay)  # The next stay under its name has its own END.
-        return effects
+        under_way.publishers_over.add((message.topic, message.publisher, message.connection))
+        return self._release_at_root(under_way, message.topic, message.publisher)
 
     def note_ended_behind(self, tables: ChordTables) -> list[Effect]:
         """End what had to come over a dead broker: nothing more has crossed it."""
@@ -213,14 +212,14 @@ class TopicEndings:
         for entry in list(old.topics.values()):
             if entry.parent is None and not entry.is_over and self._awaits_end(under_way, entry.topic):
                 known = old.registered.get(entry.topic, {})
-                if all(self._is_over(under_way, entry.topic, name, one.home) for name, one in known.items()):
+                if all(self._is_over(under_way, entry.topic, name, one) for name, one in known.items()):
                     effects += self.end_topic(old, entry)
         return effects
 
-    def _is_over(self, under_way: RingPlanUnderWay, topic: str, publisher: str, home: str) -> bool:
-        """Return True if nothing more of a publisher's old epoch comes here."""
-        is_cut = self._core.tables[under_way.epoch_from].is_over_from(home)
-        return is_cut or (topic, publisher) in under_way.publishers_over
+    def _is_over(self, under_way: RingPlanUnderWay, topic: str, publisher: str, known: Registration) -> bool:
+        """Return True if nothing more of a publisher's stay in the old epoch comes here; each stay has its own END."""
+        is_cut = self._core.tables[under_way.epoch_from].is_over_from(known.home)
+        return is_cut or (topic, publisher, known.connection) in under_way.publishers_over
 
     def _awaits_end(self, under_way: RingPlanUnderWay, topic: str) -> bool:
         """Return True if this broker waits for END of a topic."""
@@ -271,7 +270,7 @@ class TopicEndings:
         known = self._core.tables[under_way.epoch_from].registered.get(topic, {}).get(publisher)
         if known is None or self._changes_rendezvous(under_way, topic):
             return False
-        if self._is_over(under_way, topic, publisher, known.home):
+        if self._is_over(under_way, topic, publisher, known):
             return False
         return self._is_publisher_rerouted(under_way, topic, known.home)
 
@@ -298,9 +297,12 @@ class TopicEndings:
     def release_waiting(self, under_way: RingPlanUnderWay) -> list[Effect]:
         """Release everything that waits at this rendezvous, even though END has not come."""
         effects: list[Effect] = []
-        for stay in list(under_way.waiting_at_root):
-            under_way.publishers_over.add(stay)
-            effects += self._release_at_root(under_way, *stay)
+        registered = self._core.tables[under_way.epoch_from].registered
+        for topic, publisher in list(under_way.waiting_at_root):
+            known = registered.get(topic, {}).get(publisher)
+            if known is not None:
+                under_way.publishers_over.add((topic, publisher, known.connection))
+            effects += self._release_at_root(under_way, topic, publisher)
         return effects
 
     def _release_at_root(self, under_way: RingPlanUnderWay, topic: str, publisher: str) -> list[Effect]:

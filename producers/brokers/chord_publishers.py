@@ -7,6 +7,8 @@ topic knows it in every live epoch; until it ends, the rendezvous stays in the t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from regraft.producers.brokers.broker_messages import AdvertiseConfirmed, AdvertiseRequest, Effect, UnadvertiseRequest
 from regraft.producers.brokers.chord_messages import Register, RegisterAck, Unregister
 from regraft.producers.brokers.chord_parts import RingBroker, RingParts
@@ -44,9 +46,7 @@ class TopicPublishers:
         """
         earlier = tables.registered.get(message.topic, {}).get(message.publisher)
         if earlier is not None and earlier.connection < message.connection:
-            waiting = tables.successors.get((message.topic, message.publisher))
-            if waiting is None or waiting.connection < message.connection:  # Else a later stay waits.
-                tables.successors[message.topic, message.publisher] = message
+            self._let_wait(tables, message)
             return []
         effects: list[Effect] = []
         if earlier is None:
@@ -56,7 +56,12 @@ class TopicPublishers:
             for other in self._from(tables, message.topic):
                 if other.ended.get((message.topic, message.publisher), -1) >= message.connection:
                     continue  # Its end took another path in the later epoch and came first.
-                if other is not tables and not self._derives(other, tables, message):
+                if other is not tables and not other.takes_over(tables, message.topic, message.home):
+                    continue
+                known = other.registered.get(message.topic, {}).get(message.publisher)
+                if known is not None:  # The earlier stay may still publish there: its end there is another message.
+                    if known.connection < message.connection:
+                        self._let_wait(other, replace(message, epoch=other.epoch))
                     continue
                 other.registered.setdefault(message.topic, {})[message.publisher] = registration
                 self._trees.entered(other, message.topic, effects)
@@ -64,10 +69,11 @@ class TopicPublishers:
         ack = RegisterAck(tables.epoch, message.home, message.publisher, message.connection)
         return effects + self._ring.route_onward(tables, ack)
 
-    def _derives(self, later: ChordTables, tables: ChordTables, message: Register) -> bool:
-        """Return True if a later epoch derives a registration from this one, and does not get its own."""
-        is_asked = (message.topic, message.publisher) in later.successors  # It waits for an earlier stay there, too.
-        return not is_asked and later.takes_over(tables, message.topic, message.home)
+    def _let_wait(self, tables: ChordTables, message: Register) -> None:
+        """Let a stay wait for the end of the earlier one, unless a later stay waits."""
+        waiting = tables.successors.get((message.topic, message.publisher))
+        if waiting is None or waiting.connection < message.connection:
+            tables.successors[message.topic, message.publisher] = message
 
     def confirm_publisher(self, publisher: str, connection: int, epoch: int) -> list[Effect]:
         """Note that an epoch's rendezvous knows a local publisher; let it publish once all live epochs' do."""
@@ -75,10 +81,25 @@ class TopicPublishers:
         if local is None or local.connection != connection:
             return []
         local.unconfirmed_epochs.discard(epoch)
-        if local.unconfirmed_epochs or local.may_publish:
+        if local.unconfirmed_epochs or local.may_publish or local.waits:
             return []
         local.may_publish = True
         return [AdvertiseConfirmed(publisher, connection)]
+
+    def forget_epoch(self, epoch: int) -> list[Effect]:
+        """Wait for no more confirmations of an epoch that is retired or aborted.
+
+        Stays that waited for a repair register in the epoch in force: by now its rendezvous knows every earlier stay
+        that may have published.
+        """
+        effects: list[Effect] = []
+        for publisher, local in sorted(self.here.items()):
+            if local.waits and epoch < self._core.epoch:
+                effects += self.register(self._core.tables[self._core.epoch], publisher)
+            if local.waits or epoch in local.unconfirmed_epochs:
+                local.waits = False
+                effects += self.confirm_publisher(publisher, local.connection, epoch)
+        return effects
 
     def unadvertise(self, request: UnadvertiseRequest) -> list[Effect]:
         """Notify the rendezvous of every live epoch that a local publisher has ended."""
@@ -97,17 +118,17 @@ class TopicPublishers:
     def accept_unregistration(self, tables: ChordTables, message: Unregister) -> list[Effect]:
         """End a publisher's stay at its rendezvous; the next one under its name may begin."""
         topic, publisher = message.topic, message.publisher
-        successor = tables.successors.get((topic, publisher))
-        if successor is not None and successor.connection == message.connection:
-            del tables.successors[topic, publisher]  # It has ended while it waited.
-            return []
         effects: list[Effect] = []
         if tables.epoch > min(self._core.tables):
-            tables.ended[topic, publisher] = message.connection
+            tables.ended[topic, publisher] = max(message.connection, tables.ended.get((topic, publisher), -1))
         for other in self._from(tables, topic):
             publishers = other.registered.get(topic, {})
             known = publishers.get(publisher)
             if other is not tables and other.epoch <= message.issued_max:
+                continue
+            successor = other.successors.get((topic, publisher))
+            if successor is not None and successor.connection == message.connection:
+                del other.successors[topic, publisher]  # It has ended while it waited.
                 continue
             if known is None or known.connection != message.connection:
                 continue

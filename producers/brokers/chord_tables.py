@@ -87,12 +87,16 @@ class TopicSubscription:
 
 @dataclass(slots=True)
 class LocalPublisher:
-    """A publisher of this broker: its topic, the number of its stay, and the epochs that have yet to confirm it."""
+    """A publisher of this broker: its topic, the number of its stay, and the epochs that have yet to confirm it.
+
+    ``waits``: a repair began before it could publish, so it registers in the newer epoch once the older one is retired.
+    """
 
     topic: str
     connection: int
     unconfirmed_epochs: set[int] = field(default_factory=set)
     may_publish: bool = False
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +118,8 @@ class RingPlanUnderWay(PlanUnderWay):
     leaving users that the old epoch still serves here, by user. ``handed_over``: users that have arrived and whose old
     home has nothing more for them, with the time since when. ``awaited_ends``: topics whose END this broker waits for,
     for itself or for the children in ``end_children``. ``requested_ends``: local publishers whose END a rendezvous has
-    asked for; ``ends_sent``: those whose END was sent. ``publishers_over``: topic and publisher if nothing more of the
-    old epoch will come from it; ``waiting_at_root``: what other publishers have sent in the new epoch.
+    asked for; ``ends_sent``: those whose END was sent. ``publishers_over``: topic, publisher and stay if nothing
+    more of the old epoch will come from it; ``waiting_at_root``: what other publishers have sent in the new epoch.
     """
 
     is_ring_kept: bool = False
@@ -128,7 +132,7 @@ class RingPlanUnderWay(PlanUnderWay):
     awaited_ends: set[str] = field(default_factory=set)
     end_children: dict[str, set[str]] = field(default_factory=dict)
     requested_ends: set[str] = field(default_factory=set)
-    publishers_over: set[tuple[str, str]] = field(default_factory=set)
+    publishers_over: set[tuple[str, str, int]] = field(default_factory=set)
     waiting_at_root: dict[tuple[str, str], deque[FromPublisher]] = field(default_factory=dict)
     has_ended_publishing: bool = False
     ends_sent: set[str] = field(default_factory=set)

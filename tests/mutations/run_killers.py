@@ -48,6 +48,7 @@ TESTS = {
         "tests/scenarios/test_rare_orders_deaths.py",
         "tests/scenarios/test_rare_orders_ring_deaths.py",
         "tests/scenarios/test_rare_orders_ring_lost_homes.py",
+        "tests/scenarios/test_rare_orders_ring_stays.py",
         "tests/scenarios/test_living_brokers_declared_dead.py",
         "tests/producers/brokers/test_chord_routing.py",
         "tests/producers/brokers/test_outside.py",

@@ -205,9 +205,11 @@ def test_a_next_stay_that_waits_in_both_epochs_begins_in_both() -> None:
     overlay.feed("b3", None, AdvertiseRequest("p", ALL, 1))
     overlay.kill("b1")
     overlay.repair(PREPARE, held=(slow,))
-    assert overlay.answered(Outcome.PREPARED) == {"b0", "b2", "b4"}
-    overlay.run_alive()
     assert overlay.answered(Outcome.PREPARED) == {"b0", "b2", "b3", "b4"}
+    overlay.run_alive()
+    registered = [overlay.cores["b3"].tables[epoch].registered for epoch in (0, 1)]
+    assert [one[TOPIC]["p"].connection for one in registered] == [1, 1]
+    overlay.repair(ACTIVATE, RETIRE)
     assert overlay.effects_of(AdvertiseConfirmed)[1:] == [AdvertiseConfirmed("p", 1)]
 
 
