@@ -107,9 +107,8 @@ class RingRouting:
         self.deaths = DeadBrokers(core, self.trees, self.publishers, self.endings, self.moves)
         self.change = RingChange(core, self, self.trees, self.publishers, self.endings, self.moves, self.deaths)
         self._retired: deque[_Retired] = deque(maxlen=RETIRED_KEPT_MAX)
-        self._unchanged: dict[
-            tuple[int, str, str, bool], bool
-        ] = {}  # Cache of _path_unchanged, cleared at each retirement.
+        # Cache of _path_unchanged, cleared at each retirement.
+        self._unchanged: dict[tuple[int, str, str, bool], bool] = {}
 
     @property
     def ended_count(self) -> int:
@@ -166,11 +165,13 @@ class RingRouting:
         return effects + self.pass_down(tables, notification)
 
     def _is_dead(self, source: str, epoch: int) -> bool:
-        """Return True if a broker has died in an epoch, or had died in it by the time it was retired here."""
+        """Return True if a broker has died in an epoch or, if that is retired here, in a later one."""
         tables = self._core.tables.get(epoch)
         if tables is not None:
             return source in tables.dead
-        return any(source in one.dead for one in self._retired if one.epoch == epoch)
+        retired = (one.dead for one in self._retired if one.epoch >= epoch)
+        live = (one.dead for one in self._core.epochs() if one.epoch >= epoch)
+        return any(source in dead for dead in (*retired, *live))
 
     def _upward_unchanged(self, epoch: int, start: str, topic: str) -> bool:
         """Return True if a broker's path to a topic's rendezvous has not changed since a retired epoch."""

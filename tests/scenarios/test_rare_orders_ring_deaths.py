@@ -23,7 +23,7 @@ from regraft.schemas.plan import ClientMove
 from tests.scenarios.step_by_step import StepByStep
 from tests.scenarios.test_rare_orders_ring import NEAR, PAIR, topic_at
 
-PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
+PREPARE, ACTIVATE, RETIRE, ABORT = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE, CommandPhase.ABORT
 # The path from b0 to b3 leads over b1 and b2, without b1 over b4; from b3 to b0 it is direct.
 FIVE = ChordConfiguration.of(0, 6, {"b0": 2, "b1": 37, "b2": 53, "b3": 1, "b4": 51})
 TOPIC = topic_at(FIVE, "b3")
@@ -139,6 +139,25 @@ def test_nothing_is_taken_from_a_declared_dead_broker_after_its_flow_has_ended()
     overlay.publish("b0", "p", topic=TOPIC)
     overlay.run_alive(late)
     overlay.run_alive()
+    assert overlay.got == [("s", "p", 1)]
+    assert [(one.notification.sequence, one.reason) for one in overlay.effects_of(Dropped)] == [(0, FROM_THE_DEAD)]
+
+
+def test_nothing_of_a_retired_epoch_is_taken_from_a_broker_that_died_in_the_next_one() -> None:
+    """It was still on its way when b2 was declared dead; by then its publisher has begun its next stay at b3."""
+    overlay = DyingRing(FIVE)
+    overlay.feed("b2", None, AdvertiseRequest("p", ALL, 0))
+    overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
+    overlay.run()
+    overlay.publish("b2", "p", topic=TOPIC)
+    late = overlay.links["b2", "b3"].popleft()
+    overlay.ring = FIVE.replaced(1, [])
+    overlay.execute(overlay.ring)
+    overlay.kill("b2")
+    overlay.repair(ABORT)
+    overlay.feed("b3", None, AdvertiseRequest("p", ALL, 1))
+    overlay.publish("b3", "p", topic=TOPIC)
+    overlay.feed("b3", "b2", late)
     assert overlay.got == [("s", "p", 1)]
     assert [(one.notification.sequence, one.reason) for one in overlay.effects_of(Dropped)] == [(0, FROM_THE_DEAD)]
 
