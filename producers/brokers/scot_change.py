@@ -3,7 +3,8 @@
 In: commands of the controller, markers, publishers that leave, neighbours that die. Out: effects. What all overlays
 have in common is in :mod:`producers.brokers.two_epochs`.
 
-Tables of the new epoch start empty: each home issues its subscriptions and advertises its publishers in it. A publisher
+Tables of the new epoch start empty: each home issues its subscriptions and advertises its publishers in it. But if the
+plan moves publishers alone, both epochs have the same subscriptions, and only publishers are advertised. A publisher
 that moves is announced to its next home by the old one. Deliveries of the new epoch wait until the old one is drained
 here, and those to a subscriber that has moved here until it is drained everywhere, so that none overtakes one of the
 old epoch. A detour may lead a notification over any links of the old epoch, but to no cluster twice; so the end of that
@@ -108,7 +109,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
     def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
         """Begin the plan, with tables that all homes fill at once."""
         assert isinstance(target, ScotConfiguration)
-        core, interests = self._core, self._interests
+        core = self._core
         # A client whose home is lost reconnects by itself, in a new stay.
         moves = {move.client: move for move in command.moves if move.home_from not in command.lost_brokers}
         homes = {
@@ -116,24 +117,41 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         }
         older = core.tables[core.epoch]
         lost = requested_change(command, older.configuration).lost
-        tables = ScotTables(self.broker, target, lost=lost)
-        under_way = ScotPlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves, homes=homes)
+        keeps = self._keeps_interest(command, older, target)
+        tables = ScotTables(self.broker, target, lost=lost, continued=older if keeps else None)
+        under_way = ScotPlanUnderWay(
+            command.plan, command.epoch_from, command.epoch_to, moves, homes=homes, keeps_interest=keeps
+        )
         core.begin_plan(under_way, tables)
         core.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They rejoin.
         for peer in core.lost_peers.intersection(tables.neighbours):
             tables.lose_peer(peer)
         coming = {name: move.home_from for name, move in moves.items() if move.home_to == self.broker}
         under_way.expected = {name: home for name, home in coming.items() if home != self.broker}
+        effects = [] if keeps else self._issue_again(under_way, older, tables)
+        return effects + self._move_publishers(under_way, older, tables)
+
+    @staticmethod
+    def _keeps_interest(command: Command, older: ScotTables, target: ScotConfiguration) -> bool:
+        """Return True if a plan moves publishers alone; each broker is told only of the moves that concern it.
+
+        All brokers must come to the same conclusion, so it depends only on what all of them have agreed on.
+        """
+        is_same = older.configuration.at_epoch(target.epoch).digest == target.digest
+        return is_same and not command.subscribers_moved and not command.brokers_joined
+
+    def _issue_again(self, under_way: ScotPlanUnderWay, older: ScotTables, tables: ScotTables) -> list[Effect]:
+        """Issue the subscriptions that stay here in the new epoch, and notify those to be moved."""
         effects = self.movers.notify_leaving(under_way)
-        for name, local in sorted(interests.locals.items()):
+        for name, local in sorted(self._interests.locals.items()):
             # What an ended subscription is owed is already in the homes' queues, so it belongs to the old epoch.
             if local.has_ended or name in under_way.going or tables.is_outside:
                 continue
             if not local.is_confirmed:
                 local.unconfirmed_epochs.add(tables.epoch)
             under_way.waiting_for.add(name)
-            effects += interests.issue(tables, name, older.entries[name].filter_)
-        return effects + self._move_publishers(under_way, older, tables)
+            effects += self._interests.issue(tables, name, older.entries[name].filter_)
+        return effects
 
     def _move_publishers(self, under_way: ScotPlanUnderWay, older: ScotTables, tables: ScotTables) -> list[Effect]:
         """Advertise publishers that stay in the new epoch, and announce those that move to their next homes."""
@@ -275,7 +293,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             if local.has_ended and not any(name in tables.entries for tables in self._core.epochs()):
                 del self._interests.locals[name]
                 effects.append(Cancelled(name))
-            effects += self._interests.confirm_in(gone.epoch, name)
+        effects += self._interests.leave_epoch(gone)
         for publisher in list(gone.hosted):
             effects += self._interests.allow(publisher)
         self._interests.forget_departed()

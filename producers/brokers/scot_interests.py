@@ -2,8 +2,9 @@
 
 In: requests of local clients and control messages from neighbours. Out: effects. A subscription goes to all brokers of
 its cluster, an advertisement only to those of its home's region. Every table belongs to an epoch; while two are live,
-both are kept, and each is filled by its own messages. Notifications belong to :mod:`producers.brokers.scot_routing`,
-the change from one epoch to the next to :mod:`producers.brokers.scot_change`.
+both are kept, and each is filled by its own messages. Only a plan that moves publishers alone keeps the subscriptions:
+one table of them serves both epochs, and a message about one counts for both. Notifications belong to
+:mod:`producers.brokers.scot_routing`, the change from one epoch to the next to :mod:`producers.brokers.scot_change`.
 """
 
 from __future__ import annotations
@@ -78,8 +79,10 @@ class ScotInterests:
         name = request.subscription
         if name in self.locals:
             raise ProtocolError(f"subscription {name} already exists at {self.broker}: ids are never reused")
-        self.locals[name] = LocalSubscription(name, request.client, request.connection, set(self._core.tables))
-        return [effect for tables in self._core.epochs() for effect in self.issue(tables, name, request.filter_)]
+        interests = self._interests()
+        issued = {tables.interest for tables in interests}
+        self.locals[name] = LocalSubscription(name, request.client, request.connection, issued)
+        return [effect for tables in interests for effect in self.issue(tables, name, request.filter_)]
 
     def issue_arrived(self, tables: ScotTables, request: ArriveRequest, now_ms: float) -> list[Effect]:
         """Issue a subscription that a plan brings here, in the tables of its epoch alone."""
@@ -116,7 +119,7 @@ class ScotInterests:
             subscription = self._ended.popleft()[1]
             if self.locals.pop(subscription, None) is None:
                 continue  # It has moved elsewhere.
-            for tables in self._core.epochs():
+            for tables in self._interests():
                 effects += self.forget(tables, LOCAL, subscription)
             effects.append(Cancelled(subscription))
         return effects
@@ -130,13 +133,14 @@ class ScotInterests:
         beyond = {peer for peer in tables.within if peer != source and peer not in tables.dead}
         tables.index.add(name, filter_, source)
         entry = tables.entries[name] = Entry(filter_, source, set(beyond), set())
-        message = Subscribe(tables.epoch, name, home, filter_, tables.epoch)
+        message = Subscribe(tables.interest, name, home, filter_, tables.interest)
         effects: list[Effect] = [Send(peer, message) for peer in sorted(beyond)]
-        for stay, remote in tables.remotes.items():
-            if intersects(remote.filter_, filter_):
-                effects += [] if remote.is_wanted else self.report_wanted(tables, stay)
-                if remote.unanswered:
-                    entry.awaited_bits.add(stay)
+        for live in self._epochs_with(tables):
+            for stay, remote in live.remotes.items():
+                if intersects(remote.filter_, filter_):
+                    effects += [] if remote.is_wanted else self.report_wanted(live, stay)
+                    if remote.unanswered:
+                        entry.awaited_bits.add((live.epoch, stay))
         return effects + self.acknowledge(tables, name)
 
     def accept_ack(self, tables: ScotTables, source: str, name: str) -> list[Effect]:
@@ -152,11 +156,11 @@ class ScotInterests:
             return []
         entry.is_confirmed = True
         if entry.source == LOCAL:
-            return self.confirm_in(tables.epoch, name)
-        return [Send(entry.source, SubscribeAck(tables.epoch, name))]
+            return self.confirm_in(tables.interest, name)
+        return [Send(entry.source, SubscribeAck(tables.interest, name))]
 
     def confirm_in(self, epoch: int, name: str) -> list[Effect]:
-        """Note that an epoch has confirmed a local subscription, or is gone; confirm it once none is outstanding."""
+        """Note that an issue of a local subscription is confirmed, or is gone; confirm it once none is outstanding."""
         local = self.locals.get(name)
         if local is None or local.is_confirmed:
             return []
@@ -173,11 +177,26 @@ class ScotInterests:
         if tables.entries.pop(name, None) is None:
             return []
         tables.index.remove(name)
-        message = Unsubscribe(tables.epoch, name)
+        message = Unsubscribe(tables.interest, name)
         effects: list[Effect] = [Send(peer, message) for peer in tables.within if peer not in (source, *tables.dead)]
-        for stay in tables.remotes:
-            effects += self.report_wanted(tables, stay)
+        for live in self._epochs_with(tables):
+            for stay in live.remotes:
+                effects += self.report_wanted(live, stay)
         return effects
+
+    def leave_epoch(self, gone: ScotTables) -> list[Effect]:
+        """Let no subscription wait for an epoch that is gone, nor for its publishers if another one continues it."""
+        if not self._epochs_with(gone):
+            return [effect for name in list(self.locals) for effect in self.confirm_in(gone.interest, name)]
+        return [effect for stay in gone.remotes for effect in self._stop_awaiting(gone, stay)]
+
+    def _interests(self) -> list[ScotTables]:
+        """Return tables of all live epochs, but only one of those that have the same subscriptions, oldest first."""
+        return list({tables.interest: tables for tables in self._core.epochs()}.values())
+
+    def _epochs_with(self, tables: ScotTables) -> list[ScotTables]:
+        """Return the tables of all live epochs that have these subscriptions, oldest first."""
+        return [one for one in self._core.epochs() if one.interest == tables.interest]
 
     # --- publishers at home here -------------------------------------------------------------------------------------
 
@@ -289,8 +308,8 @@ class ScotInterests:
     def _stop_awaiting(self, tables: ScotTables, stay: Stay) -> list[Effect]:
         effects: list[Effect] = []
         for name, entry in list(tables.entries.items()):
-            if stay in entry.awaited_bits:
-                entry.awaited_bits.discard(stay)
+            if (tables.epoch, stay) in entry.awaited_bits:
+                entry.awaited_bits.discard((tables.epoch, stay))
                 effects += self.acknowledge(tables, name)
         return effects
 

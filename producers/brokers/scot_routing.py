@@ -172,9 +172,9 @@ class ScotRouting:
 
     def converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
         """Handle a control message from a neighbour."""
-        if message.epoch not in self._core.tables:
+        tables = self._tables_of(message)
+        if tables is None:
             return self._core.keep_early(message.epoch, source, message)
-        tables = self._core.tables[message.epoch]
         if isinstance(message, PublisherComes):
             return self.change.note_arrival(message, now_ms)
         if source in tables.dead or tables.is_outside:
@@ -182,6 +182,12 @@ class ScotRouting:
         if isinstance(message, FlowEnd):
             return self.change.note_flow_end(tables, source, message, now_ms)
         return self._learn(tables, source, message) + self._core.answer_prepare(now_ms)
+
+    def _tables_of(self, message: Any) -> ScotTables | None:
+        """Return the oldest live tables that a message is about, or None."""
+        if not isinstance(message, Subscribe | SubscribeAck | Unsubscribe):
+            return self._core.tables.get(message.epoch)
+        return next((one for one in self._core.epochs() if one.interest == message.epoch), None)
 
     def _learn(self, tables: ScotTables, source: str, message: Any) -> list[Effect]:
         interests = self.interests

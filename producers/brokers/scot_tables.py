@@ -44,12 +44,12 @@ class Remote:
 
 @dataclass(slots=True)
 class Entry:
-    """A subscription of this cluster, with the neighbours and the publishers' stays whose acknowledgement it awaits."""
+    """A subscription of this cluster, and whose acknowledgement it awaits: neighbours, and hosts of stays by epoch."""
 
     filter_: Filter
     source: str
     awaited: set[str]
-    awaited_bits: set[Stay]
+    awaited_bits: set[tuple[int, Stay]]
     is_confirmed: bool = False
 
 
@@ -58,15 +58,24 @@ class ScotPlanUnderWay(ContentPlanUnderWay):
     """The plan under way at a broker of a structured cyclic overlay.
 
     ``expected``: publishers that are to arrive, with their old home; ``announced``: those that leave, with the number
-    of the stay that ends here.
+    of the stay that ends here. With ``keeps_interest`` the plan moves publishers alone: no subscriber moves, and both
+    epochs have the same subscriptions.
     """
 
     expected: dict[str, str] = field(default_factory=dict)
     announced: dict[str, int] = field(default_factory=dict)
+    keeps_interest: bool = False
+
+    def may_bring(self, subscription: str, broker: str) -> bool:
+        """Return True if the plan may bring a subscription to a broker."""
+        return not self.keeps_interest and ContentPlanUnderWay.may_bring(self, subscription, broker)
 
 
 class ScotTables:
     """Everything that one broker knows for one epoch.
+
+    ``interest`` is the epoch in which the subscriptions (``entries``, ``index``) were issued: this one, or that of the
+    tables that these continue. Messages about subscriptions bear it, whichever of these epochs are live.
 
     ``earlier`` are stays here of hosted publishers that a plan has brought back before the end of that stay has come.
 
@@ -83,10 +92,12 @@ class ScotTables:
         *,
         lost: frozenset[str] = frozenset(),
         is_outside: bool = False,
+        continued: ScotTables | None = None,
     ) -> None:
         self.broker = broker
         self.configuration = configuration
         self.epoch = configuration.epoch
+        self.interest = self.epoch if continued is None else continued.interest
         self.is_outside = is_outside or broker not in configuration.neighbours
         self.neighbours: tuple[str, ...] = () if self.is_outside else configuration.neighbours[broker]
         self.within: tuple[str, ...] = () if self.is_outside else configuration.cluster_neighbours(broker)
@@ -96,6 +107,9 @@ class ScotTables:
         self.dead: set[str] = set(lost - set(configuration.brokers))
         self.index = MatchIndex()
         self.entries: dict[str, Entry] = {}
+        if continued is not None:
+            self.index, self.entries = continued.index, continued.entries
+            self.dead |= continued.dead  # Nobody rejoins by such a plan.
         self.hosted: dict[str, Hosted] = {}
         self.earlier: dict[str, Hosted] = {}
         self.remotes: dict[Stay, Remote] = {}

@@ -62,6 +62,7 @@ TESTS = {
     "scot": (
         "tests/scenarios/test_rare_orders_scot.py",
         "tests/scenarios/test_rare_orders_scot_plans.py",
+        "tests/scenarios/test_rare_orders_scot_kept.py",
         "tests/scenarios/test_living_brokers_declared_dead.py",
         "tests/scenarios/test_recorded_runs.py",
     ),

@@ -30,13 +30,15 @@ from regraft.producers.brokers.broker_messages import (
 from regraft.producers.brokers.scot_interests import LINGER_MS
 from regraft.producers.brokers.two_epochs import FROM_THE_DEAD
 from regraft.schemas.command import CommandPhase, Outcome
-from regraft.schemas.plan import ClientMove, HomeMove
+from regraft.schemas.plan import ClientMove, HomeMove, IdMove
 from tests.scenarios.step_by_step import ALL, StepByStep
 
 PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
 SQUARE = ScotConfiguration(0, (("b0", "b1"), ("b2", "b3")), ((0, 1),))
 LINE = ScotConfiguration(0, (("b0",), ("b1",), ("b2",)), ((0, 1), (1, 2)))
 NEXT = SQUARE.at_epoch(1)
+TURNED = ScotConfiguration(1, (("b0", "b3"), ("b2", "b1")), ((0, 1),))
+TURNS = (IdMove("b1", 1, 4097), IdMove("b3", 4097, 1))
 TO_B2 = (ClientMove("p", "b0", "b2"),)
 Held = Collection[tuple[str, str]]
 
@@ -55,11 +57,16 @@ def command_all(
     moves: tuple[ClientMove, ...] = (),
     held: Held = (),
     emptied: tuple[HomeMove, ...] = (),
+    target: ScotConfiguration | None = None,
 ) -> None:
-    """Let all brokers obey a command of the next plan, then let everything arrive except on links that are held up."""
-    target = overlay.cores["b1"].tables[min(overlay.cores["b1"].tables)].configuration.at_epoch(1)
+    """Let all brokers obey a command of the next plan, then let everything arrive except on links that are held up.
+
+    Without a target, the plan leaves the overlay as it is, so that all subscriptions stay where they are known.
+    """
+    if target is None:
+        target = overlay.cores["b1"].tables[min(overlay.cores["b1"].tables)].configuration.at_epoch(1)
     for broker in overlay.brokers:
-        overlay.command(broker, phase, target, moves, emptied=emptied)
+        overlay.command(broker, phase, target, moves, TURNS if target is TURNED else (), emptied=emptied)
     overlay.run(held)
 
 
@@ -213,7 +220,7 @@ def test_a_broker_is_prepared_when_its_cluster_knows_its_subscriptions_in_the_ne
     overlay = StepByStep(SQUARE)
     overlay.feed("b0", None, SubscribeRequest("s", "s", ALL))
     overlay.run()
-    command_all(overlay, PREPARE, held=[("b2", "b0")])
+    command_all(overlay, PREPARE, held=[("b2", "b0")], target=TURNED)
     assert overlay.answered(Outcome.PREPARED) == {"b1", "b2", "b3"}
     overlay.run()
     assert overlay.answered(Outcome.PREPARED) == {"b0", "b1", "b2", "b3"}
@@ -300,15 +307,16 @@ def test_a_publisher_that_ends_during_a_plan_ends_in_both_epochs() -> None:
     assert not any(core.tables[1].remotes for core in overlay.cores.values())
 
 
-def test_clients_do_not_wait_for_an_epoch_that_is_gone() -> None:
+@pytest.mark.parametrize("target", [NEXT, TURNED])
+def test_clients_do_not_wait_for_an_epoch_that_is_gone(target: ScotConfiguration) -> None:
     """They came just before it was retired, and its messages are on links that others have retired meanwhile."""
     overlay = StepByStep(SQUARE)
     for phase in (PREPARE, ACTIVATE):
-        command_all(overlay, phase)
+        command_all(overlay, phase, target=target)
     overlay.feed("b0", None, SubscribeRequest("s", "s", ALL))
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     for broker in ("b1", "b2", "b3", "b0"):
-        overlay.command(broker, RETIRE, NEXT)
+        overlay.command(broker, RETIRE, target)
     overlay.run()
     assert overlay.effects_of(Confirmed) == [Confirmed("s")]
     assert overlay.effects_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p")]
