@@ -212,6 +212,22 @@ def test_an_epoch_that_is_gone_at_a_host_is_not_awaited_any_more(is_retired: boo
     assert overlay.effects_of(Confirmed) == [Confirmed("s")]
 
 
+def test_a_host_answers_for_one_epoch_at_a_time() -> None:
+    """Its publisher stays; the report for the old epoch was sent before the new one was prepared, and arrives first."""
+    overlay, slow = with_publisher(), [("b1", "b0")]
+    overlay.feed("b1", None, SubscribeRequest("s", "s", ALL))
+    for broker in overlay.brokers:
+        overlay.command(broker, PREPARE, NEXT)
+    overlay.run(slow)
+    overlay.feed("b1", None, SubscribeRequest("t", "t", ALL))
+    overlay.run(slow)
+    overlay.cross("b1", "b0")
+    overlay.run(slow)
+    assert overlay.effects_of(Confirmed) == [Confirmed("s")]
+    overlay.run()
+    assert overlay.effects_of(Confirmed) == [Confirmed("s"), Confirmed("t")]
+
+
 def test_a_plan_that_is_aborted_leaves_the_subscriptions_that_came_during_it() -> None:
     """And those that it found; the next plan keeps them all again."""
     overlay = with_publisher()
