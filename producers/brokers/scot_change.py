@@ -133,9 +133,10 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
     @staticmethod
     def _keeps_interest(command: Command, older: ScotTables, target: ScotConfiguration) -> bool:
-        """Return True if a plan moves publishers alone; each broker is told only of the moves that concern it.
+        """Return True if a plan moves publishers alone.
 
-        All brokers must come to the same conclusion, so it depends only on what all of them have agreed on.
+        All brokers must come to the same conclusion, so it depends only on what all have agreed on. A broker gets only
+        the moves from and to it.
         """
         is_same = older.configuration.at_epoch(target.epoch).digest == target.digest
         return is_same and not command.subscribers_moved and not command.brokers_joined

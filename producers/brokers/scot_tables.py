@@ -97,7 +97,7 @@ class ScotTables:
         self.broker = broker
         self.configuration = configuration
         self.epoch = configuration.epoch
-        self.interest = self.epoch if continued is None else continued.interest
+        self.interest: int = self.epoch if continued is None else continued.interest
         self.is_outside = is_outside or broker not in configuration.neighbours
         self.neighbours: tuple[str, ...] = () if self.is_outside else configuration.neighbours[broker]
         self.within: tuple[str, ...] = () if self.is_outside else configuration.cluster_neighbours(broker)

@@ -287,7 +287,7 @@ def test_a_subscription_of_a_rivals_plan_for_the_same_epoch_is_ignored() -> None
 
 
 def test_a_subscription_that_has_the_name_of_a_publisher_stays_when_that_moves() -> None:
-    """Whoever chooses such a name neither stops the plan nor brings a second subscription to the next home."""
+    """A client that chooses such a name does not stop the plan, nor bring a second subscription to the next home."""
     overlay = with_publisher()
     overlay.feed("b0", None, SubscribeRequest("p", "p", ALL))
     overlay.run()
