@@ -88,6 +88,18 @@ SLOW = frozenset(
         "ring_turn_abort",
         "ring_two_controllers",
         "ring_two_controllers_turn",
+        "scot_abort",
+        "scot_back",
+        "scot_cluster",
+        "scot_death",
+        "scot_line",
+        "scot_line_abort",
+        "scot_near",
+        "scot_publisher",
+        "scot_region",
+        "scot_region_end",
+        "scot_repeated",
+        "scot_rival",
         "tree_abort_end",
         "tree_death_abort",
         "tree_death_exchange",
@@ -154,10 +166,12 @@ def _failed_test(files: tuple[str, ...], *more: str) -> dict[str, Any]:
 
 def _failed_scenario(overlays: tuple[str, ...], *, is_slow: bool) -> dict[str, Any]:
     from tests.scenarios.model.ring_scenarios import RINGS
+    from tests.scenarios.model.scot_scenarios import SCOTS
     from tests.scenarios.model.search_states import Bounds, Search
     from tests.scenarios.model.tree_scenarios import TREES
 
-    for scenario in (*(TREES if "tree" in overlays else ()), *(RINGS if "ring" in overlays else ())):
+    kinds = {"tree": TREES, "ring": RINGS, "scot": SCOTS}
+    for scenario in [one for overlay, known in kinds.items() if overlay in overlays for one in known]:
         if scenario.is_large or (scenario.name in SLOW) != is_slow:
             continue
         killer = f"model: {scenario.name}"

@@ -11,6 +11,7 @@ from tests.mutations.kill_mutation import INVALID, KILLED, MutatedCopy, Options
 from tests.mutations.known_mutations import Mutation, known_mutations
 from tests.mutations.run_killers import DEATHS, SLOW, TESTS
 from tests.scenarios.model.ring_scenarios import RINGS
+from tests.scenarios.model.scot_scenarios import SCOTS
 from tests.scenarios.model.tree_scenarios import TREES
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +44,7 @@ def test_mutations_have_unique_names_and_say_what_they_remove() -> None:
 def test_killers_name_tests_and_scenarios_that_exist() -> None:
     """A killer that was renamed would kill nothing."""
     assert all((ROOT / file).exists() for files in (*TESTS.values(), (DEATHS,)) for file in files)
-    assert {scenario.name for scenario in TREES + RINGS} >= SLOW
+    assert {scenario.name for scenario in TREES + RINGS + SCOTS} >= SLOW
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,13 @@ import sys
 from tests.scenarios.model.kept_account import Rules
 from tests.scenarios.model.random_scenarios import random_scenario
 from tests.scenarios.model.ring_scenarios import RINGS
+from tests.scenarios.model.scot_scenarios import SCOTS
 from tests.scenarios.model.scripted_scenario import Scenario
 from tests.scenarios.model.search_states import Bounds, Result, Search
 from tests.scenarios.model.tell_traces import trace_lines
 from tests.scenarios.model.tree_scenarios import TREES
 
-SCENARIOS = TREES + RINGS
+SCENARIOS = TREES + RINGS + SCOTS
 
 
 def main(arguments: list[str] | None = None) -> int:

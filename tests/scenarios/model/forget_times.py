@@ -47,8 +47,10 @@ def with_ranks(part: Any, mask: int) -> Any:
         return part
     if kind in (list, tuple, deque):
         return kind(with_ranks(one, mask) for one in part)
-    if kind is dict:
-        return {key: with_ranks(value, mask) for key, value in part.items()}
+    if kind is dict:  # In place: the tables of two epochs may share one.
+        for key, value in part.items():
+            part[key] = with_ranks(value, mask)
+        return part
     if is_value(kind):
         if not dataclasses.is_dataclass(kind):
             return part

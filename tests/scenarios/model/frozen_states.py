@@ -19,6 +19,7 @@ import msgspec
 
 from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.configuration import Configuration
+from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.match_content import MatchIndex
 from regraft.producers.emulator.publisher_clients import MoveCounts
 from regraft.producers.emulator.user_clients import BrokerTopics, UserCounts
@@ -44,6 +45,7 @@ IGNORED_FIELDS = {
 }
 # The references from a part of a core to others: each part is frozen once, where it is owned.
 WIRING = {"_change", "_core", "_endings", "_interests", "_moves", "_publishers", "_ring", "_trees"}
+OVERLAYS = (Configuration, ChordConfiguration, ScotConfiguration)
 IGNORED_TYPES = (MatchIndex, MoveCounts, UserCounts, BrokerTopics)
 UNORDERED_FIELDS = {"_gone_publishers", "advertisements"}  # Dicts whose order of iteration has no effect.
 
@@ -137,7 +139,7 @@ def frozen(part: Any) -> Hashable:
     """Return a value that is equal for two parts if they have the same future."""
     kind = type(part)
     if part is None or kind in (int, str, float, bool) or is_value(kind):
-        return part.epoch if isinstance(part, Configuration | ChordConfiguration) else _as_is(part)
+        return part.epoch if isinstance(part, OVERLAYS) else _as_is(part)
     if isinstance(part, str):
         return part
     if kind in (list, tuple, deque):

@@ -11,11 +11,12 @@ the promise: what had crossed the broker before it died is still owed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from regraft.overlay.configuration import Configuration
+from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import Notification
 from tests.scenarios.model.kept_account import Pair
 
@@ -101,4 +102,9 @@ class MortalBrokers:
 
     def _is_cut(self, home: str, subscription: str, dead: frozenset[str], trees: Iterable[Configuration]) -> bool:
         ends = [(home, to) for to in self._homes[subscription]]
-        return any(not dead.isdisjoint(tree.path(*way)) for tree in trees for way in ends if {*way} <= {*tree.brokers})
+        ways = [(tree, way) for tree in trees for way in ends if {*way} <= {*tree.brokers}]
+        return any(not dead.isdisjoint(_path(tree, *way)) for tree, way in ways)
+
+
+def _path(overlay: Configuration | ScotConfiguration, start: str, end: str) -> Sequence[str]:
+    return overlay.path(start, end) if isinstance(overlay, Configuration) else overlay.static_route(start, end)

@@ -16,6 +16,7 @@ from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_bet
 from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.plan_digest import BETWEEN
+from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.plan import ClientMove
 from regraft.schemas.plan_life import answers_to
@@ -27,6 +28,8 @@ _ANSWERS = {phase: frozenset(answers_to(phase)) for phase in CommandPhase}
 @dataclass(frozen=True)
 class PlannedChange:
     """What one plan leads to: all links of a tree or all IDs of a ring (None: unchanged), and the moves.
+
+    On a structured cyclic overlay only publishers move.
 
     The brokers are those that the links or IDs name: others leave, and some may join. A repair waits until all brokers
     that are no longer in it are declared dead. A plan that a declared death makes impossible is left out.
@@ -40,6 +43,8 @@ class PlannedChange:
 
     def target(self, before: OverlayConfiguration, epoch: int) -> OverlayConfiguration:
         """Return the configuration that the plan leads to."""
+        if isinstance(before, ScotConfiguration):
+            return before.at_epoch(epoch)
         if isinstance(before, ChordConfiguration):
             ids: Mapping[str, int] = before.id_of if self.ids is None else dict(self.ids)
             return ChordConfiguration.of(epoch, before.bits, ids)
@@ -199,6 +204,8 @@ class Control:
             name, phase, broker, before.epoch, epoch, digest=digest,
             brokers_joined=joined, brokers_left=left, lost_brokers=lost,
         )  # fmt: skip
+        if isinstance(before, ScotConfiguration):
+            return msgspec.structs.replace(bare, moves=before.moves_known_to(broker, change.moves))
         if isinstance(before, ChordConfiguration):
             assert isinstance(target, ChordConfiguration)
             moves = tuple(move for move in change.moves if broker in (move.home_from, move.home_to))

@@ -6,16 +6,18 @@ import pytest
 
 from regraft.producers.brokers.chord_change import RingChange
 from regraft.producers.brokers.command_fence import CommandFence
+from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.tree_change import TreeChange
 from regraft.producers.brokers.tree_repairs import TreeRepairs
 from regraft.schemas.command import Refusal
 from tests.scenarios.model.ring_detours import OPEN
 from tests.scenarios.model.ring_scenarios import RINGS
+from tests.scenarios.model.scot_scenarios import SCOTS
 from tests.scenarios.model.search_states import Bounds, Search
 from tests.scenarios.model.tell_traces import trace_lines
 from tests.scenarios.model.tree_scenarios import TREES
 
-BY_NAME = {scenario.name: scenario for scenario in TREES + RINGS}
+BY_NAME = {scenario.name: scenario for scenario in TREES + RINGS + SCOTS}
 SMALL = [name for name, scenario in BY_NAME.items() if not scenario.is_large]
 BOUNDS = Bounds(states_max=2_000_000, seconds_max=300.0)
 
@@ -59,6 +61,7 @@ def test_the_reduction_loses_no_ending(name: str) -> None:
         ("ring_move", RingChange, "may_get_older", False, "lost or out of order"),
         ("tree_swap_subscribe", TreeChange, "is_ready", True, "lost"),
         ("tree_death_stays", TreeRepairs, "find_ended", None, "may never publish"),
+        ("scot_abort", ScotInterests, "leave_epoch", [], "never confirmed"),
         ("tree_two_controllers", CommandFence, "refusal_of", (Refusal.NONE, ""), "waits in"),
         ("ring_two_controllers_turn", CommandFence, "refusal_of", (Refusal.NONE, ""), "waits in"),
     ],
@@ -68,7 +71,8 @@ def test_without_a_safeguard_of_the_protocol_promises_break(
 ) -> None:
     """The search finds the faults without the hold, the wait until all are prepared, or one plan per epoch.
 
-    It also finds that of a repair that does not end what has ended beyond the dead.
+    It also finds that of a repair that does not end what has ended beyond the dead, and that of subscriptions that wait
+    for an aborted epoch.
     """
     monkeypatch.setattr(core, method, lambda *_: answer)
     model, first = BY_NAME[name].model()
