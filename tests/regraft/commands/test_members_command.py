@@ -108,7 +108,7 @@ def test_a_wrong_call_ends_with_2_and_what_is_expected(desk: Desk, arguments: li
         (["add", "b00", "--position", "1,2"], "b00 is already a member"),
         (["remove", "b00", "--yes"], "drain it, or declare it dead"),
         (["dead", "b00", "b01", "--yes"], "b01 is dead and cannot be declared dead"),
-        (["readmit", "b03"], "b03 is in service"),
+        (["readmit", "b09"], "b09 is not a member"),
     ],
 )
 def test_an_impossible_order_is_refused_before_it_is_sent(desk: Desk, arguments: list[str], why: str) -> None:
