@@ -59,6 +59,7 @@ KAFKA_RECORD = T.StructType(
         T.StructField("partition", T.IntegerType()),
         T.StructField("offset", T.LongType()),
         T.StructField("timestamp", T.TimestampType()),
+        T.StructField("key", T.BinaryType()),
         T.StructField("value", T.BinaryType()),
     ]
 )
@@ -79,7 +80,7 @@ def kafka_frame(
 ) -> DataFrame:
     moments = [datetime.fromtimestamp(time_ms / 1_000, UTC) for time_ms in times_ms or [KAFKA_MS] * len(values)]
     places = zip(topics or ["regraft.telemetry"] * len(values), moments, values, strict=True)
-    rows = [(topic, 0, offset, moment, value) for offset, (topic, moment, value) in enumerate(places)]
+    rows = [(topic, 0, offset, moment, b"b1", value) for offset, (topic, moment, value) in enumerate(places)]
     return spark.createDataFrame(rows, KAFKA_RECORD)
 
 
