@@ -118,7 +118,7 @@ def body_of(message: Message) -> bytes:
         body = _ENCODER.encode(
             ControlBody(tuple((type(one).__name__, msgspec.Raw(_ENCODER.encode(one))) for one in messages))
         )
-    message_of(body)
+    _checked(body)
     return body
 
 
@@ -129,19 +129,9 @@ def is_notification(body: bytes) -> bool:
 
 def message_of(body: bytes) -> Message:
     """Return the message in a frame's body; raise LinkError if there is none, or one beyond the bounds."""
-    try:
-        found = _BODIES.decode(body)
-        if isinstance(found, ControlBody):
-            messages = tuple(_CONTROL[name].decode(raw) for name, raw in found.messages)
-            for one in messages:
-                _check_control(one)
-            return messages[0] if len(messages) == 1 else Bundle(messages)
-        _check(subject_fault(found.subject) or block_fault(found.headers))
-        _check(subject_fault(found.reply) if found.reply else "")
-    except (msgspec.MsgspecError, KeyError, ValueError, RecursionError) as error:
-        raise LinkError(
-            f"a frame of {len(body)} bytes is not a message ({error}): check that the peer is a node of this version"
-        ) from error
+    found = _checked(body)
+    if not isinstance(found, NotificationBody):
+        return found[0] if len(found) == 1 else Bundle(found)
     return CarriedNotification(
         found.publisher,
         found.sequence,
@@ -156,6 +146,24 @@ def message_of(body: bytes) -> Message:
         payload=found.payload,
         body=body,
     )
+
+
+def _checked(body: bytes) -> NotificationBody | tuple[Any, ...]:
+    """Return a notification's body or the control messages, within the bounds; raise LinkError for anything else."""
+    try:
+        found: NotificationBody | ControlBody = _BODIES.decode(body)
+        if isinstance(found, ControlBody):
+            messages = tuple(_CONTROL[name].decode(raw) for name, raw in found.messages)
+            for one in messages:
+                _check_control(one)
+            return messages
+        _check(subject_fault(found.subject) or block_fault(found.headers))
+        _check(subject_fault(found.reply) if found.reply else "")
+        return found
+    except (msgspec.MsgspecError, KeyError, ValueError, RecursionError) as error:
+        raise LinkError(
+            f"a frame of {len(body)} bytes is not a message ({error}): check that the peer is a node of this version"
+        ) from error
 
 
 def _check_control(message: Any) -> None:
