@@ -27,6 +27,7 @@ from regraft.infra.dead_letters import RecordDecoder, dead_letter
 from regraft.infra.judge_orders import open_judge
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_clients import open_consumer
+from regraft.infra.log_sparsely import is_logged
 from regraft.infra.order_keys import OrderSettings
 from regraft.infra.prove_reading import ReadingProof
 from regraft.infra.stack_error import StackError
@@ -309,7 +310,7 @@ class InputReader:
 
     def _report(self, reason: str) -> None:
         self.faults += 1
-        if self.faults & (self.faults - 1) == 0:
+        if is_logged(self.faults):
             log.warning("alerts_read_failed", reason=reason, count=self.faults)
 
 

@@ -27,6 +27,7 @@ from regraft.alerts.post_webhook import WebhookSender
 from regraft.alerts.read_alert_inputs import RECORDS_PER_POLL_MAX, InputReader, Lookback, TrustedKeysChangedError
 from regraft.alerts.read_rules import RuleBook, load_rules
 from regraft.alerts.show_alerts import LiveAlerts, alerts_document
+from regraft.infra.log_sparsely import is_logged
 from regraft.infra.serve_metrics import serve_metrics
 from regraft.infra.stack_error import StackError
 from regraft.infra.transaction_writer import WriterLostError
@@ -222,7 +223,7 @@ class AlertLoop:
             changed = judge(now_ms)
         except Exception as error:
             self._ticks_failed += 1
-            if self._ticks_failed & (self._ticks_failed - 1) == 0:  # At 1, 2, 4, 8 ...
+            if is_logged(self._ticks_failed):
                 log.exception("alerts_not_judged", count=self._ticks_failed)
             self._health.judging_fault = f"rules cannot be judged ({type(error).__name__}: {error})"
             return []

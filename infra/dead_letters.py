@@ -16,6 +16,7 @@ import msgspec
 import structlog
 from confluent_kafka import Message
 
+from regraft.infra.log_sparsely import is_logged
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.dead_letter import DeadLetter
@@ -80,7 +81,7 @@ class LetterShare:
         if self._letters[sender] >= SHARE_LETTERS_MAX or size > SHARE_BYTES_MAX:
             self.only_counted[letter.topic] += 1
             count = self.only_counted[letter.topic]
-            if count & (count - 1) == 0:  # At 1, 2, 4, 8 ...
+            if is_logged(count):
                 log.warning("dead_letters_only_counted", topic=letter.topic, span_s=SHARE_SPAN_S, count=count)
             return False
         self._letters[sender] += 1
@@ -121,7 +122,7 @@ class RecordDecoder:
         self.undecodable[topic] += 1
         count = self.undecodable[topic]
         letter = dead_letter(topic, message.partition() or 0, offset, reason, value, message.timestamp()[1])
-        if count & (count - 1) == 0:  # Logged at 1, 2, 4, 8 ... so that many do not flood the log.
+        if is_logged(count):
             log.warning("record_refused", topic=topic, offset=offset, reason=letter.reason, count=count)
         if self.share.admits(letter, message.key()):
             self._on_letter(letter)

@@ -12,6 +12,8 @@ from typing import TypeVar
 
 import structlog
 
+from regraft.infra.log_sparsely import is_logged
+
 log = structlog.get_logger(__name__)
 
 Record = TypeVar("Record")
@@ -24,5 +26,5 @@ def handle_each(records: Iterable[Record], handle: Callable[[Record], object], f
             handle(record)
         except Exception:  # Any fault of one record: the next one, and the next process, must not meet it again.
             faults[what] += 1
-            if faults[what] & (faults[what] - 1) == 0:  # At 1, 2, 4, 8 ...: many must not flood the log.
+            if is_logged(faults[what]):
                 log.exception("record_failed", what=what, count=faults[what], record=repr(record)[:1_000])

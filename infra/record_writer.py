@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_clients import close_producer, open_producer
+from regraft.infra.log_sparsely import is_logged
 from regraft.schemas.codec import UnencodableRecordError, encode
 
 log = structlog.get_logger(__name__)
@@ -76,5 +77,5 @@ class RecordWriter:
     def _count_loss(self, topic: str, reason: str) -> None:
         self.lost[topic] += 1
         count = self.lost[topic]
-        if count & (count - 1) == 0:  # Logged at 1, 2, 4, 8 ... so that an outage does not flood the log.
+        if is_logged(count):
             log.warning("record_not_sent", topic=topic, reason=reason, count=count)

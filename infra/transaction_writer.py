@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_clients import close_producer, open_transactional_producer
+from regraft.infra.log_sparsely import is_logged
 
 log = structlog.get_logger(__name__)
 
@@ -117,5 +118,5 @@ class TransactionWriter:
 
     def _count_failure(self, reason: str) -> None:
         self.failures += 1
-        if self.failures & (self.failures - 1) == 0:  # At 1, 2, 4, 8 ...: an outage must not flood the log.
+        if is_logged(self.failures):
             log.warning("transaction_not_written", writer=self._id, reason=reason, count=self.failures)

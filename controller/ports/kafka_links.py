@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from regraft.infra.dead_letters import RecordDecoder, addressed
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_clients import Option, open_consumer
+from regraft.infra.log_sparsely import is_logged
 from regraft.infra.record_writer import RecordWriter
 from regraft.schemas.dead_letter import DeadLetter
 
@@ -228,7 +229,7 @@ class TopicReader(Generic[Record]):
 
     def _report_fault(self, reason: str) -> None:
         self._faults += 1
-        if self._faults & (self._faults - 1) == 0:
+        if is_logged(self._faults):
             log.warning("kafka_read_failed", topics=list(self.record_types), reason=reason, count=self._faults)
 
 

@@ -15,6 +15,7 @@ from typing import Protocol, cast
 
 import structlog
 
+from regraft.infra.log_sparsely import is_logged
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     Answer,
@@ -254,7 +255,7 @@ class BrokerNode:
         except ProtocolError as error:
             self.counts[IMPOSSIBLE] += 1
             count = self.counts[IMPOSSIBLE]
-            if count & (count - 1) == 0:
+            if is_logged(count):
                 log.error("message_impossible", broker=self.broker, peer=source, reason=str(error), count=count)
             return []
 

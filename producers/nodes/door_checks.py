@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import structlog
 
+from regraft.infra.log_sparsely import is_logged
 from regraft.producers.nodes.doors import LocalMessage
 from regraft.schemas.wire_grammar import OWN_PREFIXES, PAYLOAD_BYTES_MAX, block_fault, filter_fault, subject_fault
 
@@ -80,5 +81,5 @@ class DoorChecks:
         """Count something refused; a door does so for what has no form of a message or filter at all."""
         self.counts[what] += 1
         count = self.counts[what]
-        if count & (count - 1) == 0:  # Logged at 1, 2, 4, 8 ... so that one client does not flood the log.
+        if is_logged(count):
             log.warning("input_refused", broker=self._broker, what=what, reason=reason, count=count)

@@ -19,6 +19,7 @@ from typing import TypedDict, cast
 import mqtt5
 import structlog
 
+from regraft.infra.log_sparsely import is_logged
 from regraft.producers.nodes.mqtt_connection import MqttConnection, ReceivedPacket
 from regraft.producers.nodes.mqtt_packets import PACKET_BYTES_MAX, Oversized, Unreadable
 
@@ -225,7 +226,7 @@ class MqttSession:
         """Count a message that cannot be carried, and let the broker forget it."""
         self.counts[what] += 1
         count = self.counts[what]
-        if count & (count - 1) == 0:
+        if is_logged(count):
             log.warning("message_skipped", client=self._login.client_id, what=what, reason=reason, count=count)
         if packet_id:
             self.acknowledge(packet_id)

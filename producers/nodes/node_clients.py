@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from regraft.infra.log_sparsely import is_logged
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
     AdvertiseRequest,
@@ -133,7 +134,7 @@ class NodeClients:
         else:
             self.counts[FORGOTTEN] += 1
         count = self.counts[TOO_MANY]
-        if count & (count - 1) == 0:
+        if is_logged(count):
             log.warning(
                 "interest_refused", broker=self._broker, subject=subject[:80], interests_max=INTERESTS_MAX, count=count
             )

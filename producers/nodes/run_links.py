@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from regraft.infra.log_sparsely import is_logged
 from regraft.producers.brokers.broker_messages import Message, Notification
 from regraft.producers.nodes.carried_messages import LinkError, body_of, message_of
 from regraft.producers.nodes.link_connection import LinkConnection
@@ -286,7 +287,7 @@ class Links:
     def _note_refused(self, what: str, peer: str, error: LinkError) -> None:
         self.counts[what] += 1
         count = self.counts[what]
-        if count & (count - 1) == 0:  # At 1, 2, 4, 8 ..., so that one peer does not flood the log.
+        if is_logged(count):
             log.error("link_message_refused", broker=self.broker, peer=peer, what=what, reason=str(error), count=count)
 
     def _lose(self, connection: LinkConnection, reason: str) -> None:

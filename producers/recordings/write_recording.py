@@ -21,6 +21,7 @@ import structlog
 from fastavro import schemaless_reader
 
 from regraft.infra.check_disk import DiskFullError, check_disk, is_disk_full
+from regraft.infra.log_sparsely import is_logged
 from regraft.infra.stack_error import StackError
 from regraft.producers.recordings.recording_format import (
     COMPRESS_LEVEL,
@@ -207,7 +208,7 @@ class RecordingWriter:
         except ValueError as reason:  # Undecodable, or what would not be decodable again.
             self.counts.unread[form.suffix] += 1
             count = self.counts.unread[form.suffix]
-            if count & (count - 1) == 0:  # At 1, 2, 4, 8 ...
+            if is_logged(count):
                 log.warning("record_kept_undecoded", topic=form.suffix, reason=str(reason), count=count)
             kept = value[:RECORD_BYTES_MAX]  # Beyond that, the block could not be read.
             return UNREAD_BRANCH, varint(len(kept)) + kept
