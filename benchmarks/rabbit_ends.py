@@ -17,7 +17,8 @@ from urllib.request import Request, urlopen
 from pika import ConnectionParameters
 
 from regraft.infra.find_port import LOOPBACK
-from regraft.producers.nodes.amqp_door import AmqpDoor, AmqpPlace
+from regraft.producers.nodes.amqp_door import AmqpDoor
+from regraft.producers.nodes.amqp_place import AmqpPlace
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.ask_rabbit import GUEST
 from regraft.producers.nodes.drive_pika import PikaChannel, PikaConnection

@@ -230,7 +230,7 @@ class _NodeRun:
 
     def _show(self) -> None:
         document = self._status()
-        self._health.is_door_open = document["is_door_open"]
+        self._health.is_door_open, self._health.door_fault = document["is_door_open"], document["door_fault"]
         self._metrics.show(document)
         self._status_file.write(document)
 
@@ -248,6 +248,7 @@ class _NodeRun:
             "is_member": self._is_member,
             "is_in_overlay": core.takes_clients,
             "is_door_open": self._door.is_open,
+            "door_fault": self._door.fault,
             "is_reading": self._health.is_reading,
             "interests": node.clients.interest_count,
             "publishers": node.clients.publisher_count,

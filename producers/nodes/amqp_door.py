@@ -13,36 +13,34 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import ssl
 import struct
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import structlog
-from pika import BasicProperties, ConnectionParameters, PlainCredentials, SSLOptions
+from pika import BasicProperties
 from pika.exceptions import AMQPError
 
-from regraft.producers.nodes.amqp_headers import CARRIED, block_of, properties_of
-from regraft.producers.nodes.amqp_interest import BINDINGS_MAX, AmqpInterest, Binding
+from regraft.producers.nodes.amqp_headers import block_of, is_dead_letter, properties_of
+from regraft.producers.nodes.amqp_interest import BINDINGS_MAX, AmqpInterest, Binding, binding_in
 from regraft.producers.nodes.amqp_keys import KeyFormError, key_of
+from regraft.producers.nodes.amqp_place import AmqpPlace, parameters_of
 from regraft.producers.nodes.amqp_taken import AmqpTaken
-from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
-from regraft.producers.nodes.ask_rabbit import bindings_of, login_of
+from regraft.producers.nodes.ask_api import NoAnswerError
+from regraft.producers.nodes.ask_rabbit import bindings_of
 from regraft.producers.nodes.door_checks import DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.drive_pika import UNREADABLE, ClosedError, PikaChannel, PikaConnection
+from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
 from regraft.producers.nodes.retry_pause import RetryPause
 
 log = structlog.get_logger(__name__)
 
-PORT, TLS_PORT = 5672, 5671
 CONNECT_S_MAX = 15.0
 CLOSE_S_MAX = 2.0
-HEARTBEAT_S = 15
 QUEUE_KEPT_MS = 7 * 24 * 3_600_000  # The broker keeps a durable queue for this long while a node is away.
 UNDER_WAY_MAX = 500  # Unacknowledged messages of a durable queue.
 WAITING_MAX = 20_000  # Messages that the broker has not confirmed; further ones are dropped.
@@ -53,45 +51,22 @@ AWAY, SLOW, BAD_KEY, REDELIVERED = "broker_away", "broker_slow", "bad_topic", "r
 REFUSED, UNREADABLE_HEADERS, PARKED = "broker_refused", "headers_unreadable", "parked"
 
 
-@dataclass(frozen=True)
-class AmqpPlace:
-    """The parts of a broker that a door uses: its exchange, and where its clients' interest is reported.
-
-    ``filters`` are binding keys that are always wanted. With ``is_durable``, messages come from a queue that survives
-    restarts of node and broker.
-    """
-
-    exchange: str = "amq.topic"
-    api: BrokerApi | None = None
-    filters: Sequence[str] = ()
-    is_durable: bool = False
-    tls: ssl.SSLContext | None = None
-
-
 class AmqpDoor:
     """The way to one RabbitMQ broker at ``amqp://host[:5672][/vhost]``, amqps with TLS; the default user is guest."""
 
     def __init__(self, url: str, name: str, user: str = "", password: str = "", place: AmqpPlace | None = None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
-            raise DoorError(f"{url!r} is not a door: amqp://host:port names a RabbitMQ broker, amqps one with TLS")
+        self._place = place or AmqpPlace()
+        self._parameters = parameters_of(url, user, password, self._place)
         self.counts: Counter[str] = Counter()
-        self.is_open = False
-        self._place, self._name, self._own = place or AmqpPlace(), name, f"regraft.{name}"
-        self._vhost = unquote(parts.path[1:]) or "/"
-        is_secure = parts.scheme == "amqps"
-        self._host, self._port = parts.hostname, parts.port or (TLS_PORT if is_secure else PORT)
-        context = (self._place.tls or ssl.create_default_context()) if is_secure else None
-        self._parameters = ConnectionParameters(
-            self._host,
-            self._port,
-            self._vhost,
-            PlainCredentials(*login_of(user, password)),
-            heartbeat=HEARTBEAT_S,
-            ssl_options=None if context is None else SSLOptions(context, self._host),
-        )
+        self._is_ready = False
+        self._name, self._own = name, f"regraft.{name}"
+        self._host, self._port = self._parameters.host, self._parameters.port
+        self._vhost = self._parameters.virtual_host
         self._interest: AmqpInterest | None = None
-        self._checks = DoorChecks(name, self.counts, self.release)
+        overlay = self._place.overlay
+        self._search = NodeSearch(overlay, name, self._send_question)
+        self._search.on_found = self._give_way
+        self._checks = DoorChecks(name, self.counts, self.release, overlay, self._search)
         self._keeping: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] | None = None
         self._connection: PikaConnection | None = None
@@ -127,6 +102,16 @@ class AmqpDoor:
                 f"({self._reason}): start it there, or give node.door_user and node.door_password_file"
             ) from error
 
+    @property
+    def is_open(self) -> bool:
+        """Return True if the broker is connected, and reaches no other node by itself."""
+        return self._is_ready and self._search.is_open
+
+    @property
+    def fault(self) -> str:
+        """Return which other node the broker reaches by itself, "" if none is known."""
+        return self._checks.fault
+
     def publish(self, message: LocalMessage) -> bool:
         """Publish a message to the exchange; return False if the broker is away or slow, or the subject has no key."""
         if self._main is None or not self.is_open or not self._main.channel.is_open:
@@ -140,14 +125,29 @@ class AmqpDoor:
             return False
         try:
             key = key_of(checked.subject)
-            properties = properties_of(checked.headers, checked.reply, self._name)
+            stamp = self._checks.stamp_header, self._checks.stamp_of(message)
+            properties = properties_of(checked.headers, checked.reply, stamp)
             self._main.channel.basic_publish(self._place.exchange, key, checked.payload, properties)
         except (KeyFormError, AMQPError, ValueError, struct.error) as error:  # What AMQP cannot express.
             self._checks.refuse(BAD_KEY, str(error))
             return False
+        self._note_published()
+        return True
+
+    def _note_published(self) -> None:
         self._published += 1
         self._unconfirmed[self._published] = None
-        return True
+
+    def _send_question(self, message: LocalMessage) -> None:
+        if self._main is not None and self._main.channel.is_open:
+            key, properties = key_of(message.subject), BasicProperties(expiration=PROBE_EXPIRES_MS)
+            self._main.channel.basic_publish(self._place.exchange, key, message.payload, properties)
+            self._note_published()
+
+    def _give_way(self, node: str) -> None:
+        """Close the connection, as the broker reaches another node by itself."""
+        if self._main is not None and not self._main.closed.done():
+            self._main.closed.set_result(loop_fault(node))
 
     def release(self, receipt: int) -> None:
         """Acknowledge a message of a durable queue: now, or if the broker is away, once it is redelivered."""
@@ -162,7 +162,7 @@ class AmqpDoor:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
             self._keeping = None
-        self.is_open = False
+        self._is_ready = False
         if self._connection is not None:
             await self._connection.close(CLOSE_S_MAX)
 
@@ -184,7 +184,7 @@ class AmqpDoor:
                 log.exception("door_failed", broker=self._name)
                 await connection.close(CLOSE_S_MAX)
             log.warning("door_closed", broker=self._name, reason=self._reason)
-            self.is_open = False
+            self._is_ready = False
             self.counts["refused"] += 1
             await asyncio.sleep(pause.after(time.monotonic()))
 
@@ -208,12 +208,21 @@ class AmqpDoor:
         bindings = await self._bindings()
         self._check_reports(has_events, bindings is not None)
         self._learn(bindings)
-        self.is_open = True
         is_acknowledged = not self._place.is_durable
         await main.ask(channel.basic_consume, queue=queue, on_message_callback=self._take, auto_ack=is_acknowledged)
+        await self._look()
+        self._is_ready = True
         self._polls = not has_events and bindings is not None
         if self._first is not None and not self._first.done():
             self._first.set_result(None)
+
+    async def _look(self) -> None:
+        """Look for other nodes; raise ClosedError if the broker reaches one by itself."""
+        try:
+            await self._search.look()
+        except DoorError as error:
+            self._refuse(str(error))
+            raise ClosedError(str(error)) from error
 
     def _learn(self, bindings: list[Binding] | None) -> None:
         """Apply the listed bindings, then the events that arrived meanwhile, some of which are newer."""
@@ -298,8 +307,8 @@ class AmqpDoor:
             raise ClosedError(f"the node's queue has delivered nothing, not even a probe, for {PROVED_S_MAX:g} s")
         if main.channel.is_open:
             main.channel.basic_publish("", self._queue, b"", BasicProperties(expiration=PROBE_EXPIRES_MS))
-            self._published += 1
-            self._unconfirmed[self._published] = None
+            self._note_published()
+        self._search.ask_again()
 
     # --- from the broker ---------------------------------------------------------------------------------------------
 
@@ -315,12 +324,9 @@ class AmqpDoor:
 
     def _handle_event(self, _channel: Any, deliver: Any, properties: BasicProperties, _body: bytes) -> None:
         """Handle an event of the broker: a binding was made or removed."""
-        headers: Mapping[str, Any] = properties.headers or {}
-        is_ours = (headers.get("source_name"), headers.get("vhost")) == (self._place.exchange, self._vhost)
-        parts = [headers.get(name) for name in ("destination_kind", "destination_name", "routing_key")]
-        if not is_ours or None in parts:
+        binding = binding_in(properties.headers or {}, self._place.exchange, self._vhost)
+        if binding is None:
             return
-        binding = Binding(*(str(part) for part in parts))
         is_made = deliver.routing_key == "binding.created"
         if self._is_caught_up:
             self._note_binding(is_made, binding)
@@ -350,7 +356,9 @@ class AmqpDoor:
     def _forward(self, channel: Any, deliver: Any, properties: BasicProperties, body: bytes) -> bool:
         """Forward a message; return False if it is to be forgotten at once."""
         headers: Mapping[str, Any] = properties.headers or {}
-        if not deliver.exchange or headers.get(CARRIED) == self._name:
+        if is_dead_letter(headers):
+            headers = properties.headers = {k: v for k, v in headers.items() if k != self._checks.stamp_header}
+        if not deliver.exchange or self._checks.is_carried(deliver.routing_key, headers):
             return False
         if UNREADABLE in headers:
             self._checks.refuse(UNREADABLE_HEADERS, str(headers[UNREADABLE]))

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
+from zlib import crc32
 
 from pika import BasicProperties
 from pika.data import decode_table, encode_table, encode_value
@@ -22,7 +23,7 @@ from regraft.schemas.wire_grammar import is_header_name
 
 FIRST_LINE, END = "NATS/1.0", "\r\n"
 PREFIX, ODD = "Amqp-", "Amqp-Headers"
-CARRIED = "Regraft-Carried"  # The broker at which the overlay handed a message over: from there it does not cross.
+DEATHS, DEATHS_SEEN = "x-death", "Regraft-Deaths"  # What the broker notes of dead letters; a checksum of it.
 COMMANDS = ("CC", "BCC")  # Further keys by which a RabbitMQ routes a message: for that of the client that wrote them.
 BLOCKS_KEPT_MAX = 250
 TEXT_BYTES_MAX = 255  # For a property's value, and for a header's name.
@@ -47,7 +48,7 @@ def block_of(properties: BasicProperties) -> bytes:
     """
     lines, odd = [], {}
     for name, value in (properties.headers or {}).items():
-        if name in (CARRIED, UNREADABLE, *COMMANDS):
+        if name in (DEATHS_SEEN, UNREADABLE, *COMMANDS):
             continue
         if _is_line(name, value):
             lines.append(f"{name}: {value}")
@@ -63,15 +64,25 @@ def block_of(properties: BasicProperties) -> bytes:
     return END.join([FIRST_LINE, *lines, END]).encode() if lines else b""
 
 
-def properties_of(block: bytes, reply: str, broker: str) -> BasicProperties:
-    """Return the properties that a block stands for, marked as carried to ``broker``; a reply may be too long."""
+def properties_of(block: bytes, reply: str, stamp: tuple[str, str]) -> BasicProperties:
+    """Return the properties that a block stands for, with a stamp's name and value; a reply may be too long."""
     headers, fields = _read(block)
     reply_to = reply if 0 < len(reply.encode()) <= TEXT_BYTES_MAX else None
     shown = {name: value for name, value in headers.items() if name not in COMMANDS}
-    properties = BasicProperties(headers={**shown, CARRIED: broker}, reply_to=reply_to)
+    deaths = {DEATHS_SEEN: _sum_of(shown[DEATHS])} if DEATHS in shown else {}
+    properties = BasicProperties(headers={**shown, **deaths, stamp[0]: stamp[1]}, reply_to=reply_to)
     for name, value in fields.items():
         setattr(properties, name, value)
     return properties
+
+
+def is_dead_letter(headers: Mapping[str, Any]) -> bool:
+    """Return True if a queue has rejected a message since it was handed over: it was published again."""
+    return DEATHS in headers and headers.get(DEATHS_SEEN) != _sum_of(headers[DEATHS])
+
+
+def _sum_of(deaths: Any) -> str:
+    return f"{crc32(repr(deaths).encode(errors='replace')):08x}"
 
 
 @lru_cache(maxsize=BLOCKS_KEPT_MAX)

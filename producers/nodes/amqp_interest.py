@@ -7,8 +7,9 @@ wanted, and that no longer are. A queue wants what it is bound to, whether or no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -32,6 +33,13 @@ class Binding:
     kind: str
     name: str
     key: str
+
+
+def binding_in(headers: Mapping[str, Any], exchange: str, vhost: str) -> Binding | None:
+    """Return the binding of an exchange that a broker's event is about, None if it is about something else."""
+    is_ours = (headers.get("source_name"), headers.get("vhost")) == (exchange, vhost)
+    parts = [headers.get(name) for name in ("destination_kind", "destination_name", "routing_key")]
+    return Binding(*(str(part) for part in parts)) if is_ours and None not in parts else None
 
 
 class AmqpInterest:

@@ -314,7 +314,10 @@ class BrokerNode:
         self._cells.note_delivered(notification, count)
         if notification.home == self.broker:
             return  # The broker has already delivered it to its own clients.
-        message = LocalMessage(notification.subject, notification.payload, notification.reply, notification.headers)
+        message = LocalMessage(
+            notification.subject, notification.payload, notification.reply, notification.headers,
+            publisher=notification.publisher, number=notification.sequence,
+        )  # fmt: skip
         try:
             is_handed_over = self.door.publish(message)
         except Exception:  # What a broker's library cannot express is this message's fault alone.

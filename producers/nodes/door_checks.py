@@ -3,31 +3,48 @@
 In: messages and interest of a door's broker, and messages for it. Out: those that the grammar of protocol lines allows
 (:mod:`schemas.wire_grammar`); the others are counted by reason, and their broker may forget them. So nothing refused is
 met twice, and what is behind it flows.
+
+What the overlay itself has handed over to a broker does not cross again (:mod:`producers.nodes.stamps`).
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import structlog
 
 from regraft.infra.log_sparsely import is_logged
 from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
+from regraft.producers.nodes.stamps import Stamp, Stamps
 from regraft.schemas.wire_grammar import OWN_PREFIXES, PAYLOAD_BYTES_MAX, block_fault, filter_fault, subject_fault
 
 log = structlog.get_logger(__name__)
 
 BAD_SUBJECT, BAD_HEADERS, BAD_REPLY, TOO_LARGE = "bad_subject", "bad_headers", "reply_refused", "payload_too_large"
 BAD_FILTER, OWN = "bad_filter", "own_subject"
+RETURNED, BY_ANOTHER, CLOSED = "returned", "carried_by_another", "door_closed"
+LOOP_S = 60.0  # A node is unhealthy for this long after another has carried a message here.
 
 
 class DoorChecks:
-    """The checks of one door. ``release`` lets its broker forget a message with a receipt."""
+    """The checks of one door. ``release`` lets its broker forget a message with a receipt.
 
-    def __init__(self, broker: str, counts: Counter[str], release: Callable[[int], None]) -> None:
+    ``overlay`` is the overlay's namespace, by which its own messages are known; "" behind a door, which has looked.
+    ``search`` finds other nodes that the broker reaches by itself.
+    """
+
+    def __init__(
+        self, broker: str, counts: Counter[str], release: Callable[[int], None], overlay: str = "",
+        search: NodeSearch | None = None,
+    ) -> None:  # fmt: skip
         self.counts = counts
+        self._stamps, self._search = Stamps(overlay, broker) if overlay else None, search
+        self._carried_by, self._carried_s = "", -LOOP_S
         self._broker, self._release = broker, release
         self._on_interest: Callable[[str, bool], None] = lambda _subject, _wanted: None
         self._on_message: Callable[[LocalMessage], None] = lambda _: None
@@ -50,11 +67,51 @@ class DoorChecks:
 
     def note_message(self, message: LocalMessage) -> None:
         """Pass on a message that a client has published; the broker may forget one that is refused."""
-        checked = self.checked(message)
+        checked = None if self._is_left_out(message) else self.checked(message)
         if checked is not None:
             self._on_message(checked)
         elif message.receipt:
             self._release(message.receipt)
+
+    def _is_left_out(self, message: LocalMessage) -> bool:
+        """Return True if no client has published the message, but a node of the overlay, or if the door is closed."""
+        if self._search is not None and self._search.receive(message):
+            return True
+        if self._search is not None and not self._search.is_open and not message.receipt:
+            self.counts[CLOSED] += 1
+            return True
+        stamp = self._stamps.met(message) if self._stamps is not None else None
+        return stamp is not None and self._note_carried(stamp)
+
+    def is_carried(self, subject: str, headers: Mapping[str, Any]) -> bool:
+        """Return True if the overlay has handed a message over, which is counted."""
+        value = headers.get(self.stamp_header)
+        stamp = self._stamps.read(value, subject) if self._stamps is not None and isinstance(value, str) else None
+        return stamp is not None and self._note_carried(stamp)
+
+    def _note_carried(self, stamp: Stamp) -> bool:
+        if stamp.broker == self._broker:  # A queue or a stream holds what is handed over, too.
+            self.counts[RETURNED] += 1
+            return True
+        self._carried_by, self._carried_s = stamp.broker, time.monotonic()
+        self.refuse(BY_ANOTHER, loop_fault(stamp.broker))
+        return True
+
+    @property
+    def fault(self) -> str:
+        """Return what is wrong around the broker, "" if nothing is known: another way to a node of the overlay."""
+        if self._search is not None and self._search.found:
+            return loop_fault(self._search.found)
+        return loop_fault(self._carried_by) if time.monotonic() - self._carried_s < LOOP_S else ""
+
+    @property
+    def stamp_header(self) -> str:
+        """Return the name of the header that holds a stamp."""
+        return self._stamps.header if self._stamps is not None else ""
+
+    def stamp_of(self, message: LocalMessage) -> str:
+        """Return the stamp of a message that is about to be handed over."""
+        return self._stamps.stamp_of(message) if self._stamps is not None else ""
 
     def checked(self, message: LocalMessage) -> LocalMessage | None:
         """Return a message as it may cross, or be written to the broker: without its reply if that is no subject.
@@ -72,10 +129,14 @@ class DoorChecks:
             self.refuse(BAD_HEADERS, fault)
         elif message.reply and (fault := subject_fault(message.reply)):
             self.refuse(BAD_REPLY, fault)
-            return replace(message, reply="")
+            return replace(message, reply="", headers=self._cleared(message.headers))
         else:
-            return message
+            block = self._cleared(message.headers)
+            return message if block is message.headers else replace(message, headers=block)
         return None
+
+    def _cleared(self, block: bytes) -> bytes:
+        return self._stamps.cleared(block) if self._stamps is not None else block
 
     def refuse(self, what: str, reason: str) -> None:
         """Count something refused; a door does so for what has no form of a message or filter at all."""

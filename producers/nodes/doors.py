@@ -18,6 +18,7 @@ class LocalMessage:
     """A message that a client has published; ``headers`` is the block as the broker has it, empty if there is none.
 
     ``receipt`` is to be released at the door once the message is safe; 0 if the door does not wait for that.
+    ``publisher`` and ``number`` identify a message of the overlay that is handed over.
     """
 
     subject: str
@@ -25,6 +26,8 @@ class LocalMessage:
     reply: str = ""
     headers: bytes = b""
     receipt: int = 0
+    publisher: str = ""
+    number: int = 0
 
 
 class DoorError(RuntimeError):
@@ -58,6 +61,11 @@ class Door(Protocol):
         """Return True if the broker is connected."""
         ...
 
+    @property
+    def fault(self) -> str:
+        """Return what is wrong around the broker although it is connected, "" if nothing is known."""
+        ...
+
     async def close(self) -> None:
         """Close the door."""
         ...
@@ -80,6 +88,7 @@ class MemoryDoor:
     released: list[int] = field(default_factory=list)
     wanted: Counter[str] = field(default_factory=Counter)
     is_open: bool = False
+    fault: str = ""
     _on_interest: Callable[[str, bool], None] = _ignore_interest
     _on_message: Callable[[LocalMessage], None] = _ignore_message
 

@@ -18,13 +18,13 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import structlog
 
 from regraft.producers.brokers.match_content import MatchIndex
 from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.nats_protocol import with_header
 from regraft.producers.nodes.subject_filters import SubjectError, content_of, filter_of
 
 log = structlog.get_logger(__name__)
@@ -35,8 +35,7 @@ ACK_WAIT_S = 10.0
 ASK_AGAIN_S = 2 * EXPIRES_S
 NANOSECONDS = 1_000_000_000
 ACK, SHORT_ACK = "$JS.ACK.", 9  # The number of words if there is no domain.
-MESSAGE_ID, CARRIED = b"Nats-Msg-Id", b"Regraft-Carried"
-FIRST_LINE, END = b"NATS/1.0\r\n", b"\r\n"
+MESSAGE_ID = b"Nats-Msg-Id"
 MANY, BAD_ANSWER = "already_under_way", "answer_unreadable"
 INBOX_BYTES, ID_BYTES = 16, 16
 
@@ -105,12 +104,6 @@ class JetStreamIngress:
             else:
                 self.begin()
 
-    def marked(self, message: LocalMessage) -> LocalMessage:
-        """Return another broker's message, marked not to cross again if our stream stores it."""
-        if not self.captures(message.subject):
-            return message
-        return replace(message, headers=_with_header(message.headers, CARRIED, self._broker.encode()))
-
     # --- answers of the server ---------------------------------------------------------------------------------------
 
     def _handle_answer(self, purpose: str, answer: dict[str, Any]) -> None:
@@ -147,10 +140,7 @@ class JetStreamIngress:
             return
         ack, _, subject = message.reply.partition("@")
         number, stored_ns = _numbers_of(ack)
-        is_carried = b"\r\n" + CARRIED.lower() + b":" in message.headers.lower()
-        if is_carried:
-            self._send(LocalMessage(ack, b"+ACK"))
-        elif number in self._acks:  # Redelivered while under way: acknowledge the latest delivery.
+        if number in self._acks:  # Redelivered while under way: acknowledge the latest delivery.
             self._acks[number] = ack
             self.counts[MANY] += 1
         else:
@@ -159,7 +149,7 @@ class JetStreamIngress:
             if b"\r\n" + MESSAGE_ID.lower() + b":" not in headers.lower():
                 name = f"{self._broker} {self.stream} {number} {stored_ns} {subject}".encode() + message.payload
                 mark = hashlib.blake2b(name, digest_size=ID_BYTES).hexdigest()
-                headers = _with_header(headers, MESSAGE_ID, f"regraft.{mark}".encode())
+                headers = with_header(headers, MESSAGE_ID, f"regraft.{mark}".encode())
             self._deliver(LocalMessage(subject, message.payload, "", headers, number))
         if request == str(self._request):
             self._arrived += 1
@@ -185,9 +175,3 @@ def _numbers_of(ack: str) -> tuple[int, str]:
     words = ack.split(".")
     deliveries = SHORT_ACK - 5 if len(words) == SHORT_ACK else SHORT_ACK - 3
     return int(words[deliveries + 1]), words[deliveries + 3]
-
-
-def _with_header(block: bytes, name: bytes, value: bytes) -> bytes:
-    """Return a header block with one more line at its end."""
-    begin = block[: -len(END)] if block else FIRST_LINE
-    return begin + name + b": " + value + END + END

@@ -1,8 +1,8 @@
 """The door to an MQTT 5 broker: a client that receives everything published there, and the broker's log.
 
 In: the broker's address, its log file or HTTP interface, and filters if neither exists. Out: interest and messages.
-Topics belong to :mod:`producers.nodes.mqtt_topics`, other fields to :mod:`producers.nodes.mqtt_headers`, interest to
-:mod:`producers.nodes.mqtt_interest`, the connection to :mod:`producers.nodes.mqtt_session`.
+Messages belong to :mod:`producers.nodes.mqtt_messages`, interest to :mod:`producers.nodes.mqtt_interest`, the
+connection to :mod:`producers.nodes.mqtt_session`.
 
 While the broker is away, its clients' interest stays as it was. A brief cut of the connection loses no QoS 1 message:
 the broker keeps them for the session and sends them again, and those already taken are recognised by their numbers.
@@ -17,7 +17,7 @@ import ssl
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,14 +28,17 @@ from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_askin
 from regraft.producers.nodes.ask_emqx import learn_interest
 from regraft.producers.nodes.door_checks import BAD_SUBJECT, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
-from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
+from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
+from regraft.producers.nodes.mqtt_messages import fields_for, message_of
 from regraft.producers.nodes.mqtt_session import AWAY, FAILED, IDS, MqttLogin, MqttSession, PublishFields
 from regraft.producers.nodes.mqtt_taken import Taken, TakenAtOnce, TakenUntilSafe
-from regraft.producers.nodes.mqtt_topics import TopicError, subject_of, topic_of
+from regraft.producers.nodes.mqtt_topics import TopicError, topic_of
 from regraft.producers.nodes.read_mosquitto_log import MosquittoLog
 from regraft.producers.nodes.retry_pause import RetryPause
+from regraft.producers.nodes.watch_echoes import EchoWatch
 from regraft.schemas.status_file import replace_file
+from regraft.schemas.topics import DEFAULT_NAMESPACE
 from regraft.schemas.wire_grammar import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX, SUBJECT_BYTES_MAX
 
 log = structlog.get_logger(__name__)
@@ -49,8 +52,8 @@ SESSION_S = 60  # The broker keeps QoS 1 messages for this long while the connec
 DURABLE_S = 7 * 24 * 3_600  # And for this long while a node with a durable session is away.
 UNDER_WAY_MAX = 500  # Messages of a durable session that are not acknowledged.
 EVERYTHING = "#"
-FIELDS_KEPT_MAX = 250
-BAD_TOPIC, REDELIVERED = "bad_topic", "redelivered"
+BAD_TOPIC, REDELIVERED, ECHO = "bad_topic", "redelivered", "echoed"
+ECHOED = "a message circulates between this broker and another: remove the bridge between them"
 
 
 class MqttDoor:
@@ -77,6 +80,7 @@ class MqttDoor:
         log_file: Path | None = None,
         api: BrokerApi | None = None,
         tls: ssl.SSLContext | None = None,
+        overlay: str = DEFAULT_NAMESPACE,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in PORTS or not parts.hostname:
@@ -84,8 +88,7 @@ class MqttDoor:
         self.counts: Counter[str] = Counter()
         self._host, self._port, self._name = parts.hostname, parts.port or PORTS[parts.scheme], name
         self._filters, self._session_s = tuple(filters), session_s
-        self._is_durable = is_durable
-        self._interest_file, self._changes_stored = interest_file, 0
+        self._is_durable, self._interest_file, self._changes_stored = is_durable, interest_file, 0
         self._log = None if log_file is None else MosquittoLog(log_file)
         self._is_caught_up = log_file is None
         self._api = api
@@ -95,7 +98,10 @@ class MqttDoor:
         self._session = MqttSession(self._login(user, password, context), self._take, self.counts)
         self._is_subscribed = False
         self._interest: MqttInterest | None = None
-        self._checks = DoorChecks(name, self.counts, self.release)
+        self._search = NodeSearch(overlay, name, self._send_question)
+        self._search.on_found = lambda node: self._session.cut(loop_fault(node))
+        self._checks = DoorChecks(name, self.counts, self.release, overlay, self._search)
+        self._echoes = EchoWatch(self._checks.note_message, self._refuse_echo)
         self._tasks: list[asyncio.Task[None]] = []
         self._first: asyncio.Future[None] | None = None
         self._reason = "no answer"
@@ -129,6 +135,7 @@ class MqttDoor:
         self._tasks = [loop.create_task(each) for each in (self._keep_open(), self._maintain())]
         try:
             await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
+            await self._search.look()
             if self._api is not None:
                 ask = partial(learn_interest, self._api, self._interest)
                 await ask()
@@ -136,6 +143,9 @@ class MqttDoor:
                 return
             await self._catch_up_first()
             await self._await_own_subscription()
+        except DoorError:
+            await self.close()
+            raise
         except NoAnswerError as error:
             await self.close()
             raise DoorError(
@@ -214,8 +224,13 @@ class MqttDoor:
 
     @property
     def is_open(self) -> bool:
-        """Return True if the broker is connected and sends what is published."""
-        return self._is_subscribed and self._session.is_connected
+        """Return True if the broker is connected, sends what is published, and reaches no other node by itself."""
+        return self._is_subscribed and self._session.is_connected and self._search.is_open
+
+    @property
+    def fault(self) -> str:
+        """Return which other node the broker reaches by itself, "" if none is known."""
+        return self._checks.fault
 
     def publish(self, message: LocalMessage) -> bool:
         """Hand a message to the clients that want it; return False if the broker is away, slow or cannot carry it."""
@@ -226,11 +241,15 @@ class MqttDoor:
         if checked is None:
             return False
         try:
-            qos, fields = _publish_fields(checked.headers, checked.reply)
+            qos, fields = fields_for(checked, (self._checks.stamp_header, self._checks.stamp_of(message)))
+            self._echoes.note_handed_over(checked)
             return self._session.publish(topic_of(checked.subject), checked.payload, qos, fields)
         except ValueError:  # From topic_of, or the codec.
             self.counts[BAD_TOPIC] += 1
             return False
+
+    def _send_question(self, message: LocalMessage) -> None:
+        self._session.publish(topic_of(message.subject), message.payload, 0, PublishFields())
 
     def release(self, receipt: int) -> None:
         """Acknowledge a message of a durable session: now, or if the broker is away, once it is sent again."""
@@ -283,9 +302,18 @@ class MqttDoor:
             log.warning("door_refused", broker=self._name, reason=self._reason)
             raise ConnectionError(self._reason)
         self._is_subscribed = True
+        if self._first is None or self._first.done():
+            await self._look_again()
         self._catch_up()
         if self._first is not None and not self._first.done():
             self._first.set_result(None)
+
+    async def _look_again(self) -> None:
+        """Look for other nodes; raise OSError if the broker still reaches one."""
+        try:
+            await self._search.look()
+        except DoorError as error:
+            raise ConnectionError(str(error)) from error
 
     async def _maintain(self) -> None:
         while True:
@@ -295,6 +323,7 @@ class MqttDoor:
                     self._interest.expire(time.monotonic())
                 self._catch_up()
                 self._store()
+                self._search.ask_again(is_hinted=self._echoes.is_suspected)
             except Exception as error:  # A full disk, an odd line: tried again in a second.
                 log.warning("maintenance_failed", broker=self._name, reason=repr(error))
 
@@ -315,25 +344,13 @@ class MqttDoor:
         if receipt is None:
             self.counts[REDELIVERED] += 1
             return self._taken.may_forget(packet_id)
-        reply = packet.response_topic
-        self._checks.note_message(
-            LocalMessage(
-                subject_of(topic),
-                packet.payload,
-                subject_of(reply) if reply else "",
-                _block_of(
-                    tuple(packet.user_properties),
-                    min(packet.qos.value, 1),
-                    packet.retain,
-                    packet.payload_format_indicator == 1,
-                    packet.content_type or "",
-                    packet.correlation_data,
-                    packet.message_expiry_interval,
-                ),
-                receipt,
-            )
-        )
+        self._echoes.take(message_of(packet, receipt))
         return not receipt
+
+    def _refuse_echo(self, message: LocalMessage) -> None:
+        self._checks.refuse(ECHO, ECHOED)
+        if message.receipt:
+            self.release(message.receipt)
 
     def _handle_log(self, topic: str, entry: str) -> None:
         if self._interest is None:
@@ -347,33 +364,3 @@ class MqttDoor:
 def _everything() -> TopicFilter:
     handling = RetainHandling.SEND_NEVER
     return TopicFilter(EVERYTHING, max_qos=QoS.AT_LEAST_ONCE, no_local=True, retain_handling=handling)
-
-
-@lru_cache(maxsize=FIELDS_KEPT_MAX)
-def _block_of(
-    properties: tuple[tuple[str, str], ...],
-    qos: int,
-    is_retained: bool,
-    is_text: bool,
-    content_type: str,
-    correlation: bytes | None,
-    expiry_s: int | None,
-) -> bytes:
-    """Return a message's fields besides topic and payload as a block; cached, because many messages share them."""
-    return block_of(MqttFields(properties, qos, is_retained, is_text, content_type, correlation, expiry_s))
-
-
-@lru_cache(maxsize=FIELDS_KEPT_MAX)
-def _publish_fields(block: bytes, reply: str) -> tuple[int, PublishFields]:
-    """Return the QoS of a block, and the codec's other arguments; raise TopicError if the reply is not a topic."""
-    fields = fields_of(block)
-    found = PublishFields(
-        retain=fields.is_retained,
-        payload_format_indicator=int(fields.is_text),
-        message_expiry_interval=fields.expiry_s,
-        content_type=fields.content_type or None,
-        response_topic=topic_of(reply) if reply else None,
-        correlation_data=fields.correlation,
-        user_properties=list(fields.properties),
-    )
-    return fields.qos, found

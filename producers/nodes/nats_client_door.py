@@ -12,6 +12,7 @@ import math
 import ssl
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,7 +24,9 @@ from nats.errors import Error as NatsError
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
 from regraft.producers.nodes.door_checks import BAD_SUBJECT, TOO_LARGE, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
-from regraft.producers.nodes.nats_protocol import without_commands
+from regraft.producers.nodes.look_for_nodes import NodeSearch
+from regraft.producers.nodes.nats_protocol import with_header, without_commands
+from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 log = structlog.get_logger(__name__)
 
@@ -68,7 +71,14 @@ class NatsClientDoor:
     """
 
     def __init__(
-        self, url: str, name: str, api: BrokerApi, user: str = "", password: str = "", tls: ssl.SSLContext | None = None
+        self,
+        url: str,
+        name: str,
+        api: BrokerApi,
+        user: str = "",
+        password: str = "",
+        tls: ssl.SSLContext | None = None,
+        overlay: str = DEFAULT_NAMESPACE,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self._url, self._name, self._api = url, name, api
@@ -77,7 +87,8 @@ class NatsClientDoor:
         self._client: Any = None
         self._is_proved = True
         self._wanted: frozenset[str] = frozenset()
-        self._checks = DoorChecks(name, self.counts, self.release)
+        self._search = NodeSearch(overlay, name, self._put)
+        self._checks = DoorChecks(name, self.counts, self.release, overlay, self._search)
         self._waiting: asyncio.Queue[LocalMessage] = asyncio.Queue(WAITING_MAX)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -102,6 +113,12 @@ class NatsClientDoor:
             loop.create_task(each)
             for each in (self._send_waiting(), keep_asking(self._poll, self._name), self._keep_proved())
         ]
+        try:
+            await self._search.look()
+            await self._show()
+        except DoorError:
+            await self.close()
+            raise
 
     async def _connect(self) -> None:
         """Connect and receive what is published; raise OSError or NatsError if the server refuses."""
@@ -113,7 +130,13 @@ class NatsClientDoor:
                 error_cb=self._note_error, connect_timeout=math.ceil(CONNECT_S_MAX), **self._login,
             )  # fmt: skip
             await client.subscribe(EVERYTHING, cb=self._handle)
+            if self._search.is_open:
+                await self._show()
             await client.flush()
+
+    async def _show(self) -> None:
+        """Let nodes at a leaf port find this one: they see what is subscribed."""
+        await self._client.subscribe(self._search.subject, cb=_ignore)
 
     async def _keep_proved(self) -> None:
         """Let the server answer through the reader each second; connect again if no answer arrives."""
@@ -125,11 +148,22 @@ class NatsClientDoor:
                 async with asyncio.timeout(PROBE_S_MAX):
                     await self._client.flush()
                 self._is_proved = True
+                if self._search.found:  # The server may no longer reach the other node.
+                    await self._look_again()
+                self._search.ask_again()
             except Exception as error:
                 self._is_proved = False
                 self.counts[UNPROVED] += 1
                 log.warning("door_unproved", broker=self._name, reason=str(error) or "no answer")
                 await self._renew()
+
+    async def _look_again(self) -> None:
+        try:
+            await self._search.look()
+            await self._show()
+            log.info("door_opened", broker=self._name)
+        except DoorError as error:
+            log.debug("door_refused", broker=self._name, reason=str(error))
 
     async def _renew(self) -> None:
         try:
@@ -145,8 +179,14 @@ class NatsClientDoor:
 
     @property
     def is_open(self) -> bool:
-        """Return True if the server is connected, and has answered lately."""
-        return self._is_proved and self._client is not None and bool(self._client.is_connected)
+        """Return True if the server is connected, has answered lately, and reaches no other node by itself."""
+        is_connected = self._client is not None and bool(self._client.is_connected)
+        return self._is_proved and self._search.is_open and is_connected
+
+    @property
+    def fault(self) -> str:
+        """Return which other node the server reaches by itself, "" if none is known."""
+        return self._checks.fault
 
     def publish(self, message: LocalMessage) -> bool:
         """Hand a message to the clients that want it; return False if the server is away or too slow."""
@@ -159,6 +199,9 @@ class NatsClientDoor:
         checked = self._checks.checked(message)
         if checked is None:
             return False
+        block = without_commands(checked.headers)
+        stamp = self._checks.stamp_of(message)
+        checked = replace(checked, headers=with_header(block, self._checks.stamp_header.encode(), stamp.encode()))
         size_bytes = len(checked.headers) + len(checked.payload)
         if size_bytes > self._client.max_payload:
             self._checks.refuse(TOO_LARGE, f"{size_bytes} bytes: the server takes {self._client.max_payload}")
@@ -168,6 +211,10 @@ class NatsClientDoor:
             return False
         self._waiting.put_nowait(checked)
         return True
+
+    def _put(self, message: LocalMessage) -> None:
+        if not self._waiting.full():
+            self._waiting.put_nowait(message)
 
     def release(self, receipt: int) -> None:
         """Do nothing: no message has a receipt."""
@@ -184,7 +231,7 @@ class NatsClientDoor:
         while True:
             message = await self._waiting.get()
             try:
-                headers = dict(_lines_of(without_commands(message.headers))) or None
+                headers = dict(_lines_of(message.headers)) or None
                 await self._client.publish(message.subject, message.payload, message.reply, headers=headers)
             except Exception as error:  # One message must not keep those behind it from leaving.
                 self.counts[AWAY] += 1
@@ -222,6 +269,10 @@ class NatsClientDoor:
 
     async def _note_error(self, error: Exception) -> None:
         log.warning("door_failed", broker=self._name, reason=str(error))
+
+
+async def _ignore(_message: Any) -> None:
+    """Do nothing: the message arrives a second time with everything else."""
 
 
 def _lines_of(block: bytes) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
 from urllib.parse import urlsplit
 
 import structlog
@@ -24,10 +23,11 @@ import structlog
 from regraft.producers.nodes.door_checks import TOO_LARGE, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.jetstream_ingress import JetStreamIngress
+from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
+from regraft.producers.nodes.nats_leaf import Leaf
 from regraft.producers.nodes.nats_protocol import (
     BLOCK_BYTES_MAX,
     Interest,
-    LeafReader,
     Oversized,
     Ping,
     Pong,
@@ -36,17 +36,18 @@ from regraft.producers.nodes.nats_protocol import (
     ServerMessage,
     connect_line,
     message_bytes,
+    with_header,
     without_commands,
 )
 from regraft.producers.nodes.queue_groups import QueueGroups
 from regraft.producers.nodes.retry_pause import RetryPause
+from regraft.schemas.topics import DEFAULT_NAMESPACE
 from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
 
 log = structlog.get_logger(__name__)
 
 LEAF_PORT = 7422
 CONNECT_S_MAX = 10.0
-PING_S, SILENCE_S_MAX = 1.0, 5.0
 BUFFER_BYTES_MAX = 64 << 20  # Bytes waiting for a slow server; further messages are dropped.
 EVERYTHING = ">"
 AWAY, SLOW, FAILED, TOO_MANY = "broker_away", "broker_slow", "handling_failed", "too_many_interests"
@@ -69,6 +70,7 @@ class NatsDoor:
         password: str = "",
         stream: str = "",
         tls: ssl.SSLContext | None = None,
+        overlay: str = DEFAULT_NAMESPACE,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("nats", "tls") or not parts.hostname:
@@ -80,14 +82,18 @@ class NatsDoor:
         self.counts: Counter[str] = Counter()
         self._host, self._port, self._name = parts.hostname, parts.port or LEAF_PORT, name
         self._login = {"user": user, "pass": password}
-        self._leaf: _Leaf | None = None
+        self._leaf: Leaf | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._wanted: dict[str, set[str]] = {}  # Subject -> queue groups that want it, "" for none.
         self._queues = QueueGroups()
         self._wanted_since_open: dict[str, set[str]] = {}  # The same, since the current connection began.
-        self._checks = DoorChecks(name, self.counts, self.release)
+        self._search = NodeSearch(overlay, name, self._send)
+        self._search.on_found = self._give_way
+        self._checks = DoorChecks(name, self.counts, self.release, overlay, self._search)
+        self._header = self._checks.stamp_header.encode()
         self._payload_bytes_max = PAYLOAD_BYTES_MAX  # Until the server says otherwise.
         self._first: asyncio.Future[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._ingress: JetStreamIngress | None = None
         if stream:
             self._ingress = JetStreamIngress(stream, name, self._send, self._checks.note_message, self.counts)
@@ -100,6 +106,10 @@ class NatsDoor:
         self._keeping = loop.create_task(self._keep_open())
         try:
             await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
+            await self._look()
+        except DoorError:
+            await self.close()
+            raise
         except TimeoutError as error:
             await self.close()
             raise DoorError(
@@ -123,8 +133,13 @@ class NatsDoor:
 
     @property
     def is_open(self) -> bool:
-        """Return True if the server is connected and has reported what its clients want."""
-        return self._leaf is not None and self._leaf.is_caught_up
+        """Return True if the server has reported what its clients want, and reaches no other node by itself."""
+        return self._leaf is not None and self._leaf.is_caught_up and self._search.is_open
+
+    @property
+    def fault(self) -> str:
+        """Return which other node the server reaches by itself, "" if none is known."""
+        return self._checks.fault
 
     def publish(self, message: LocalMessage) -> bool:
         """Hand a message to the clients that want it; return False if it may not be, or the server is away or slow."""
@@ -138,10 +153,8 @@ class NatsDoor:
         checked = self._checks.checked(message)
         if checked is None:
             return False
-        if (headers := without_commands(checked.headers)) is not checked.headers:
-            checked = replace(checked, headers=headers)
-        if self._ingress is not None:
-            checked = self._ingress.marked(checked)
+        stamped = with_header(without_commands(checked.headers), self._header, self._checks.stamp_of(message).encode())
+        checked = replace(checked, headers=stamped)
         size_bytes = len(checked.headers) + len(checked.payload)
         if size_bytes > self._payload_bytes_max:  # The server would end the connection, and drop what is behind it.
             self._checks.refuse(TOO_LARGE, f"{size_bytes} bytes: the server takes {self._payload_bytes_max}")
@@ -160,9 +173,10 @@ class NatsDoor:
 
     async def close(self) -> None:
         """Close the door."""
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
+        tasks = [task for task in (self._keeping, self._looking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._leaf is not None:
             self._leaf.end()
             await asyncio.sleep(0)
@@ -172,7 +186,7 @@ class NatsDoor:
         while True:
             try:
                 _, leaf = await asyncio.wait_for(
-                    asyncio.get_running_loop().create_connection(lambda: _Leaf(self._handle), self._host, self._port),
+                    asyncio.get_running_loop().create_connection(lambda: Leaf(self._handle), self._host, self._port),
                     CONNECT_S_MAX,
                 )
                 opened_s = time.monotonic()
@@ -194,7 +208,7 @@ class NatsDoor:
 
     # --- from the server ---------------------------------------------------------------------------------------------
 
-    def _handle(self, leaf: _Leaf, message: ServerMessage) -> None:
+    def _handle(self, leaf: Leaf, message: ServerMessage) -> None:
         """Handle a message; one that fails is counted, and those behind it are handled."""
         try:
             self._take(leaf, message)
@@ -212,7 +226,7 @@ class NatsDoor:
             return False
         return self._checks.may_want(message.subject)
 
-    def _take(self, leaf: _Leaf, message: ServerMessage) -> None:
+    def _take(self, leaf: Leaf, message: ServerMessage) -> None:
         match message:
             case LocalMessage():
                 is_taken = self._ingress is not None and self._ingress.receive(message)
@@ -222,6 +236,9 @@ class NatsDoor:
                 self._checks.refuse(TOO_LARGE, f"{size_bytes} bytes: at most {BLOCK_BYTES_MAX} are read")
                 if self._ingress is not None:
                     self._ingress.skip(reply)
+            case Interest(subject, _, is_wanted) if node := self._search.node_of(subject):
+                if is_wanted:  # Only by nodes that are open.
+                    self._search.note(node, is_open=True)
             case Interest() if not message.is_wanted or self._has_room(message):
                 self._note(message)
             case Ping():
@@ -233,7 +250,10 @@ class NatsDoor:
             case Pong():
                 if not leaf.is_caught_up:
                     leaf.is_caught_up = True
+                    has_begun = self._first is not None and self._first.done()
                     self._end_unreported()
+                    if has_begun:
+                        self._looking = asyncio.get_running_loop().create_task(self._look_again(leaf))
                     if self._ingress is not None:
                         self._ingress.begin()
                 elif self._ingress is not None:
@@ -241,6 +261,25 @@ class NatsDoor:
             case Refused():
                 leaf.reason = message.reason
                 log.warning("door_refused", broker=self._name, reason=message.reason)
+
+    async def _look(self) -> None:
+        """Look for other nodes, and let them find this one; raise DoorError if it has to give way."""
+        await self._search.look()
+        if self._leaf is not None:
+            self._leaf.write_soon(f"LS+ {self._search.subject}\r\n".encode())
+
+    async def _look_again(self, leaf: Leaf) -> None:
+        try:
+            await self._look()
+        except DoorError as error:
+            leaf.reason = str(error)
+            leaf.end()
+
+    def _give_way(self, node: str) -> None:
+        """Close the door; it opens again once the server no longer reaches the other node."""
+        if self._leaf is not None:
+            self._leaf.reason = loop_fault(node)
+            self._leaf.end()
 
     def _check_tls(self, is_wanted: bool) -> None:
         """Raise DoorError if only one side wants TLS."""
@@ -294,87 +333,3 @@ def _forget(known: dict[str, set[str]], message: Interest) -> bool:
     if not queues:
         del known[message.subject]
     return not queues
-
-
-class _Leaf(asyncio.Protocol):
-    """One connection to the leaf port. ``is_caught_up``: the server has reported all interest that existed before."""
-
-    def __init__(self, handle: Callable[[_Leaf, ServerMessage], None]) -> None:
-        self.transport: asyncio.Transport | None = None
-        self.is_caught_up = False
-        self.reason = "closed by the server"
-        self._handle = handle
-        self._reader = LeafReader()
-        self._is_handshake_sent = False
-        self._securing: asyncio.Task[None] | None = None
-        self._received_s = time.monotonic()
-        self._out: list[bytes] = []
-        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if exc is not None:
-            self.reason = str(exc)
-        if not self._closed.done():
-            self._closed.set_result(None)
-
-    def data_received(self, data: bytes) -> None:
-        self._received_s = time.monotonic()
-        try:
-            for message in self._reader.feed(data):
-                self._handle(self, message)
-        except DoorError as error:
-            self.reason = str(error)
-            log.warning("door_call_failed", reason=self.reason)
-            self.end()
-
-    def send_handshake(self, handshake: bytes, tls: ssl.SSLContext | None, host: str) -> None:
-        """Answer the server's first INFO, over TLS if ``tls`` is given."""
-        if self._is_handshake_sent or self._securing is not None:
-            return
-        if tls is None:
-            self._is_handshake_sent = True
-            self.write_soon(handshake)
-        else:
-            self._securing = asyncio.get_running_loop().create_task(self._secure(handshake, tls, host))
-
-    async def _secure(self, handshake: bytes, tls: ssl.SSLContext, host: str) -> None:
-        assert self.transport is not None
-        try:
-            secure = await asyncio.get_running_loop().start_tls(self.transport, self, tls, server_hostname=host)
-        except (OSError, ssl.SSLError) as error:
-            self.reason = f"no TLS with {host}: {error}"
-            self.end()
-            return
-        if secure is not None:
-            self.transport = secure
-            self._is_handshake_sent = True
-            self.write_soon(handshake)
-
-    def write_soon(self, data: bytes) -> None:
-        """Send bytes in the next turn of the event loop, all at once."""
-        if not self._out:
-            asyncio.get_running_loop().call_soon(self._write)
-        self._out.append(data)
-
-    def _write(self) -> None:
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.write(b"".join(self._out))
-        self._out.clear()
-
-    async def ping_until_closed(self) -> None:
-        """Ping until the connection ends; end it if the server is silent for ``SILENCE_S_MAX``."""
-        while not self._closed.done():
-            await asyncio.wait({self._closed}, timeout=PING_S)
-            if time.monotonic() - self._received_s > SILENCE_S_MAX:
-                self.reason = f"no data for {SILENCE_S_MAX:g} s"
-                self.end()
-            elif self._is_handshake_sent:
-                self.write_soon(b"PING\r\n")
-
-    def end(self) -> None:
-        """End the connection at once."""
-        if self.transport is not None:
-            self.transport.abort()

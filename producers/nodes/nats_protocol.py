@@ -23,6 +23,7 @@ _COMMANDS = re.compile(
     rb"(?<=\r\n)(?i:nats-(?:expected-|stream-source|rollup|ttl|marker-reason|incr|counter-|batch-|schedule|trace-|required-))"
     rb"[^\r\n]*\r\n"
 )
+FIRST_LINE, END = b"NATS/1.0\r\n", b"\r\n"
 BYTES_KEPT = "surrogateescape"  # Bytes that are no UTF-8 become characters that no grammar allows.
 
 
@@ -163,6 +164,12 @@ def without_commands(block: bytes) -> bytes:
     They are for the server of the client that wrote them; those of other brokers may have never heard of NATS.
     """
     return _COMMANDS.sub(b"", block) if b"\nnats-" in block.lower() else block
+
+
+def with_header(block: bytes, name: bytes, value: bytes) -> bytes:
+    """Return a header block with one more line at its end."""
+    begin = block[: -len(END)] if block else FIRST_LINE
+    return begin + name + b": " + value + END + END
 
 
 def message_bytes(message: LocalMessage, queues: Sequence[str] = ()) -> bytes:

@@ -68,6 +68,7 @@ class NodeHealth:
         self.is_running = False
         self.is_door_open = False
         self.is_reading = True  # Until a question to Kafka shows otherwise.
+        self.door_fault = ""
 
     def __call__(self) -> Health:
         """Return the node's health now."""
@@ -75,6 +76,7 @@ class NodeHealth:
         states = (
             (self.is_door_open, "the broker beside the node answers", "the broker beside the node does not answer"),
             (self.is_reading, "commands arrive from Kafka", "commands do not arrive from Kafka"),
+            (not self.door_fault, "the broker reaches no other node by itself", self.door_fault),
         )
         return Health(
             self.is_running and all(is_proved for is_proved, _, _ in states),

@@ -114,9 +114,9 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
             require_extras("A door to a NATS server without a leaf port", "nats")
             from regraft.producers.nodes.nats_client_door import NatsClientDoor
 
-            return NatsClientDoor(url, broker, api, user, password, tls)
+            return NatsClientDoor(url, broker, api, user, password, tls, settings.namespace)
         case "nats" | "tls":
-            return NatsDoor(url, broker, user, password, settings.durable_stream or "", tls=tls)
+            return NatsDoor(url, broker, user, password, settings.durable_stream or "", tls, settings.namespace)
         case "mqtt" | "mqtts":
             require_extras("A door to an MQTT broker", "mqtt")
             from regraft.producers.nodes.mqtt_door import MqttDoor
@@ -133,12 +133,16 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
                 log_file=settings.door_log_file,
                 api=api,
                 tls=tls,
+                overlay=settings.namespace,
             )
         case "amqp" | "amqps":
             require_extras("A door to a RabbitMQ", "amqp")
-            from regraft.producers.nodes.amqp_door import AmqpDoor, AmqpPlace
+            from regraft.producers.nodes.amqp_door import AmqpDoor
+            from regraft.producers.nodes.amqp_place import AmqpPlace
 
-            place = AmqpPlace(settings.door_exchange, api, settings.door_filters, settings.durable_session, tls)
+            place = AmqpPlace(
+                settings.door_exchange, api, settings.door_filters, settings.durable_session, tls, settings.namespace
+            )
             return AmqpDoor(url, broker, user, password, place)
     raise DoorError(f"{url!r} is not a door: there are nats://HOST:PORT, mqtt://HOST:PORT and amqp://HOST:PORT")
 

@@ -19,7 +19,8 @@ from pika import BasicProperties, frame
 
 from regraft.overlay.configuration import Configuration
 from regraft.producers.brokers.broker_cores import core_of
-from regraft.producers.nodes.amqp_door import AmqpDoor, AmqpPlace
+from regraft.producers.nodes.amqp_door import AmqpDoor
+from regraft.producers.nodes.amqp_place import AmqpPlace
 from regraft.producers.nodes.broker_node import BrokerNode
 from regraft.producers.nodes.carried_messages import (
     CONTROL_TYPES,

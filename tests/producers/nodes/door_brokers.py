@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,9 @@ class Received:
         return {subject for subject, _ in self.interest if [w for s, w in self.interest if s == subject][-1]}
 
     def take(self, message: LocalMessage) -> None:
+        """Note what a client received, without the stamp that nodes add."""
+        block = re.sub(rb"Regraft-Carried-regraft: [^\r]*\r\n", b"", message.headers)
+        message = replace(message, headers=b"" if block == b"NATS/1.0\r\n\r\n" else block)
         self.got.setdefault(message.subject, []).append(message)
 
 
@@ -176,7 +180,8 @@ class AmqpBroker:
     UNUSUAL = "wärme.东京.a-b_c=d:{}/$x"
 
     def __init__(self, server: RabbitServer, received: Received, **more: Any) -> None:
-        from regraft.producers.nodes.amqp_door import AmqpDoor, AmqpPlace
+        from regraft.producers.nodes.amqp_door import AmqpDoor
+        from regraft.producers.nodes.amqp_place import AmqpPlace
 
         self.server, self._received = server, received
         self.exchange = f"x{secrets.token_hex(4)}"
@@ -187,8 +192,7 @@ class AmqpBroker:
 
     def _take(self, delivered: Any) -> None:
         _, deliver, properties, body = delivered
-        headers = {name: value for name, value in (properties.headers or {}).items() if name != "Regraft-Carried"}
-        heads = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        heads = "".join(f"{name}: {value}\r\n" for name, value in (properties.headers or {}).items())
         block = f"NATS/1.0\r\n{heads}\r\n".encode() if heads else b""
         self._received.take(LocalMessage(deliver.routing_key, body, properties.reply_to or "", block))
 

@@ -164,6 +164,22 @@ class RabbitClient:
         await self.main.ask(channel.queue_bind, queue=queue, exchange=self.exchange, routing_key=key)
         return queue
 
+    async def reject_first(self, key: str, arguments: dict[str, str]) -> None:
+        """Bind a queue whose consumer rejects the first message, and takes all further ones."""
+        channel, seen = self.main.channel, []
+        declared = await self.main.ask(channel.queue_declare, queue="", exclusive=True, arguments=arguments)
+
+        def take(_channel: Any, deliver: Any, _properties: Any, _body: bytes) -> None:
+            if seen:
+                channel.basic_ack(deliver.delivery_tag)
+            else:
+                channel.basic_reject(deliver.delivery_tag, requeue=False)
+            seen.append(deliver.delivery_tag)
+
+        queue = declared.method.queue
+        await self.main.ask(channel.basic_consume, queue=queue, on_message_callback=take)
+        await self.main.ask(channel.queue_bind, queue=queue, exchange=self.exchange, routing_key=key)
+
     async def unbind(self, queue: str, key: str) -> None:
         await self.main.ask(self.main.channel.queue_unbind, queue=queue, exchange=self.exchange, routing_key=key)
 

@@ -77,11 +77,11 @@ def settings_of(secure: Secure, door: str, directory: Path, authority: LocalAuth
 
 
 def test_messages_cross_a_secure_door(secure: Secure, tmp_path: Path) -> None:
-    """Each door has a certificate; messages cross from one node's door to another's, even large ones and many."""
+    """Each door has a certificate; messages cross between the doors of two overlays, even large ones and many."""
 
     async def go() -> None:
         settings = settings_of(secure, secure.door, tmp_path, secure.authority)
-        one, other = door_of(settings, "b01"), door_of(settings, "b02")
+        one, other = door_of(settings, "b01"), door_of(replace(settings, namespace="other"), "b02")
         received: list[LocalMessage] = []
         await one.start(lambda *_: None, lambda _: None)
         await other.start(lambda *_: None, received.append)

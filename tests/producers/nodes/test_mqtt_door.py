@@ -89,6 +89,7 @@ def test_fields_of_mqtt_cross_unchanged(run_site: Callable[..., None]) -> None:
         await until(lambda: bool(site.got))
         (got,) = site.got
         assert (got.topic, got.payload, got.qos) == ("c/d", b"hello", 1)
+        assert got.properties.UserProperty.pop()[0] == "Regraft-Carried-regraft"
         assert vars(got.properties) == vars(sent)
 
     run_site(steps)

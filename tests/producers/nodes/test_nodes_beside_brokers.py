@@ -141,7 +141,8 @@ class RabbitExchange:
         await client.close()
 
     def door(self) -> Door:
-        from regraft.producers.nodes.amqp_door import AmqpDoor, AmqpPlace
+        from regraft.producers.nodes.amqp_door import AmqpDoor
+        from regraft.producers.nodes.amqp_place import AmqpPlace
 
         return AmqpDoor(self.server.url, self.broker, place=AmqpPlace(self.exchange, self.server.api))
 

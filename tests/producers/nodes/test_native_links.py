@@ -1,0 +1,313 @@
+"""Brokers that reach each other by themselves: a cluster, a leaf link, a bridge, one server. No message circulates."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regraft.overlay.configuration import Configuration
+from regraft.producers.nodes.ask_api import BrokerApi
+from regraft.producers.nodes.doors import Door, DoorError
+from regraft.producers.nodes.mqtt_door import MqttDoor
+from regraft.producers.nodes.nats_door import NatsDoor
+from tests.producers.nodes.door_brokers import NEEDS
+from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
+from tests.producers.nodes.nats_servers import NatsServer
+from tests.producers.nodes.node_fleet import NodeFleet
+from tests.producers.nodes.rabbit_servers import RabbitClient, shared_rabbit
+from tests.producers.nodes.server_process import free_port
+
+pytestmark = pytest.mark.stack
+
+PAIR = ("b01", "b02")
+MESSAGES = 10
+
+
+class Site:
+    """Two brokers, ways to open a door at each, and a client of each; ``link`` makes the native link."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.servers: list[Any] = []
+        self.clients: list[Any] = []
+        self.got: Counter[bytes] = Counter()
+
+    async def begin(self) -> None: ...
+
+    async def link(self) -> None: ...
+
+    def door(self, broker: str) -> Door: ...
+
+    async def publish(self, payload: bytes) -> None: ...
+
+    async def close(self) -> None:
+        for client in self.clients:
+            closed = client.close()
+            if closed is not None:
+                await closed
+        for server in self.servers:
+            server.stop()
+
+
+class Nats(Site):
+    """Two servers; the link is a leaf link that carries only data, so that nodes cannot find each other over it."""
+
+    DENIED = "_REGRAFT.>"
+
+    async def begin(self) -> None:
+        self.of = {broker: NatsServer(broker, self.directory).start() for broker in PAIR}
+        self.servers += self.of.values()
+
+    async def link(self) -> None:
+        first, second = self.of.values()
+        second.stop()
+        denied = f'deny_imports: ["{self.DENIED}"], deny_exports: ["{self.DENIED}"]'
+        remote = f'remotes: [{{ url: "nats://127.0.0.1:{first.leaf_port}", {denied} }}]'
+        text = second.file.read_text()
+        second.file.write_text(text.replace("leafnodes { ", f"leafnodes {{ {remote}, "))
+        second.start()
+        await asyncio.sleep(1.5)
+
+    def door(self, broker: str) -> Door:
+        return NatsDoor(self.of[broker].leaf_url, broker)
+
+    async def connect(self) -> None:
+        import nats
+
+        for server in self.of.values():
+            client = await nats.connect(server.url)
+            self.clients.append(client)
+
+            async def take(message: Any) -> None:
+                self.got[message.data] += 1
+
+            await client.subscribe("data.>", cb=take)
+            await client.flush()
+
+    async def publish(self, payload: bytes) -> None:
+        await self.clients[0].publish("data.x", payload)
+
+
+class Mqtt(Site):
+    """Two Mosquittos; the link is a bridge of MQTT 3.1.1 for data, which takes off what nodes add to a message."""
+
+    TOPIC = "data/#"
+
+    async def begin(self) -> None:
+        self.of = {broker: MqttServer(broker, self.directory).start() for broker in PAIR}
+        self.servers += self.of.values()
+
+    async def link(self) -> None:
+        first, second = self.of.values()
+        first.stop()
+        with first.file.open("a") as file:
+            file.write(f"\nconnection over\naddress 127.0.0.1:{second.port}\ntopic {self.TOPIC} both 0\n")
+        first.start()
+        await asyncio.sleep(1.5)
+
+    def door(self, broker: str) -> Door:
+        return MqttDoor(self.of[broker].url, broker)
+
+    async def connect(self) -> None:
+        for server in self.of.values():
+            client = await MqttClient(server.port, self._take).connected()
+            await client.subscribe("data/#")
+            self.clients.append(client)
+
+    def _take(self, message: Any) -> None:
+        self.got[bytes(message.payload)] += 1
+
+    async def publish(self, payload: bytes) -> None:
+        self.clients[0].paho.publish("data/x", payload)
+
+
+class Amqp(Site):
+    """Two exchanges of one RabbitMQ; the link is a binding in each direction, as federation makes them."""
+
+    KEY = "data.#"
+
+    async def begin(self) -> None:
+        self.server = shared_rabbit()
+        self.of = {broker: f"{broker}-{secrets.token_hex(4)}" for broker in PAIR}
+        for exchange in self.of.values():
+            await (await RabbitClient(self.server.port, exchange, lambda _: None).connected()).close()
+
+    async def link(self) -> None:
+        first, second = self.of.values()
+        await asyncio.to_thread(self._bind, first, second)
+
+    def _bind(self, first: str, second: str) -> None:
+        import pika
+
+        connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", self.server.port))
+        for source, destination in ((first, second), (second, first)):
+            connection.channel().exchange_bind(destination, source, self.KEY)
+        connection.close()
+
+    def door(self, broker: str) -> Door:
+        from regraft.producers.nodes.amqp_door import AmqpDoor
+        from regraft.producers.nodes.amqp_place import AmqpPlace
+
+        return AmqpDoor(self.server.url, broker, place=AmqpPlace(self.of[broker], self.server.api))
+
+    async def connect(self) -> None:
+        for exchange in self.of.values():
+            client = await RabbitClient(self.server.port, exchange, self._take).connected()
+            await client.bind("data.#")
+            self.clients.append(client)
+
+    def _take(self, delivered: Any) -> None:
+        self.got[delivered[3]] += 1
+
+    async def publish(self, payload: bytes) -> None:
+        await self.clients[0].publish("data.x", payload)
+
+
+class NatsCluster(Nats):
+    """A cluster of two servers."""
+
+    async def begin(self) -> None:
+        ports = [free_port(), free_port()]
+        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
+        self.of = {}
+        for broker, port in zip(PAIR, ports, strict=True):
+            cluster = f'cluster {{ name: c, listen: "127.0.0.1:{port}", routes: [{routes}] }}'
+            self.of[broker] = NatsServer(broker, self.directory, cluster).start()
+        self.servers += self.of.values()
+        await asyncio.sleep(1.5)
+
+
+class NatsLeafLink(Nats):
+    """Two servers with a leaf link that carries everything."""
+
+    DENIED = "nothing"
+
+    async def begin(self) -> None:
+        await super().begin()
+        await self.link()
+
+
+class OneServer(Nats):
+    """Two nodes beside one server."""
+
+    async def begin(self) -> None:
+        server = NatsServer("b01", self.directory).start()
+        self.servers.append(server)
+        self.of = dict.fromkeys(PAIR, server)
+
+
+class OneServerAsClients(OneServer):
+    """The same at its client port."""
+
+    def door(self, broker: str) -> Door:
+        from regraft.producers.nodes.nats_client_door import NatsClientDoor
+
+        server = self.of[broker]
+        return NatsClientDoor(server.url, broker, BrokerApi(f"http://127.0.0.1:{server.api_port}"))
+
+
+class BothKindsOfDoor(OneServerAsClients):
+    """One node at the leaf port, the other at the client port."""
+
+    def door(self, broker: str) -> Door:
+        return Nats.door(self, broker) if broker == "b01" else super().door(broker)
+
+
+class MqttBridge(Mqtt):
+    """Two Mosquittos with a bridge for everything."""
+
+    TOPIC = "#"
+
+    async def begin(self) -> None:
+        await super().begin()
+        await self.link()
+
+
+class OneExchange(Amqp):
+    """Two nodes beside one exchange."""
+
+    async def begin(self) -> None:
+        await super().begin()
+        self.of = dict.fromkeys(PAIR, self.of["b01"])
+
+
+WHOLE: dict[type[Site], str] = {
+    NatsCluster: "nats",
+    NatsLeafLink: "nats",
+    OneServer: "nats",
+    OneServerAsClients: "nats",
+    BothKindsOfDoor: "nats",
+    MqttBridge: "mqtt",
+    OneExchange: "amqp",
+}
+PARTIAL: dict[type[Site], str] = {Nats: "nats", Mqtt: "mqtt", Amqp: "amqp"}
+
+
+def run(kind: type[Site], needs: str, directory: Path, steps: Callable[[Any], Awaitable[None]]) -> None:
+    NEEDS[needs]()
+
+    async def go() -> None:
+        site = kind(directory)
+        try:
+            await site.begin()
+            await asyncio.wait_for(steps(site), 60)
+        finally:
+            await site.close()
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("kind", WHOLE, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("order", [PAIR, PAIR[::-1]], ids=["first by name", "last by name"])
+def test_a_second_node_does_not_open(kind: type[Site], order: tuple[str, str], tmp_path: Path) -> None:
+    """The node that starts second refuses, with the other's name, and the first stays open."""
+
+    async def steps(site: Any) -> None:
+        doors = [site.door(broker) for broker in order]
+        try:
+            await doors[0].start(lambda *_: None, lambda _: None)
+            with pytest.raises(DoorError, match=f"node {order[0]}"):
+                await doors[1].start(lambda *_: None, lambda _: None)
+            assert doors[0].is_open
+            assert not doors[1].is_open
+        finally:
+            for door in doors:
+                await door.close()
+
+    run(kind, WHOLE[kind], tmp_path, steps)
+
+
+@pytest.mark.parametrize("kind", PARTIAL, ids=lambda kind: kind.__name__)
+def test_a_link_made_later_starts_no_storm(kind: type[Site], tmp_path: Path) -> None:
+    """While both nodes run, a native link carries the data: all arrive, no message more than a few times."""
+
+    async def steps(site: Any) -> None:
+        fleet = NodeFleet(Configuration.of(0, PAIR, [PAIR]))
+        await fleet.begin({broker: site.door(broker) for broker in PAIR})
+        await site.link()
+        await site.connect()
+        while not all(node.door.is_open for node in fleet.nodes.values()):
+            await asyncio.sleep(0.05)
+        await fleet.all_confirmed()
+        for number in range(MESSAGES):
+            await site.publish(b"%d" % number)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(2)
+        dropped = sum(
+            node.door.counts["carried_by_another"] + node.door.counts["echoed"] for node in fleet.nodes.values()
+        )
+        await fleet.close()
+        assert len(site.got) == MESSAGES
+        assert dropped > 0
+        settled = site.got.total()
+        assert settled <= 20 * MESSAGES, site.got
+        await asyncio.sleep(1)
+        assert site.got.total() == settled
+
+    run(kind, PARTIAL[kind], tmp_path, steps)
