@@ -236,6 +236,7 @@ class Taken:
 def feed_nats(rng: random.Random, count: int) -> Counter[str]:
     """Send a door lines of the leaf protocol: subjects, groups and headers of any bytes, and lines that are none."""
     door, taken = NatsDoor("nats://127.0.0.1:1", "b01"), Taken()
+    door._search.is_open = True
     door._checks.begin(taken.interest, taken.message)
     leaf = cast(Any, SimpleNamespace(write_soon=lambda _: None, is_caught_up=True))
     counts: Counter[str] = Counter()
@@ -285,6 +286,7 @@ def _pieces(rng: random.Random, data: bytes) -> list[bytes]:
 def feed_mqtt(rng: random.Random, count: int) -> Counter[str]:
     """Send a door packets with any bytes in their texts, and lines of a log whose clients choose odd names."""
     door, taken = MqttDoor("mqtt://127.0.0.1:1", "b01", filters=["#"]), Taken()
+    door._search.is_open = True
     door._checks.begin(taken.interest, taken.message)
     door._interest = MqttInterest(door._checks.note_interest, "regraft-b01", 60.0, door.counts)
     counts: Counter[str] = Counter()
@@ -344,6 +346,7 @@ def _log_line(rng: random.Random) -> tuple[str, str]:
 def feed_amqp(rng: random.Random, count: int) -> Counter[str]:
     """Send a door of a durable queue messages with spoiled properties and any bytes as keys."""
     door, taken = AmqpDoor("amqp://127.0.0.1", "b01", place=AmqpPlace(is_durable=True)), Taken()
+    door._search.is_open = True
     acknowledged: list[int] = []
 
     def receive(message: LocalMessage) -> None:
