@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 LEAF, CLIENT, MQTT, AMQP = "the leaf port of a NATS server", "the client port of a NATS server", "MQTT", "RabbitMQ"
 KIND_OF_SCHEME = {"nats": LEAF, "tls": LEAF, "mqtt": MQTT, "mqtts": MQTT, "amqp": AMQP, "amqps": AMQP}
@@ -26,6 +26,7 @@ DOORS_OF: dict[str, tuple[Sequence[str], str]] = {
         "only a leaf port can read a JetStream stream: name that port without door_api, or at MQTT and RabbitMQ set "
         "durable_session",
     ),
+    "door_credentials_file": ((LEAF, CLIENT), "use door_user and door_password_file"),
     "durable_session": ((MQTT, AMQP), "a NATS server keeps messages in streams: name one as durable_stream"),
 }
 TLS_FILES = ("door_ca_file", "door_certificate_file", "door_key_file")
@@ -37,13 +38,18 @@ def door_faults(settings: Settings, defaults: Settings) -> list[str]:
     if "door" not in given:
         return []
     door = str(given["door"])
-    scheme = urlsplit(door).scheme
+    scheme = split_door(door)[0].scheme
     if scheme not in KIND_OF_SCHEME:
         return [
             f"door is {_named(door)}: there are nats://HOST:PORT, mqtt://HOST:PORT, amqp://HOST:PORT/VHOST, "
             "and tls, mqtts and amqps with TLS"
         ]
-    return [*_ignored(given, scheme), *_login_faults(given), *_address_faults(given)]
+    return [*_ignored(given, scheme), *_login_faults(given, scheme), *_address_faults(given)]
+
+
+def split_door(door: str) -> list[SplitResult]:
+    """Return the addresses of a door, which are separated by commas."""
+    return [urlsplit(part.strip()) for part in door.split(",")]
 
 
 def listen_faults(listen: str | None) -> list[str]:
@@ -66,9 +72,12 @@ def _ignored(given: Settings, scheme: str) -> Iterator[str]:
             yield f"{name} is {_shown(given[name])}, but {scheme}:// has no TLS: use {secure}://, or leave it out"
 
 
-def _login_faults(given: Settings) -> Iterator[str]:
-    if "door_password_file" in given and "door_user" not in given:
+def _login_faults(given: Settings, scheme: str) -> Iterator[str]:
+    has_token = KIND_OF_SCHEME[scheme] == LEAF and "door_api" in given
+    if "door_password_file" in given and "door_user" not in given and not has_token:
         yield "door_password_file is given without door_user: name the user, or leave the password out"
+    if "door_credentials_file" in given and ("door_user" in given or "door_password_file" in given):
+        yield "door_credentials_file is given with door_user or door_password_file: a server takes one login"
     if "door_api_password_file" in given and "door_api_user" not in given:
         yield "door_api_password_file is given without door_api_user: name the user, or leave the password out"
     for name in ("door_api_user", "door_api_password_file"):
@@ -77,15 +86,19 @@ def _login_faults(given: Settings) -> Iterator[str]:
 
 
 def _address_faults(given: Settings) -> Iterator[str]:
-    api, door = given.get("door_api"), urlsplit(given["door"])
+    api, doors = given.get("door_api"), split_door(given["door"])
     if api is not None and urlsplit(api).scheme not in ("http", "https"):
         yield f"door_api is {_named(api)}: it must be an address such as http://127.0.0.1:15672"
     try:
-        is_usable = bool(door.hostname) and (door.port is None or door.port > 0)
+        is_usable = all(bool(door.hostname) and (door.port is None or door.port > 0) for door in doors)
     except ValueError:  # The port is no number, or none that exists.
         is_usable = False
     if not is_usable:
         yield f"door is {_named(given['door'])}: it must name a host, and a port from 1 to {PORT_MAX}"
+    if len({(door.scheme, door.path) for door in doors}) > 1:
+        yield f"door is {_named(given['door'])}: servers of one cluster have the same scheme and path"
+    if api is not None and len(doors) > 1 and KIND_OF_SCHEME[doors[0].scheme] == LEAF:
+        yield "door names several servers, but door_api reports what clients of one want: use their leaf ports"
 
 
 def _named(address: str) -> str:

@@ -26,10 +26,12 @@ class NodeSettings:
 
     ``door``: the real broker next to it, as nats://HOST:PORT of the leaf port of a NATS server, mqtt://HOST:PORT of an
     MQTT 5 broker or amqp://HOST:PORT/VHOST of a RabbitMQ; tls, mqtts and amqps are the same with TLS; `regraft node
-    --door` gives it. ``door_user``, ``door_password_file``: the login at the real broker, and the file that holds the
-    password; none for no login. ``door_ca_file``: the CAs whose certificates the real broker may have, as PEM; none
-    accepts those the system trusts. ``door_certificate_file``, ``door_key_file``: the node's client certificate for the
-    real broker, and its key; none for no certificate.
+    --door` gives it; several servers of one cluster are separated by commas. ``door_user``, ``door_password_file``: the
+    login at the real broker, and the file that holds the password, or without a user the token of a NATS server's
+    client port; none for no login. ``door_credentials_file``: for a NATS server, a .creds file (JWT and seed of a user)
+    or a file with the seed of a user's nkey. ``door_ca_file``: the CAs whose certificates the real broker may have, as
+    PEM; none accepts those the system trusts. ``door_certificate_file``, ``door_key_file``: the node's client
+    certificate for the real broker, and its key; none for no certificate.
 
     ``door_filters``: topics, with + and #, that the node always requests from the others, for MQTT brokers and
     RabbitMQ: if nothing reports what clients want, and for retained messages that every broker should have.
@@ -78,6 +80,7 @@ class NodeSettings:
     door: str | None = None
     door_user: str | None = None
     door_password_file: Path | None = None
+    door_credentials_file: Path | None = None
     door_ca_file: Path | None = None
     door_certificate_file: Path | None = None
     door_key_file: Path | None = None

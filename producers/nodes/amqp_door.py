@@ -27,10 +27,11 @@ from pika.exceptions import AMQPError
 from regraft.producers.nodes.amqp_headers import block_of, is_dead_letter, properties_of
 from regraft.producers.nodes.amqp_interest import BINDINGS_MAX, AmqpInterest, Binding, binding_in
 from regraft.producers.nodes.amqp_keys import KeyFormError, key_of
-from regraft.producers.nodes.amqp_place import AmqpPlace, parameters_of
+from regraft.producers.nodes.amqp_place import ADVICE, PORTS, AmqpPlace, parameters_of, vhost_of
 from regraft.producers.nodes.amqp_taken import AmqpTaken
 from regraft.producers.nodes.ask_api import NoAnswerError
 from regraft.producers.nodes.ask_rabbit import bindings_of
+from regraft.producers.nodes.door_addresses import DoorAddresses
 from regraft.producers.nodes.door_checks import DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.drive_pika import UNREADABLE, ClosedError, PikaChannel, PikaConnection
@@ -52,16 +53,18 @@ REFUSED, UNREADABLE_HEADERS, PARKED = "broker_refused", "headers_unreadable", "p
 
 
 class AmqpDoor:
-    """The way to one RabbitMQ broker at ``amqp://host[:5672][/vhost]``, amqps with TLS; the default user is guest."""
+    """The way to one RabbitMQ broker at ``amqp://host[:5672][/vhost]``, amqps with TLS; the default user is guest.
+
+    Several addresses, of one cluster, are separated by commas, and tried in turn.
+    """
 
     def __init__(self, url: str, name: str, user: str = "", password: str = "", place: AmqpPlace | None = None) -> None:
         self._place = place or AmqpPlace()
-        self._parameters = parameters_of(url, user, password, self._place)
+        self._addresses, self._login = DoorAddresses(url, PORTS, ADVICE), (user, password)
         self.counts: Counter[str] = Counter()
         self._is_ready = False
         self._name, self._own = name, f"regraft.{name}"
-        self._host, self._port = self._parameters.host, self._parameters.port
-        self._vhost = self._parameters.virtual_host
+        self._vhost = vhost_of(self._addresses)
         self._interest: AmqpInterest | None = None
         overlay = self._place.overlay
         self._search = NodeSearch(overlay, name, self._send_question)
@@ -98,7 +101,7 @@ class AmqpDoor:
         except TimeoutError as error:
             await self.close()
             raise DoorError(
-                f"no RabbitMQ accepts a client at {self._host}:{self._port} within {CONNECT_S_MAX:g} s "
+                f"no RabbitMQ accepts a client at {self._addresses} within {CONNECT_S_MAX:g} s "
                 f"({self._reason}): start it there, or give node.door_user and node.door_password_file"
             ) from error
 
@@ -171,7 +174,8 @@ class AmqpDoor:
     async def _keep_open(self) -> None:
         pause = RetryPause()
         while True:
-            connection = self._connection = PikaConnection(self._parameters)
+            parameters = parameters_of(self._addresses, *self._login, self._place)
+            connection = self._connection = PikaConnection(parameters)
             try:
                 await self._open(connection)
                 pause.note_open(time.monotonic())
@@ -186,7 +190,8 @@ class AmqpDoor:
             log.warning("door_closed", broker=self._name, reason=self._reason)
             self._is_ready = False
             self.counts["refused"] += 1
-            await asyncio.sleep(pause.after(time.monotonic()))
+            if self._addresses.advance():
+                await asyncio.sleep(pause.after(time.monotonic()))
 
     async def _open(self, connection: PikaConnection) -> None:
         """Consume what is published, and learn what is wanted; done again for each connection."""
@@ -195,7 +200,7 @@ class AmqpDoor:
         try:
             await main.ask(channel.exchange_declare, exchange=exchange, exchange_type="topic", passive=True)
         except ClosedError as error:
-            self._refuse(f"exchange {exchange!r} of {self._host}:{self._port} cannot be used: {error}")
+            self._refuse(f"exchange {exchange!r} of {self._addresses} cannot be used: {error}")
             raise
         await main.ask(channel.confirm_delivery, ack_nack_callback=self._note_confirmed)
         self._main, self._published = main, 0
@@ -273,7 +278,7 @@ class AmqpDoor:
     def _check_reports(self, has_events: bool, has_bindings: bool) -> None:
         if not has_events and not has_bindings and not self._place.filters:
             fault = (
-                f"the broker at {self._host}:{self._port} does not report what its clients want: enable its plugin "
+                f"the broker at {self._addresses} does not report what its clients want: enable its plugin "
                 "rabbitmq_event_exchange, whose events are in the virtual host of event_exchange.vhost, or give "
                 "node.door_api, the address of its management plugin, or name the filters in node.door_filters"
             )

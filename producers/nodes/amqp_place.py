@@ -8,16 +8,17 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from pika import ConnectionParameters, PlainCredentials, SSLOptions
 
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.ask_rabbit import login_of
-from regraft.producers.nodes.doors import DoorError
+from regraft.producers.nodes.door_addresses import DoorAddresses
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
-PORT, TLS_PORT = 5672, 5671
+PORTS = {"amqp": 5672, "amqps": 5671}
+ADVICE = "amqp://host:port names a RabbitMQ broker, amqps one with TLS"
 HEARTBEAT_S = 15
 
 
@@ -37,18 +38,19 @@ class AmqpPlace:
     overlay: str = DEFAULT_NAMESPACE
 
 
-def parameters_of(url: str, user: str, password: str, place: AmqpPlace) -> ConnectionParameters:
-    """Return how to connect to ``amqp://host[:5672][/vhost]``, amqps with TLS; raise DoorError for another address."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
-        raise DoorError(f"{url!r} is not a door: amqp://host:port names a RabbitMQ broker, amqps one with TLS")
-    is_secure = parts.scheme == "amqps"
-    context = (place.tls or ssl.create_default_context()) if is_secure else None
+def parameters_of(addresses: DoorAddresses, user: str, password: str, place: AmqpPlace) -> ConnectionParameters:
+    """Return how to connect to the address whose turn it is."""
+    context = (place.tls or ssl.create_default_context()) if addresses.scheme == "amqps" else None
     return ConnectionParameters(
-        parts.hostname,
-        parts.port or (TLS_PORT if is_secure else PORT),
-        unquote(parts.path[1:]) or "/",
+        addresses.host,
+        addresses.port,
+        vhost_of(addresses),
         PlainCredentials(*login_of(user, password)),
         heartbeat=HEARTBEAT_S,
-        ssl_options=None if context is None else SSLOptions(context, parts.hostname),
+        ssl_options=None if context is None else SSLOptions(context, addresses.host),
     )
+
+
+def vhost_of(addresses: DoorAddresses) -> str:
+    """Return the virtual host that the path of a door names."""
+    return unquote(addresses.path[1:]) or "/"

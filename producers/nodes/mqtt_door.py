@@ -19,13 +19,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import structlog
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
 from regraft.producers.nodes.ask_emqx import learn_interest
+from regraft.producers.nodes.door_addresses import DoorAddresses
 from regraft.producers.nodes.door_checks import BAD_SUBJECT, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
@@ -44,6 +44,7 @@ from regraft.schemas.wire_grammar import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX, S
 log = structlog.get_logger(__name__)
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
+ADVICE = "mqtt://host:port names an MQTT 5 broker, mqtts one with TLS"
 CONNECT_S_MAX = 10.0
 LOG_S_MAX = 2.0  # Until the broker's log must show our own subscription.
 LOG_LINES_MAX = 100_000
@@ -57,7 +58,8 @@ ECHOED = "a message circulates between this broker and another: remove the bridg
 
 
 class MqttDoor:
-    """The way to one MQTT 5 broker. ``url`` is ``mqtt://host[:1883]``, mqtts with TLS; without a user it is anonymous.
+    """The way to one MQTT 5 broker. ``url`` is ``mqtt://host[:1883]``, mqtts with TLS; several addresses, of one
+    cluster, are separated by commas, and tried in turn. Without a user it is anonymous.
 
     ``filters`` are always wanted; ``session_s`` is how long a session may outlast its client's connection. A door that
     ``is_durable`` resumes the session of the node's former life, and acknowledges a message only once it is safe.
@@ -82,19 +84,16 @@ class MqttDoor:
         tls: ssl.SSLContext | None = None,
         overlay: str = DEFAULT_NAMESPACE,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in PORTS or not parts.hostname:
-            raise DoorError(f"{url!r} is not a door: mqtt://host:port names an MQTT 5 broker, mqtts one with TLS")
+        self._addresses = DoorAddresses(url, PORTS, ADVICE)
         self.counts: Counter[str] = Counter()
-        self._host, self._port, self._name = parts.hostname, parts.port or PORTS[parts.scheme], name
-        self._filters, self._session_s = tuple(filters), session_s
+        self._name, self._filters, self._session_s = name, tuple(filters), session_s
         self._is_durable, self._interest_file, self._changes_stored = is_durable, interest_file, 0
         self._log = None if log_file is None else MosquittoLog(log_file)
         self._is_caught_up = log_file is None
         self._api = api
         self._early_entries: deque[tuple[str, str]] = deque(maxlen=LOG_LINES_MAX)  # Until the log file is read.
         self._client_id = f"regraft-{name}" if is_durable else f"regraft-{name}-{secrets.token_hex(4)}"
-        context = (tls or ssl.create_default_context()) if parts.scheme == "mqtts" else None
+        context = (tls or ssl.create_default_context()) if self._addresses.scheme == "mqtts" else None
         self._session = MqttSession(self._login(user, password, context), self._take, self.counts)
         self._is_subscribed = False
         self._interest: MqttInterest | None = None
@@ -109,8 +108,6 @@ class MqttDoor:
 
     def _login(self, user: str, password: str, tls: ssl.SSLContext | None) -> MqttLogin:
         return MqttLogin(
-            self._host,
-            self._port,
             self._client_id,
             session_s=DURABLE_S if self._is_durable else SESSION_S,
             packet_bytes_max=PAYLOAD_BYTES_MAX + HEADERS_BYTES_MAX,
@@ -155,7 +152,7 @@ class MqttDoor:
         except TimeoutError as error:
             await self.close()
             raise DoorError(
-                f"no MQTT 5 broker accepts a client at {self._host}:{self._port} within {CONNECT_S_MAX:g} s "
+                f"no MQTT 5 broker accepts a client at {self._addresses} within {CONNECT_S_MAX:g} s "
                 f"({self._reason}): start it there, or give node.door_user and node.door_password_file"
             ) from error
 
@@ -184,7 +181,7 @@ class MqttDoor:
             if time.monotonic() > until_s:
                 await self.close()
                 raise DoorError(
-                    f"the broker at {self._host}:{self._port} does not report what its clients want: let Mosquitto "
+                    f"the broker at {self._addresses} does not report what its clients want: let Mosquitto "
                     "`log_dest topic` with `log_type subscribe`, `log_type unsubscribe` and `log_type notice`, and let "
                     f"this client read {LOG_TOPIC}#; of an EMQX give node.door_api; for any other broker name the "
                     "filters in node.door_filters"
@@ -271,7 +268,7 @@ class MqttDoor:
         pause = RetryPause()
         while True:
             try:
-                async with asyncio.timeout(CONNECT_S_MAX):
+                async with asyncio.timeout(CONNECT_S_MAX / len(self._addresses)):
                     await self._open()
                 pause.note_open(time.monotonic())
                 self._reason = await self._session.lost()
@@ -286,12 +283,13 @@ class MqttDoor:
                 self._session.cut(self._reason)
             self._is_subscribed = False
             self.counts["refused"] += 1
-            await asyncio.sleep(pause.after(time.monotonic()))
+            if self._addresses.advance():
+                await asyncio.sleep(pause.after(time.monotonic()))
 
     async def _open(self) -> None:
         """Connect and subscribe; raise OSError if the broker refuses."""
         self._is_caught_up = self._log is None
-        if not await self._session.connect():
+        if not await self._session.connect(self._addresses.host, self._addresses.port):
             self._taken.begin()
         # With QoS 1 the log survives a cut of some seconds, but would queue behind the messages of a durable session.
         log_qos = QoS.AT_MOST_ONCE if self._is_durable else QoS.AT_LEAST_ONCE

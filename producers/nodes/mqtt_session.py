@@ -54,14 +54,12 @@ class PublishFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class MqttLogin:
-    """Where to connect, and as whom. ``session_s`` is how long the broker keeps the session without a connection.
+    """As whom to connect, and how. ``session_s`` is how long the broker keeps the session without a connection.
 
     ``is_resumed`` continues the session of a former life; ``receive_max`` is how many unacknowledged messages the
     broker may send; ``packet_bytes_max`` is the longest packet that is accepted.
     """
 
-    host: str
-    port: int
     client_id: str
     session_s: int
     packet_bytes_max: int
@@ -113,7 +111,7 @@ class MqttSession:
         """Return True if the broker has accepted us and is connected."""
         return self._connection is not None
 
-    async def connect(self) -> bool:
+    async def connect(self, host: str, port: int) -> bool:
         """Connect; return True if the broker still has the session. Raises OSError if it is away or refuses us."""
         login, loop = self._login, asyncio.get_running_loop()
         self._closed = loop.create_future()
@@ -121,7 +119,7 @@ class MqttSession:
         def new_connection() -> MqttConnection:
             return MqttConnection(self._take, self._flush, self._note_lost, login.packet_bytes_max)
 
-        _, connection = await loop.create_connection(new_connection, login.host, login.port, ssl=login.tls)
+        _, connection = await loop.create_connection(new_connection, host, port, ssl=login.tls)
         try:
             connect = login.connect_packet(is_first=self._is_first)
             answer = cast(mqtt5.ConnAckPacket, await self._ask(connection, connect.write()))

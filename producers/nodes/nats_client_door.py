@@ -25,6 +25,7 @@ from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_askin
 from regraft.producers.nodes.door_checks import BAD_SUBJECT, TOO_LARGE, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.look_for_nodes import NodeSearch
+from regraft.producers.nodes.nats_login import NO_LOGIN, NatsLogin, is_login_refused, login_advice
 from regraft.producers.nodes.nats_protocol import with_header, without_commands
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
@@ -56,6 +57,10 @@ class _Client(Client):
 
     on_unreadable: Callable[[Exception], None] = staticmethod(lambda _error: None)
 
+    def use_key(self, public_key: str) -> None:
+        """Log in with a signature; the library would want a package for keys, and the file of the seed."""
+        self._auth_configured, self._public_nkey = True, public_key
+
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         try:
             (subject + reply).decode()
@@ -75,17 +80,16 @@ class NatsClientDoor:
         url: str,
         name: str,
         api: BrokerApi,
-        user: str = "",
-        password: str = "",
+        login: NatsLogin = NO_LOGIN,
         tls: ssl.SSLContext | None = None,
         overlay: str = DEFAULT_NAMESPACE,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self._url, self._name, self._api = url, name, api
         self._tls = (tls or ssl.create_default_context()) if urlsplit(url).scheme == "tls" else None
-        self._login: dict[str, Any] = {"user": user, "password": password} if user else {}
+        self._login = login
         self._client: Any = None
-        self._is_proved = True
+        self._is_proved, self._reason = True, ""
         self._wanted: frozenset[str] = frozenset()
         self._search = NodeSearch(overlay, name, self._put)
         self._checks = DoorChecks(name, self.counts, self.release, overlay, self._search)
@@ -98,7 +102,11 @@ class NatsClientDoor:
         try:
             await self._connect()
         except (OSError, TimeoutError, NatsError) as error:
-            raise DoorError(f"no NATS server accepts a client at {self._url} ({str(error) or 'no answer'})") from error
+            reason = self._reason or str(error) or "no answer"
+            await self.close()
+            if is_login_refused(reason):
+                raise DoorError(login_advice(f"the NATS server at {self._url}", self._login, reason)) from error
+            raise DoorError(f"no NATS server accepts a client at {self._url} ({reason})") from error
         try:
             await self._poll()
         except NoAnswerError as error:
@@ -123,11 +131,21 @@ class NatsClientDoor:
     async def _connect(self) -> None:
         """Connect and receive what is published; raise OSError or NatsError if the server refuses."""
         client = self._client = _Client()
+        login: dict[str, Any] = {}
+        if self._login.key is not None:
+            login = {"signature_cb": lambda nonce: self._login.signature(nonce).encode()}
+            if self._login.jwt:
+                login["user_jwt_cb"] = lambda: self._login.jwt.encode()
+            client.use_key(self._login.public_key)
+        elif self._login.user:
+            login = {"user": self._login.user, "password": self._login.password}
+        elif self._login.password:
+            login = {"token": self._login.password}
         client.on_unreadable = lambda error: self._checks.refuse(BAD_SUBJECT, str(error))
         async with asyncio.timeout(CONNECT_S_MAX):
             await client.connect(
                 self._url, name=f"regraft-{self._name}", no_echo=True, max_reconnect_attempts=-1, tls=self._tls,
-                error_cb=self._note_error, connect_timeout=math.ceil(CONNECT_S_MAX), **self._login,
+                error_cb=self._note_error, connect_timeout=math.ceil(CONNECT_S_MAX), **login,
             )  # fmt: skip
             await client.subscribe(EVERYTHING, cb=self._handle)
             if self._search.is_open:
@@ -268,7 +286,8 @@ class NatsClientDoor:
         self._checks.note_message(LocalMessage(message.subject, message.data, message.reply, block))
 
     async def _note_error(self, error: Exception) -> None:
-        log.warning("door_failed", broker=self._name, reason=str(error))
+        self._reason = str(error)
+        log.warning("door_failed", broker=self._name, reason=self._reason)
 
 
 async def _ignore(_message: Any) -> None:

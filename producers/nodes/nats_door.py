@@ -14,17 +14,21 @@ import asyncio
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from urllib.parse import urlsplit
+from functools import partial
+from typing import Any
 
 import structlog
 
+from regraft.producers.nodes.door_addresses import DoorAddresses
 from regraft.producers.nodes.door_checks import TOO_LARGE, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.jetstream_ingress import JetStreamIngress
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
-from regraft.producers.nodes.nats_leaf import Leaf
+from regraft.producers.nodes.nats_leaf import SILENT, Leaf
+from regraft.producers.nodes.nats_login import NO_LOGIN, NatsLogin, is_login_refused, login_advice
+from regraft.producers.nodes.nats_permissions import LeafPermissions
 from regraft.producers.nodes.nats_protocol import (
     BLOCK_BYTES_MAX,
     Interest,
@@ -46,18 +50,20 @@ from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
 
 log = structlog.get_logger(__name__)
 
-LEAF_PORT = 7422
+PORTS = {"nats": 7422, "tls": 7422}
+ADVICE = "nats://host:port names the leaf port of a NATS server, tls:// one with TLS"
 CONNECT_S_MAX = 10.0
 BUFFER_BYTES_MAX = 64 << 20  # Bytes waiting for a slow server; further messages are dropped.
 EVERYTHING = ">"
+NOT_PERMITTED = "permission_denied"
 AWAY, SLOW, FAILED, TOO_MANY = "broker_away", "broker_slow", "handling_failed", "too_many_interests"
 WANTED_MAX = 200_000  # Subjects kept here; the node takes INTERESTS_MAX of them at a time.
 GROUPS_MAX = 1_000  # Queue groups of one subject: each is named in every message.
 
 
 class NatsDoor:
-    """The way to one NATS server. ``url`` is ``nats://host[:7422]``, its leaf port, tls:// with TLS; without a user,
-    it does not log in.
+    """The way to one NATS server, or to any of a cluster. ``url`` is ``nats://host[:7422]``, its leaf port, tls:// with
+    TLS; several are separated by commas, and tried in turn.
 
     Messages that a ``stream`` of the server stores are taken from there, each with a receipt; all others have none.
     """
@@ -66,22 +72,17 @@ class NatsDoor:
         self,
         url: str,
         name: str,
-        user: str = "",
-        password: str = "",
+        login: NatsLogin = NO_LOGIN,
         stream: str = "",
         tls: ssl.SSLContext | None = None,
         overlay: str = DEFAULT_NAMESPACE,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("nats", "tls") or not parts.hostname:
-            raise DoorError(
-                f"{url!r} is not a door: nats://host:port names the leaf port of a NATS server, tls:// one with TLS"
-            )
+        self._addresses = DoorAddresses(url, PORTS, ADVICE)
         self._reason = "no answer"
-        self._tls = (tls or ssl.create_default_context()) if parts.scheme == "tls" else None
+        self._tls = (tls or ssl.create_default_context()) if self._addresses.scheme == "tls" else None
         self.counts: Counter[str] = Counter()
-        self._host, self._port, self._name = parts.hostname, parts.port or LEAF_PORT, name
-        self._login = {"user": user, "pass": password}
+        self._name, self._login = name, login
+        self._is_tls_first = False
         self._leaf: Leaf | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._wanted: dict[str, set[str]] = {}  # Subject -> queue groups that want it, "" for none.
@@ -93,6 +94,7 @@ class NatsDoor:
         self._header = self._checks.stamp_header.encode()
         self._payload_bytes_max = PAYLOAD_BYTES_MAX  # Until the server says otherwise.
         self._first: asyncio.Future[None] | None = None
+        self._permissions = LeafPermissions()
         self._looking: asyncio.Task[None] | None = None
         self._ingress: JetStreamIngress | None = None
         if stream:
@@ -112,11 +114,20 @@ class NatsDoor:
             raise
         except TimeoutError as error:
             await self.close()
-            raise DoorError(
-                f"no NATS server answers at the leaf port {self._host}:{self._port} within {CONNECT_S_MAX:g} s "
-                f"({self._reason}): start it with `leafnodes {{ port: {self._port} }}`"
-            ) from error
+            raise DoorError(self._advice()) from error
         await self._open_ingress()
+
+    def _advice(self) -> str:
+        """Return why the door did not open, and what to do."""
+        place = f"the leaf port {self._addresses}"
+        if is_login_refused(self._reason):
+            return login_advice(f"{place} of the NATS server", self._login, self._reason)
+        if self._reason == SILENT and self._tls is None:
+            return f"{place} closes the connection without a word: if it has `handshake_first`, use tls://"
+        return (
+            f"no NATS server answers at {place} within {CONNECT_S_MAX:g} s ({self._reason}): start it with "
+            f"`leafnodes {{ port: {self._addresses.port} }}`"
+        )
 
     async def _open_ingress(self) -> None:
         """Wait until the stream's consumer is ready; raise DoorError if it is refused or takes too long."""
@@ -125,7 +136,7 @@ class NatsDoor:
             if ingress.fault or time.monotonic() > until_s:
                 await self.close()
                 raise DoorError(
-                    f"what stream {ingress.stream!r} of {self._host}:{self._port} stores cannot be taken "
+                    f"what stream {ingress.stream!r} of {self._addresses} stores cannot be taken "
                     f"({ingress.fault or 'no answer'}): switch JetStream on there and make the stream, or set no "
                     "node.durable_stream"
                 )
@@ -153,6 +164,9 @@ class NatsDoor:
         checked = self._checks.checked(message)
         if checked is None:
             return False
+        if not self._permissions.may_publish(checked.subject):
+            self._checks.refuse(NOT_PERMITTED, f"the server does not let this node publish {checked.subject!r}")
+            return False
         stamped = with_header(without_commands(checked.headers), self._header, self._checks.stamp_of(message).encode())
         checked = replace(checked, headers=stamped)
         size_bytes = len(checked.headers) + len(checked.payload)
@@ -168,7 +182,7 @@ class NatsDoor:
             self._ingress.release(receipt)
 
     def _send(self, message: LocalMessage) -> None:
-        if self._leaf is not None:
+        if self._leaf is not None and self._permissions.may_publish(message.subject):
             self._leaf.write_soon(message_bytes(message))
 
     async def close(self) -> None:
@@ -185,16 +199,14 @@ class NatsDoor:
         pause = RetryPause()
         while True:
             try:
-                _, leaf = await asyncio.wait_for(
-                    asyncio.get_running_loop().create_connection(lambda: Leaf(self._handle), self._host, self._port),
-                    CONNECT_S_MAX,
-                )
+                leaf = await self._connect()
                 opened_s = time.monotonic()
                 self._leaf, self._wanted_since_open, self._queues = leaf, {}, QueueGroups()
                 await leaf.ping_until_closed()
                 if leaf.is_caught_up:
                     pause.note_open(opened_s)
                 self._reason = leaf.reason
+                self._is_tls_first = self._tls is not None and self._is_tls_first == leaf.has_info
                 log.warning("door_closed", broker=self._name, reason=leaf.reason)
             except (OSError, TimeoutError) as error:
                 self._reason = str(error) or "no answer"
@@ -204,7 +216,16 @@ class NatsDoor:
                 log.exception("door_failed", broker=self._name)
             self._leaf = None
             self.counts["refused"] += 1
-            await asyncio.sleep(pause.after(time.monotonic()))
+            if self._addresses.advance():
+                await asyncio.sleep(pause.after(time.monotonic()))
+
+    async def _connect(self) -> Leaf:
+        """Connect to the next server; some want TLS before they say anything, which shows when one says nothing."""
+        tls, host = self._tls if self._is_tls_first else None, self._addresses.host
+        make = partial(Leaf, self._handle, is_secure=tls is not None)
+        connecting = asyncio.get_running_loop().create_connection(make, host, self._addresses.port, ssl=tls)
+        _, leaf = await asyncio.wait_for(connecting, CONNECT_S_MAX / len(self._addresses))
+        return leaf
 
     # --- from the server ---------------------------------------------------------------------------------------------
 
@@ -246,7 +267,9 @@ class NatsDoor:
             case ServerInfo():
                 self._payload_bytes_max = int(message.facts.get("max_payload", PAYLOAD_BYTES_MAX))
                 self._check_tls(bool(message.facts.get("tls_required")))
-                leaf.send_handshake(self._handshake(), self._tls, self._host)
+                self._note_limits(message.facts)
+                handshake = self._handshake(str(message.facts.get("nonce", "")))
+                leaf.send_handshake(handshake, self._tls, self._addresses.host)
             case Pong():
                 if not leaf.is_caught_up:
                     leaf.is_caught_up = True
@@ -265,7 +288,7 @@ class NatsDoor:
     async def _look(self) -> None:
         """Look for other nodes, and let them find this one; raise DoorError if it has to give way."""
         await self._search.look()
-        if self._leaf is not None:
+        if self._leaf is not None and self._permissions.may_subscribe(self._search.subject):
             self._leaf.write_soon(f"LS+ {self._search.subject}\r\n".encode())
 
     async def _look_again(self, leaf: Leaf) -> None:
@@ -283,21 +306,28 @@ class NatsDoor:
 
     def _check_tls(self, is_wanted: bool) -> None:
         """Raise DoorError if only one side wants TLS."""
-        place = f"the leaf port {self._host}:{self._port}"
+        address = f"{self._addresses.host}:{self._addresses.port}"
+        place = f"the leaf port {address}"
         if is_wanted and self._tls is None:
-            raise DoorError(f"{place} requires TLS: use tls://{self._host}:{self._port}")
+            raise DoorError(f"{place} requires TLS: use tls://{address}")
         if self._tls is not None and not is_wanted:
             raise DoorError(f"{place} offers no TLS: add a tls section to its leafnodes, or use nats://")
 
-    def _handshake(self) -> bytes:
-        login = {name: value for name, value in self._login.items() if value}
+    def _note_limits(self, facts: Mapping[str, Any]) -> None:
+        """Say once what the server's permissions let through: it cuts the rest without a word."""
+        permissions = LeafPermissions(facts)
+        if permissions.limits != self._permissions.limits:
+            self._permissions = permissions
+            log.warning("door_limited", broker=self._name, permissions=permissions.limits)
+
+    def _handshake(self, nonce: str) -> bytes:
         options = {
             "version": "2.10.0",
             "name": self._name,
             "server_id": f"REGRAFT-{self._name}",
             "headers": True,
             "tls_required": self._tls is not None,
-            **login,
+            **self._login.facts(nonce),
         }
         return connect_line(options) + f"LS+ {EVERYTHING}\r\nPING\r\n".encode()
 

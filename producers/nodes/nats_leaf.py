@@ -19,16 +19,18 @@ from regraft.producers.nodes.nats_protocol import LeafReader, ServerMessage
 
 log = structlog.get_logger(__name__)
 
+SILENT = "closed without a word"
 PING_S, SILENCE_S_MAX = 1.0, 5.0
 
 
 class Leaf(asyncio.Protocol):
     """One connection to the leaf port. ``is_caught_up``: the server has reported all interest that existed before."""
 
-    def __init__(self, handle: Callable[[Leaf, ServerMessage], None]) -> None:
+    def __init__(self, handle: Callable[[Leaf, ServerMessage], None], *, is_secure: bool = False) -> None:
         self.transport: asyncio.Transport | None = None
         self.is_caught_up = False
-        self.reason = "closed by the server"
+        self.reason = SILENT
+        self.has_info, self._is_secure = False, is_secure
         self._handle = handle
         self._reader = LeafReader()
         self._is_handshake_sent = self._is_ended = False
@@ -64,7 +66,8 @@ class Leaf(asyncio.Protocol):
         """Answer the server's first INFO, over TLS if ``tls`` is given."""
         if self._is_handshake_sent or self._securing is not None:
             return
-        if tls is None:
+        self.has_info, self.reason = True, "closed by the server"
+        if tls is None or self._is_secure:
             self._is_handshake_sent = True
             self.write_soon(handshake)
         else:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import json
 import ssl
-from urllib.parse import urlsplit
+from functools import partial
 
 from regraft.infra.connection_security import ConnectionSecurity
 from regraft.infra.find_extras import require_extras
 from regraft.infra.stack_error import StackError
 from regraft.overlay.inventory import Inventory
+from regraft.producers.door_faults import split_door
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.ask_rabbit import login_of
 from regraft.producers.nodes.doors import Door, DoorError
 from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.nodes.nats_login import read_login
 from regraft.producers.nodes.run_links import LinkTls
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.status_file import replace_file
@@ -109,14 +111,15 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
     login = ConnectionSecurity(username=settings.door_user, password_file=settings.door_password_file)
     password, tls = login.password or "", _door_tls(settings)
     api = api_of(settings, tls)
-    match urlsplit(url).scheme:
+    nats_login = partial(read_login, user, password, settings.door_credentials_file)
+    match split_door(url)[0].scheme:
         case "nats" | "tls" if api is not None:
             require_extras("A door to a NATS server without a leaf port", "nats")
             from regraft.producers.nodes.nats_client_door import NatsClientDoor
 
-            return NatsClientDoor(url, broker, api, user, password, tls, settings.namespace)
+            return NatsClientDoor(url, broker, api, nats_login(), tls, settings.namespace)
         case "nats" | "tls":
-            return NatsDoor(url, broker, user, password, settings.durable_stream or "", tls, settings.namespace)
+            return NatsDoor(url, broker, nats_login(), settings.durable_stream or "", tls, settings.namespace)
         case "mqtt" | "mqtts":
             require_extras("A door to an MQTT broker", "mqtt")
             from regraft.producers.nodes.mqtt_door import MqttDoor
@@ -152,7 +155,7 @@ def api_of(settings: NodeSettings, tls: ssl.SSLContext | None = None) -> BrokerA
     if settings.door_api is None:
         return None
     user, file = settings.door_api_user, settings.door_api_password_file
-    is_rabbit = urlsplit(settings.door or "").scheme in ("amqp", "amqps")
+    is_rabbit = split_door(settings.door or "")[0].scheme in ("amqp", "amqps")
     if is_rabbit and user is None:
         user, file = settings.door_user, settings.door_password_file
     login = user or "", ConnectionSecurity(username=user, password_file=file).password or ""
@@ -161,7 +164,7 @@ def api_of(settings: NodeSettings, tls: ssl.SSLContext | None = None) -> BrokerA
 
 def _door_tls(settings: NodeSettings) -> ssl.SSLContext | None:
     """Return how broker and node authenticate each other, None without TLS; raise DoorError if that cannot be used."""
-    if urlsplit(settings.door or "").scheme not in SECURE_DOORS:
+    if split_door(settings.door or "")[0].scheme not in SECURE_DOORS:
         return None
     try:
         context = ssl.create_default_context(cafile=settings.door_ca_file)

@@ -12,7 +12,7 @@ from regraft.producers.node_settings import NodeSettings
 PLAIN = NodeSettings("none:1", Path("inventory.json"), Path("status.json"), broker="b01")
 GIVEN: dict[str, Any] = {
     "door_filters": ("a/#",), "door_exchange": "other", "door_log_file": Path("log"), "door_session_s": 5.0,
-    "durable_stream": "ORDERS", "durable_session": True,
+    "durable_stream": "ORDERS", "durable_session": True, "door_credentials_file": Path("user.creds"),
 }  # fmt: skip
 DOORS = {
     "leaf": {"door": "nats://h:7422"},
@@ -21,8 +21,8 @@ DOORS = {
     "amqp": {"door": "amqp://h:5672/"},
 }
 USED = {
-    "leaf": {"durable_stream"},
-    "client": set(),
+    "leaf": {"durable_stream", "door_credentials_file"},
+    "client": {"door_credentials_file"},
     "mqtt": {"door_filters", "door_log_file", "door_session_s", "durable_session"},
     "amqp": {"door_filters", "door_exchange", "durable_session"},
 }

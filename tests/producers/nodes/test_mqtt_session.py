@@ -29,13 +29,17 @@ class Site:
 
     def __init__(self, port: int, **more: Any) -> None:
         self.received: list[mqtt5.PublishPacket] = []
+        self._port = port
         self.may_forget = True
-        login = MqttLogin("127.0.0.1", port, "me", session_s=60, packet_bytes_max=LARGE_BYTES)
+        login = MqttLogin("me", session_s=60, packet_bytes_max=LARGE_BYTES)
         self.session = MqttSession(replace(login, **more), self._take, Counter())
 
     def _take(self, packet: mqtt5.PublishPacket) -> bool:
         self.received.append(packet)
         return self.may_forget
+
+    async def connect(self) -> bool:
+        return await self.session.connect("127.0.0.1", self._port)
 
     def publish(self, qos: int, *payloads: bytes) -> None:
         for payload in payloads:
@@ -57,7 +61,7 @@ async def connect_again(broker: StandIn, site: Site, welcome: mqtt5.ConnAckPacke
     broker.welcome = welcome
     broker.cut()
     await site.session.lost()
-    await site.session.connect()
+    await site.connect()
 
 
 RESUMED = mqtt5.ConnAckPacket(session_present=True)
@@ -67,7 +71,7 @@ def test_unacknowledged_messages_are_sent_again() -> None:
     """After a cut those of QoS 1 go first, in order, with the same numbers and marked as duplicates."""
 
     async def steps(broker: StandIn, site: Site) -> None:
-        assert not await site.session.connect()
+        assert not await site.connect()
         site.publish(1, b"1", b"2", b"3")
         site.publish(0, b"4")
         first = await broker.has(b"1", b"2", b"3", b"4")
@@ -90,7 +94,7 @@ def test_a_broker_that_lost_the_session_gets_messages_as_new() -> None:
     """They are not lost with the session, and are not marked as duplicates."""
 
     async def steps(broker: StandIn, site: Site) -> None:
-        await site.session.connect()
+        await site.connect()
         site.publish(1, b"1", b"2")
         await broker.has(b"1", b"2")
         await connect_again(broker, site, mqtt5.ConnAckPacket())
@@ -103,7 +107,7 @@ def test_a_resumed_session_is_never_begun_clean() -> None:
     """A session of the node's former life is continued from the first connection on."""
 
     async def steps(broker: StandIn, site: Site) -> None:
-        assert await site.session.connect()
+        assert await site.connect()
         assert [(each.clean_start, each.receive_max) for each in broker.greetings] == [(False, 5)]
 
     run(steps, RESUMED, is_resumed=True, receive_max=5)
@@ -115,7 +119,7 @@ def test_the_receive_maximum_is_honoured(receive_max: int, levels: list[int]) ->
     """No more messages are under way than the broker accepts; all arrive in order of publishing at any QoS."""
 
     async def steps(broker: StandIn, site: Site) -> None:
-        await site.session.connect()
+        await site.connect()
         payloads = [b"%d" % number for number in range(len(levels))]
         for qos, payload in zip(levels, payloads, strict=True):
             site.publish(qos, payload)
@@ -136,7 +140,7 @@ def test_messages_waiting_for_the_broker_are_no_duplicates() -> None:
     """After a cut only messages that had been sent are marked; the rest follows as the broker accepts more."""
 
     async def steps(broker: StandIn, site: Site) -> None:
-        await site.session.connect()
+        await site.connect()
         site.publish(1, b"1", b"2")
         await broker.has(b"1")
         await connect_again(broker, site, mqtt5.ConnAckPacket(session_present=True, receive_max=2))
@@ -149,7 +153,7 @@ def test_a_half_open_connection_is_ended() -> None:
     """A broker that answers pings keeps its connection; one that answers nothing loses it, whatever is sent to it."""
 
     async def steps(broker: StandIn, site: Site) -> None:
-        await site.session.connect()
+        await site.connect()
         await until(lambda: sum(isinstance(each, mqtt5.PingReqPacket) for each in broker.got) > 4)
         assert site.session.is_connected
         broker.answers_pings = False
@@ -167,7 +171,7 @@ def test_messages_are_acknowledged_once_they_may_be_forgotten() -> None:
         def message(payload: bytes, packet_id: int) -> mqtt5.PublishPacket:
             return mqtt5.PublishPacket("t", payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=packet_id)
 
-        await site.session.connect()
+        await site.connect()
         broker.send(message(b"1", 1), mqtt5.PublishPacket("t", b"2"), message(bytes(LARGE_BYTES), 3))
         await until(lambda: mqtt5.PubAckPacket(3) in broker.got)
         site.may_forget = False
@@ -209,7 +213,7 @@ def test_a_connection_ends_with_a_reason(ending: mqtt5.Packet | bytes, reason: s
     """An invalid packet, or one that no broker may send, ends it; packets before it are taken."""
 
     async def steps(broker: StandIn, site: Site) -> None:
-        await site.session.connect()
+        await site.connect()
         broker.send(mqtt5.PublishPacket("t", b"1"), ending, mqtt5.PublishPacket("t", b"2"))
         assert (await site.session.lost()).startswith(reason)
         assert [each.payload for each in site.received] == [b"1"]
@@ -222,10 +226,10 @@ def test_the_brokers_refusal_is_named() -> None:
 
     async def steps(broker: StandIn, site: Site) -> None:
         with pytest.raises(RefusedError, match=r"^refused: NOT_AUTHORIZED go away$"):
-            await site.session.connect()
+            await site.connect()
         broker.welcome = mqtt5.DisconnectPacket()
         with pytest.raises(RefusedError, match="ended by the broker"):
-            await site.session.connect()
+            await site.connect()
         assert not site.session.is_connected
 
     run(steps, mqtt5.ConnAckPacket(reason_code=mqtt5.ConnAckReasonCode.NOT_AUTHORIZED, reason_str="go away"))
@@ -235,7 +239,7 @@ def test_a_message_that_the_broker_refuses_is_counted() -> None:
     """It is not sent again; "no matching subscribers" is no refusal."""
 
     async def steps(broker: StandIn, site: Site) -> None:
-        await site.session.connect()
+        await site.connect()
         site.publish(1, b"1", b"2", b"3")
         found = [each.packet_id or 0 for each in await broker.has(b"1", b"2", b"3")]
         broker.acknowledge(found[0], code=mqtt5.PubAckReasonCode.NO_MATCHING_SUBSCRIBERS)
@@ -250,7 +254,7 @@ def test_what_the_broker_does_not_support_is_held_back() -> None:
     """No packet exceeds its limit, and neither QoS nor retain is used if the broker lacks it."""
 
     async def steps(broker: StandIn, site: Site) -> None:
-        await site.session.connect()
+        await site.connect()
         assert not site.session.publish("t", bytes(50), 0, {})
         assert site.session.publish("t", b"1", 1, {"retain": True})
         (message,) = await broker.has(b"1")
@@ -265,7 +269,7 @@ def test_a_kept_message_above_a_new_limit_is_counted() -> None:
     """A broker with a lower limit than before gets the rest."""
 
     async def steps(broker: StandIn, site: Site) -> None:
-        await site.session.connect()
+        await site.connect()
         site.publish(1, bytes(50), b"2")
         await broker.has(bytes(50), b"2")
         await connect_again(broker, site, mqtt5.ConnAckPacket(max_packet_size=50))
@@ -281,7 +285,7 @@ def test_buffers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mqtt_session, "WAITING_BYTES_MAX", 1_000)
 
     async def steps(broker: StandIn, site: Site) -> None:
-        await site.session.connect()
+        await site.connect()
         site.publish(1, b"1")
         await broker.has(b"1")
         site.publish(1, b"2")  # Waits for the acknowledgement of the first one, and all others behind it.
@@ -293,7 +297,7 @@ def test_buffers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not site.session.publish("t", b"", 0, {})
         assert site.session.counts == {"broker_slow": 1, "broker_away": 9}
         assert site.session._waiting_bytes == sum(map(len, site.session._kept.values()))
-        await site.session.connect()
+        await site.connect()
         site.publish(0, bytes(1_000))
         assert not site.session.publish("t", b"", 0, {})
 
@@ -304,7 +308,7 @@ def test_the_end_of_a_session_is_announced() -> None:
     """Pending messages are sent first, then the broker learns how long to keep the session."""
 
     async def steps(broker: StandIn, site: Site) -> None:
-        await site.session.connect()
+        await site.connect()
         site.publish(0, b"1")
         await site.session.close(7)
         await until(lambda: len(broker.got) == 3)
