@@ -123,6 +123,7 @@ class _NodeRun:
         self._node = BrokerNode(
             core, ports, self._door, self._links_of, lambda: time.time() * SECOND_MS, candidates, settings.sampling
         )
+        self._node.wanted.guard = self._guarded
 
     def _links_of(self, node: BrokerNode) -> Links:
         silence_ms_max = self._settings.link_silence_ms_max

@@ -7,6 +7,7 @@ the next to :mod:`producers.brokers.tree_change`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from regraft.overlay.configuration import Configuration
@@ -35,7 +36,9 @@ from regraft.producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.epoch_change import rejected
+from regraft.producers.brokers.match_content import Filter
 from regraft.producers.brokers.tree_change import TreeChange
 from regraft.producers.brokers.tree_interests import TreeInterests
 from regraft.producers.brokers.tree_publishers import TreeBroker
@@ -72,6 +75,10 @@ class TreeRouting:
     def clients_here(self) -> dict[str, int]:
         """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
         return self.interests.clients_here()
+
+    def live_tables(self) -> Iterable[RoutingTables]:
+        """Return the tables of all live epochs."""
+        return self._core.epochs()
 
     def check_progress(self, now_ms: float) -> list[Effect]:
         """Return nothing: on a tree each step itself checks what it makes possible."""
@@ -163,3 +170,11 @@ class TreeRouting:
                 tables.ends_received.add(source)
                 return self._core.release_held() + self._core.drain(now_ms)
         raise ProtocolError(f"{self.broker} got {type(message).__name__} from {source}")
+
+
+def remote_filters(core: BrokerProtocol) -> Iterator[Filter]:
+    """Return the filters of subscriptions with another home, in all live epochs; none if the overlay is no tree."""
+    routing = getattr(core, "routing", None)
+    if isinstance(routing, TreeRouting):
+        for tables in routing.live_tables():
+            yield from (entry.filter_ for entry in tables.entries.values() if entry.towards != LOCAL)

@@ -16,7 +16,7 @@ import secrets
 import struct
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ import structlog
 from pika import BasicProperties
 from pika.exceptions import AMQPError
 
+from regraft.producers.nodes.amqp_bindings import AmqpBindings
 from regraft.producers.nodes.amqp_headers import block_of, is_dead_letter, properties_of
 from regraft.producers.nodes.amqp_interest import BINDINGS_MAX, AmqpInterest, Binding, binding_in
 from regraft.producers.nodes.amqp_keys import KeyFormError, key_of
@@ -45,7 +46,7 @@ CLOSE_S_MAX = 2.0
 QUEUE_KEPT_MS = 7 * 24 * 3_600_000  # The broker keeps a durable queue for this long while a node is away.
 UNDER_WAY_MAX = 500  # Unacknowledged messages of a durable queue.
 WAITING_MAX = 20_000  # Messages that the broker has not confirmed; further ones are dropped.
-EVENTS, EVERYTHING = "amq.rabbitmq.event", "#"
+EVENTS = "amq.rabbitmq.event"
 PROBE_S, PROVED_S_MAX = 2.0, 10.0  # How often a message goes through the broker and back; it polls bindings as often.
 PROBE_EXPIRES_MS = "10000"
 AWAY, SLOW, BAD_KEY, REDELIVERED = "broker_away", "broker_slow", "bad_topic", "redelivered"
@@ -79,6 +80,7 @@ class AmqpDoor:
         self._unconfirmed: OrderedDict[int, None] = OrderedDict()
         self._taken = AmqpTaken(UNDER_WAY_MAX)
         self._queue = ""
+        self._bindings = AmqpBindings(self._place.exchange, self._search.subjects)
         self._polls = self._is_caught_up = False
         self._early_events: deque[tuple[bool, Binding]] = deque(maxlen=BINDINGS_MAX)
 
@@ -136,6 +138,14 @@ class AmqpDoor:
             return False
         self._note_published()
         return True
+
+    def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
+        """Bind further keys; what is returned completes once the broker has them."""
+        return self._bindings.ask_for(self._main if self.is_open else None, subjects)
+
+    def ask_only(self, subjects: Collection[str]) -> None:
+        """Bind these keys, and unbind others."""
+        self._bindings.ask_only(self._main if self.is_open else None, subjects)
 
     def _note_published(self) -> None:
         self._published += 1
@@ -207,10 +217,10 @@ class AmqpDoor:
         self._unconfirmed.clear()
         self._taken.expect_redelivery()
         queue = self._queue = await self._declare(main)
-        await main.ask(channel.queue_bind, queue=queue, exchange=exchange, routing_key=EVERYTHING)
+        await self._bindings.begin(main, queue)
         self._is_caught_up, self._proved_s = False, time.monotonic()
         has_events = await self._follow_events(connection)
-        bindings = await self._bindings()
+        bindings = await self._list_bindings()
         self._check_reports(has_events, bindings is not None)
         self._learn(bindings)
         is_acknowledged = not self._place.is_durable
@@ -263,7 +273,7 @@ class AmqpDoor:
             return False
         return True
 
-    async def _bindings(self) -> list[Binding] | None:
+    async def _list_bindings(self) -> list[Binding] | None:
         """Return all existing bindings, None without an interface or an answer from it."""
         api = self._place.api
         if api is None:
@@ -296,7 +306,7 @@ class AmqpDoor:
         while main is not None and not main.closed.done():
             await asyncio.wait({main.closed, connection.closed}, timeout=PROBE_S)
             self._prove(main)
-            if self._polls and not main.closed.done() and (bindings := await self._bindings()) is not None:
+            if self._polls and not main.closed.done() and (bindings := await self._list_bindings()) is not None:
                 assert self._interest is not None
                 self._interest.replace(bindings)
         raise ClosedError(main.closed.result() if main is not None else "no channel")

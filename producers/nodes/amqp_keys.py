@@ -33,6 +33,12 @@ def key_of(subject: str) -> str:
     return subject
 
 
+def binding_key_of(subject: str) -> str:
+    """Return a binding key that matches all that a subject with wildcards does; the widest if that is too long."""
+    key = f"{subject[: -len(OPEN)]}{ANY}" if subject.split(".")[-1] == OPEN else subject
+    return key if len(key.encode()) <= KEY_BYTES_MAX else ANY
+
+
 def subjects_of(binding_key: str) -> tuple[str, ...]:
     """Return subjects that together match all that a binding key matches, and more if # is not at its end.
 

@@ -11,6 +11,7 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Protocol, cast
 
 import structlog
@@ -35,6 +36,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_protocol import BrokerPhase, BrokerProtocol
 from regraft.producers.brokers.match_content import Filter
+from regraft.producers.brokers.tree_routing import remote_filters
 from regraft.producers.brokers.two_epochs import ProtocolError
 from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.producers.emulator.emit_telemetry import predicate_record
@@ -46,6 +48,7 @@ from regraft.producers.nodes.doors import Door, LocalMessage
 from regraft.producers.nodes.node_clients import NodeClients
 from regraft.producers.nodes.receipts import Receipts
 from regraft.producers.nodes.run_links import Links
+from regraft.producers.nodes.wanted_elsewhere import WantedElsewhere
 from regraft.schemas.client import Client, Role
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.sampled_blocks import FULL, Sampling
@@ -97,6 +100,7 @@ class BrokerNode:
         self._is_busy = False
         self._inbox: deque[tuple[str | None, Served]] = deque()
         self.clients = NodeClients(self.broker, str(core.boot_ms), self._ask, self._change_client)
+        self.wanted = WantedElsewhere(door, self._serve)
         self.links = links_of(self)
         self.receipts = Receipts(self.links.frames_owed, self.links.frames_over, door.release)
         self._checks = DoorChecks(self.broker, self.counts, door.release)  # For any door, checked there or not.
@@ -130,8 +134,8 @@ class BrokerNode:
     # --- inputs ------------------------------------------------------------------------------------------------------
 
     def take(self, peer: str, message: Message) -> None:
-        """Handle a message from a peer."""
-        self._serve(peer, message)
+        """Handle a message from a peer, once the door has asked for what it subscribes."""
+        self.wanted.take(peer, message)
 
     def lose(self, peer: str) -> None:
         """Note that a peer has begun another life; if it is a neighbour, it is considered dead.
@@ -139,6 +143,7 @@ class BrokerNode:
         This is reported unasked: the peer may still run in its old life, and nothing else would show that this node
         ignores it from now on.
         """
+        self.wanted.release(peer)
         if peer in self.core.live_neighbours:
             self._serve(None, PeerLost(peer))
             self._ports.send_result(
@@ -181,6 +186,7 @@ class BrokerNode:
         self._serve(None, command)
         if (self.core.epoch, self.core.takes_clients) != held:
             self._installs += 1
+            self.wanted.void()
             if held[1]:
                 log.warning("life_over", broker=self.broker, epoch=held[0], reason=CONSIDERED_DEAD)
             self.receipts.begin_life()
@@ -341,6 +347,7 @@ class BrokerNode:
     def flush(self, *, is_last: bool = False) -> None:
         """Send a batch of telemetry; the last one includes counts of spans that have not ended."""
         now_ms = self._now_ms()
+        self.wanted.refresh(partial(remote_filters, self.core))
         changes = tuple(self._changes)
         self._changes.clear()
         batch = TelemetryBatch(

@@ -7,10 +7,11 @@ In: what local clients want and publish. Out: what others have published. Each k
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,14 @@ class Door(Protocol):
 
     def release(self, receipt: int) -> None:
         """Note that the message with this receipt is safe: its broker may forget it."""
+        ...
+
+    def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
+        """Ask for messages with further subjects; return what completes once they will arrive, None if they do now."""
+        ...
+
+    def ask_only(self, subjects: Collection[str]) -> None:
+        """Ask for messages with these subjects, and no longer for others; until the first call, for all."""
         ...
 
     @property
@@ -106,6 +115,12 @@ class MemoryDoor:
     def release(self, receipt: int) -> None:
         """Keep the receipt."""
         self.released.append(receipt)
+
+    def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
+        """Do nothing: everything arrives."""
+
+    def ask_only(self, subjects: Collection[str]) -> None:
+        """Do nothing: everything arrives."""
 
     async def close(self) -> None:
         """Close the door."""

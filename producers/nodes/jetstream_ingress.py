@@ -55,21 +55,25 @@ class JetStreamIngress:
         self.fault = ""
         self.is_ready = False
         self._broker, self._send, self._deliver = broker, send, deliver
-        self._inbox = ""
+        self._inbox = f"_REGRAFT.{secrets.token_hex(INBOX_BYTES)}"
         self._consumer = f"regraft-{broker}"
         self._captured = MatchIndex()
         self._acks: dict[int, str] = {}  # Number in the stream -> subject to acknowledge to, while under way.
         self._request, self._arrived, self._asked_s = 0, 0, 0.0
 
+    @property
+    def answers(self) -> str:
+        """The subjects of the answers, which the door must subscribe."""
+        return f"{self._inbox}.>"
+
     def begin(self) -> None:
         """Request the stream and the node's consumer of it; call after each connection to the server."""
         self.is_ready = False
-        self._inbox = f"_REGRAFT.{secrets.token_hex(INBOX_BYTES)}"
         self._ask("STREAM.INFO", b"", "info")
 
     def receive(self, message: LocalMessage) -> bool:
         """Handle a message from the server; return False if a client published it and the stream does not store it."""
-        if self._inbox and message.subject.startswith(f"{self._inbox}."):
+        if message.subject.startswith(f"{self._inbox}."):
             purpose = message.subject[len(self._inbox) + 1 :]
             try:
                 if purpose in ("info", "consumer"):

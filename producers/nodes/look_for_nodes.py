@@ -21,6 +21,7 @@ import structlog
 
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.schemas.bounds import NAME_LENGTH_MAX
+from regraft.schemas.wire_grammar import ANY
 
 log = structlog.get_logger(__name__)
 
@@ -54,12 +55,13 @@ class NodeSearch:
         self.on_found: Callable[[str], None] = lambda _node: None
         self._node, self._send = node, send
         self._prefix = node_subject(overlay, "")
+        self.subjects = f"{self._prefix}{ANY}"  # Of all nodes of the overlay.
         self._nonce, self._asked_s = "", 0.0
         self._answered: asyncio.Event | None = None
 
     def node_of(self, subject: str) -> str:
         """Return the other node to which a subject belongs, "" if it belongs to none or to this one."""
-        if not subject.startswith(self._prefix) or subject == self.subject:
+        if not subject.startswith(self._prefix) or subject in (self.subject, self.subjects):
             return ""
         name = unquote(subject[len(self._prefix) :])
         return name if len(name) <= NAME_LENGTH_MAX else ""

@@ -16,9 +16,10 @@ import secrets
 import ssl
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
@@ -223,6 +224,12 @@ class MqttDoor:
     def is_open(self) -> bool:
         """Return True if the broker is connected, sends what is published, and reaches no other node by itself."""
         return self._is_subscribed and self._session.is_connected and self._search.is_open
+
+    def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
+        """Do nothing: everything arrives."""
+
+    def ask_only(self, subjects: Collection[str]) -> None:
+        """Do nothing: everything arrives."""
 
     @property
     def fault(self) -> str:

@@ -11,7 +11,7 @@ import asyncio
 import math
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -200,6 +200,12 @@ class NatsClientDoor:
         """Return True if the server is connected, has answered lately, and reaches no other node by itself."""
         is_connected = self._client is not None and bool(self._client.is_connected)
         return self._is_proved and self._search.is_open and is_connected
+
+    def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
+        """Do nothing: everything arrives."""
+
+    def ask_only(self, subjects: Collection[str]) -> None:
+        """Do nothing: everything arrives."""
 
     @property
     def fault(self) -> str:

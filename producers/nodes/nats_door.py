@@ -14,13 +14,14 @@ import asyncio
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import structlog
 
+from regraft.producers.nodes.asked_subjects import AskedSubjects
 from regraft.producers.nodes.door_addresses import DoorAddresses
 from regraft.producers.nodes.door_checks import TOO_LARGE, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
@@ -95,6 +96,8 @@ class NatsDoor:
         self._payload_bytes_max = PAYLOAD_BYTES_MAX  # Until the server says otherwise.
         self._first: asyncio.Future[None] | None = None
         self._permissions = LeafPermissions()
+        self._asked = AskedSubjects(EVERYTHING)
+        self._asking: asyncio.Future[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._ingress: JetStreamIngress | None = None
         if stream:
@@ -175,6 +178,31 @@ class NatsDoor:
             return False
         leaf.write_soon(message_bytes(checked, self._queues.of(checked.subject)))
         return True
+
+    def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
+        """Subscribe further subjects; what is returned completes once the server has them."""
+        new, leaf = self._asked.add(subjects), self._leaf
+        if leaf is None or not leaf.is_caught_up:
+            return None  # They are subscribed before the next connection counts as open.
+        if new:
+            self._asking = leaf.ask(self._lines("LS+", new))
+        return None if self._asking is None or self._asking.done() else self._asking
+
+    def ask_only(self, subjects: Collection[str]) -> None:
+        """Subscribe these subjects and unsubscribe others."""
+        new, old = self._asked.replace(subjects)
+        if self._leaf is not None and self._leaf.is_caught_up:
+            self._leaf.write_soon(self._lines("LS+", new) + self._lines("LS-", old))
+
+    def _lines(self, word: str, subjects: Iterable[str]) -> bytes:
+        """Return the lines for subjects; a server that limits what may be subscribed is asked for everything."""
+        if self._permissions.has_subscribe_limit:
+            subjects = [EVERYTHING] if word == "LS+" and subjects else []
+        return "".join(f"{word} {subject}\r\n" for subject in subjects).encode()
+
+    def _own_lines(self) -> bytes:
+        own = [self._search.subjects, *([] if self._ingress is None else [self._ingress.answers])]
+        return "".join(f"LS+ {subject}\r\n" for subject in own if self._permissions.may_subscribe(subject)).encode()
 
     def release(self, receipt: int) -> None:
         """Acknowledge a message to the stream."""
@@ -271,7 +299,11 @@ class NatsDoor:
                 handshake = self._handshake(str(message.facts.get("nonce", "")))
                 leaf.send_handshake(handshake, self._tls, self._addresses.host)
             case Pong():
-                if not leaf.is_caught_up:
+                leaf.note_pong()
+                if not leaf.has_asked:  # Now the server has reported what may be subscribed.
+                    leaf.has_asked = True
+                    leaf.ask(self._lines("LS+", self._asked.asked) + self._own_lines())
+                elif not leaf.is_caught_up:
                     leaf.is_caught_up = True
                     has_begun = self._first is not None and self._first.done()
                     self._end_unreported()
@@ -329,7 +361,7 @@ class NatsDoor:
             "tls_required": self._tls is not None,
             **self._login.facts(nonce),
         }
-        return connect_line(options) + f"LS+ {EVERYTHING}\r\nPING\r\n".encode()
+        return connect_line(options)
 
     def _note(self, message: Interest) -> None:
         if message.is_wanted:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import cast
 
@@ -28,7 +29,7 @@ class Leaf(asyncio.Protocol):
 
     def __init__(self, handle: Callable[[Leaf, ServerMessage], None], *, is_secure: bool = False) -> None:
         self.transport: asyncio.Transport | None = None
-        self.is_caught_up = False
+        self.is_caught_up = self.has_asked = False
         self.reason = SILENT
         self.has_info, self._is_secure = False, is_secure
         self._handle = handle
@@ -37,6 +38,7 @@ class Leaf(asyncio.Protocol):
         self._securing: asyncio.Task[None] | None = None
         self._received_s = time.monotonic()
         self._out: list[bytes] = []
+        self._pinged: deque[asyncio.Future[None] | None] = deque()
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -47,8 +49,9 @@ class Leaf(asyncio.Protocol):
         """Note that the connection is closed, and why."""
         if exc is not None:
             self.reason = str(exc)
-        if not self._closed.done():
-            self._closed.set_result(None)
+        _complete(self._closed)
+        while self._pinged:
+            _complete(self._pinged.popleft())
 
     def data_received(self, data: bytes) -> None:
         """Handle what the server sends; end the connection if it is not a NATS server's."""
@@ -69,7 +72,7 @@ class Leaf(asyncio.Protocol):
         self.has_info, self.reason = True, "closed by the server"
         if tls is None or self._is_secure:
             self._is_handshake_sent = True
-            self.write_soon(handshake)
+            self._write_ping(handshake)
         else:
             self._securing = asyncio.get_running_loop().create_task(self._secure(handshake, tls, host))
 
@@ -84,7 +87,22 @@ class Leaf(asyncio.Protocol):
         if secure is not None:
             self.transport = secure
             self._is_handshake_sent = True
-            self.write_soon(handshake)
+            self._write_ping(handshake)
+
+    def ask(self, lines: bytes) -> asyncio.Future[None]:
+        """Send lines; return what completes once the server has handled them, or the connection has ended."""
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._write_ping(lines, answered)
+        return answered
+
+    def note_pong(self) -> None:
+        """Note the answer to the oldest ping."""
+        if self._pinged:
+            _complete(self._pinged.popleft())
+
+    def _write_ping(self, before: bytes = b"", answered: asyncio.Future[None] | None = None) -> None:
+        self._pinged.append(answered)
+        self.write_soon(before + b"PING\r\n")
 
     def write_soon(self, data: bytes) -> None:
         """Send bytes in the next turn of the event loop, all at once."""
@@ -105,10 +123,15 @@ class Leaf(asyncio.Protocol):
                 self.reason = f"no data for {SILENCE_S_MAX:g} s"
                 self.end()
             elif self._is_handshake_sent:
-                self.write_soon(b"PING\r\n")
+                self._write_ping()
 
     def end(self) -> None:
         """End the connection at once; what has arrived is not handled any more."""
         self._is_ended = True
         if self.transport is not None:
             self.transport.abort()
+
+
+def _complete(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)

@@ -27,6 +27,11 @@ class LeafPermissions:
         self._publish, self._subscribe = (_Subjects(self.limits.get(name, {})) for name in (PUBLISH, SUBSCRIBE))
         self.may_publish = lru_cache(maxsize=SUBJECTS_KEPT_MAX)(self._publish.holds)
 
+    @property
+    def has_subscribe_limit(self) -> bool:
+        """Return True if not everything may be subscribed."""
+        return SUBSCRIBE in self.limits
+
     def may_subscribe(self, subject: str) -> bool:
         """Return True if a subject may be subscribed."""
         return self._subscribe.holds(subject)

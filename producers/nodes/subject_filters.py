@@ -7,7 +7,7 @@ In: subjects such as ``orders.eu.*`` and ``orders.>``. Out: filters, and the con
 from __future__ import annotations
 
 from regraft.producers.brokers.match_content import Content, Filter, Operator, Predicate
-from regraft.schemas.wire_grammar import ANY, REST, filter_fault
+from regraft.schemas.wire_grammar import ANY, REST, TOKENS_MAX, filter_fault
 
 
 class SubjectError(ValueError):
@@ -30,6 +30,31 @@ def filter_of(subject: str) -> Filter:
         ),
         count,
     )  # fmt: skip
+
+
+def subject_of_filter(filter_: Filter) -> str:
+    """Return the subject whose filter this is; one that matches everything if it is none of a subject."""
+    named = {predicate.attribute: predicate for predicate in filter_}
+    count = named.pop("n", None)
+    length = count.value if count is not None else None
+    if (
+        count is None
+        or not isinstance(length, float)
+        or not 1 <= length <= TOKENS_MAX
+        or len(named) != len(filter_) - 1
+    ):
+        return REST
+    is_open = count.operator is Operator.GE
+    tokens = [ANY] * (int(length) - is_open)
+    for attribute, predicate in named.items():
+        place = attribute.removeprefix("t")
+        if not (place.isascii() and place.isdigit() and 1 <= int(place) <= len(tokens)):
+            return REST
+        if predicate.operator is not Operator.EQ or not isinstance(predicate.value, str):
+            return REST
+        tokens[int(place) - 1] = predicate.value
+    subject = ".".join([*tokens, REST] if is_open else tokens)
+    return REST if filter_fault(subject) else subject
 
 
 def content_of(subject: str) -> Content:

@@ -217,7 +217,7 @@ def test_what_permissions_cut_is_said_and_counted(tmp_path: Path) -> None:
 
 @pytest.mark.stack
 def test_a_site_keeps_its_door_when_one_of_its_servers_dies(tmp_path: Path) -> None:
-    """A cluster of three: when the server that the node is at dies, clients of the others stay connected through another."""
+    """When one of three servers dies, the node's, clients of the others stay connected through another."""
 
     async def go() -> None:
         import nats

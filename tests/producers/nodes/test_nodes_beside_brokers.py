@@ -68,7 +68,8 @@ class NatsAtServer:
 
         try:
             return bytes((await self.client.request("svc", b"hello", timeout=0.5)).data)
-        except nats.errors.TimeoutError:
+        except (nats.errors.TimeoutError, nats.errors.NoRespondersError):  # The latter until the overlay knows one.
+            await asyncio.sleep(0.02)
             return None
 
     async def close(self) -> None:

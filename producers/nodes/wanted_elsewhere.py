@@ -1,0 +1,100 @@
+"""What other brokers want: a door asks its broker for nothing else, and before a subscription is confirmed.
+
+In: messages of peers, and the filters that the core knows. Out: the same messages, those behind a new subscription once
+the door has it. Until then they wait, in order, so to the protocol it looks like a slower link.
+
+The broker then knows what nobody wants: RabbitMQ returns mandatory messages and uses alternate exchanges, NATS reports
+that there are no responders, and local traffic does not pass the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from regraft.producers.brokers.broker_messages import Bundle, Message, Subscribe
+from regraft.producers.brokers.match_content import Filter
+from regraft.producers.nodes.doors import Door
+from regraft.producers.nodes.subject_filters import subject_of_filter
+
+ASK_S_MAX = 2.0  # A broker that does not answer holds up no link for longer.
+REFRESH_S = 10.0  # Between two comparisons with what the core knows: what is wanted no longer ends then.
+HELD_MAX = 10_000  # Messages of one peer; further ones wait for nothing.
+
+
+class WantedElsewhere:
+    """The wishes of other brokers at one node. ``serve`` handles a peer's message."""
+
+    def __init__(self, door: Door, serve: Callable[[str, Message], None]) -> None:
+        self.guard: Callable[[Callable[[str], None]], Callable[[str], None]] = lambda call: call
+        self._door, self._serve = door, serve
+        self._held: dict[str, deque[Message]] = {}
+        self._refresh_s = 0.0
+        self._wanted_before: set[str] = set()
+        door.ask_only(())
+
+    def take(self, peer: str, message: Message) -> None:
+        """Handle a peer's message, now or once the door has asked for what it subscribes."""
+        held = self._held.get(peer)
+        if held is None:
+            self._hold_or_serve(peer, deque((message,)))
+        else:
+            held.append(message)
+            if len(held) > HELD_MAX:
+                self.release(peer)
+
+    def release(self, peer: str) -> None:
+        """Handle at once whatever waits of a peer."""
+        for message in self._held.pop(peer, ()):
+            self._serve(peer, message)
+
+    def void(self) -> None:
+        """Forget what waits: the life in which it was sent is over."""
+        self._held.clear()
+
+    def refresh(self, filters: Callable[[], Iterable[Filter]]) -> None:
+        """Compare with what the core knows, once in a while: ask for what is missing, and no longer for the rest."""
+        now_s = time.monotonic()
+        if now_s - self._refresh_s > REFRESH_S and not self._held:
+            self._refresh_s = now_s
+            wanted = {subject_of_filter(filter_) for filter_ in filters()}
+            self._door.ask_only(wanted | self._wanted_before)
+            self._wanted_before = wanted  # Kept once more: a message that the core keeps for a plan is in no table.
+
+    def _hold_or_serve(self, peer: str, messages: deque[Message]) -> None:
+        subjects = {subject_of_filter(one.filter_) for message in messages for one in _subscriptions(message)}
+        asked = self._door.ask_for(subjects) if subjects else None
+        if asked is None:
+            for message in messages:
+                self._serve(peer, message)
+            return
+        self._held[peer] = messages
+        due_count = len(messages)
+
+        def resume(peer: str) -> None:
+            held = self._held.get(peer)
+            if held is not messages:  # Released, or void.
+                return
+            due = [held.popleft() for _ in range(due_count)]
+            self._held[peer] = deque()  # What the messages below cause to arrive waits behind them.
+            for message in due:
+                self._serve(peer, message)
+            held.extend(self._held.pop(peer, ()))
+            if held:
+                self._hold_or_serve(peer, held)
+
+        guarded = self.guard(resume)
+        timer = asyncio.get_running_loop().call_later(ASK_S_MAX, guarded, peer)
+
+        def answered(_: object) -> None:
+            timer.cancel()
+            guarded(peer)
+
+        asked.add_done_callback(answered)
+
+
+def _subscriptions(message: Message) -> list[Subscribe]:
+    messages = message.messages if isinstance(message, Bundle) else (message,)
+    return [one for one in messages if isinstance(one, Subscribe)]
