@@ -41,10 +41,11 @@ from regraft.producers.brokers.broker_messages import (
 from regraft.producers.brokers.match_content import Content, Filter
 from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emulated_parts import EmulatedBroker, Homes, LinkEnd, PeerLost, QueueCounters, Served
+from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.producers.emulator.judge_losses import LifeEnd, LossJudge, copy_key
 from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.link_faults import LinkFaults
-from regraft.producers.emulator.notify_movers import drop_client, notify_mover
+from regraft.producers.emulator.notify_movers import drop_client, hand_over, notify_mover
 from regraft.producers.emulator.overlay_listeners import OverlayListener, UserListener
 from regraft.producers.emulator.publisher_clients import PublisherClients
 from regraft.producers.emulator.starting_point import StartingPoint
@@ -132,11 +133,12 @@ class EmulatedOverlay:
         self.link_faults = LinkFaults(env)
         self._clients_assigned: dict[tuple[int, str], set[str]] = {}  # Clients of lost brokers, by epoch and next home.
         self.judge = ledger.excuses = LossJudge(self.start.configuration)
+        self.turns = HomesInTurn()
         self._connect_clients()
         self._in_flight = 0  # Messages in queues and on links.
 
     def _connect_clients(self) -> None:
-        env, ledger, judge, homes = self.env, self.ledger, self.judge, Homes(self.brokers)
+        env, ledger, homes, place = self.env, self.ledger, Homes(self.brokers), self.judge.place
 
         def ask(home: str, message: ClientRequest | Notification) -> None:
             self._enqueue(self.brokers[home], None, message)
@@ -154,9 +156,11 @@ class EmulatedOverlay:
             env, ledger, ask, self._change_publisher, move_publisher, homes.is_serving, homes.may_accept
         )
         self.subscribers = SubscriberClients(
-            env, ledger, ask, change_subscriber, move_subscriber, homes.is_serving, judge.place
+            env, ledger, ask, change_subscriber, move_subscriber, homes.is_serving, place, self.turns
         )
-        self.users = UserClients(env, ledger, ask, self._change_user, self._notify_user, homes.is_serving, judge.place)
+        self.users = UserClients(
+            env, ledger, ask, self._change_user, self._notify_user, homes.is_serving, place, self.turns
+        )
 
     # --- clients ---------------------------------------------------------------------------------------------------
 
@@ -418,11 +422,8 @@ class EmulatedOverlay:
             notify_mover(effect, broker, self.subscribers, self.users, self.env.now)
             return
         match effect:
-            case Deliver(notification, subscriptions):
-                broker.cells.note_delivered(notification, len(subscriptions))
-                broker.cells.note_parts(notification, subscriptions)
-                for subscription in subscriptions:
-                    self.ledger.deliver(notification, subscription, self.env.now)
+            case Deliver():
+                hand_over(effect, broker, self.turns, self.ledger, self.env.now)
             case Published(notification):
                 broker.cells.note_published(notification)
                 self.ledger.stamp(notification)
@@ -454,8 +455,7 @@ class EmulatedOverlay:
             # Brokers that do not know yet of the plan by which it joins know only its earlier life.
             known = self.brokers[peer].known_as if self.brokers[peer].is_outside else self.brokers[peer]
             end = self._open_link(source_broker, known, QueueCounters())
-        env, counters = self.env, end.counters
-        now_ms = env.now
+        env, now_ms, counters = self.env, self.env.now, end.counters
         size_bytes = message.size_bytes if message.__class__ is Notification else _control_bytes(message)
         self._in_flight += 1
         counters.messages_in += 1

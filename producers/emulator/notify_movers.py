@@ -1,13 +1,14 @@
-"""Pass on to clients what brokers report about plans that move them, and about stays that have ended.
+"""Pass on to clients what brokers hand over, report about plans that move them, and about stays that have ended.
 
-In: one effect of a broker's core. Out: a call of the subscribers of a tree or the users of a ring. Deliveries to
-subscribers that a plan has moved are reported separately from then on.
+In: one effect of a broker's core. Out: a call of the subscribers of a tree or the users of a ring, or of the ledger.
+Deliveries to subscribers that a plan has moved are reported separately from then on.
 """
 
 from __future__ import annotations
 
 from regraft.producers.brokers.broker_messages import (
     ClientDropped,
+    Deliver,
     SubscriberAwaited,
     SubscriberEffect,
     SubscriberMoves,
@@ -19,10 +20,21 @@ from regraft.producers.brokers.broker_messages import (
     UserTaken,
 )
 from regraft.producers.emulator.emulated_parts import EmulatedBroker
+from regraft.producers.emulator.homes_in_turn import HomesInTurn
+from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.publisher_clients import PublisherClients
 from regraft.producers.emulator.subscriber_clients import SubscriberClients
 from regraft.producers.emulator.user_clients import UserClients
 from regraft.schemas.part_blocks import number_of_moved
+
+
+def hand_over(delivery: Deliver, broker: EmulatedBroker, turns: HomesInTurn, ledger: Ledger, now_ms: float) -> None:
+    """Hand a notification to the clients of its subscriptions, as far as they take anything from this broker."""
+    broker.cells.note_delivered(delivery.notification, len(delivery.subscriptions))
+    broker.cells.note_parts(delivery.notification, delivery.subscriptions)
+    for subscription in delivery.subscriptions:
+        if turns.takes(subscription, broker.name):
+            ledger.deliver(delivery.notification, subscription, now_ms)
 
 
 def drop_client(

@@ -20,6 +20,7 @@ from regraft.producers.brokers.broker_messages import (
     SubscribeRequest,
 )
 from regraft.producers.brokers.match_content import Filter
+from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.producers.emulator.ledger import Ledger
 
 STAY_MARK = "~"  # Separates a subscriber's name from the number of its stay, from the second stay on.
@@ -47,7 +48,7 @@ class SubscriberClients:
     ``ask`` puts a request into the queue of a home. ``on_change`` is called with a subscriber at a broker and its
     filter, or None when it has ended; ``on_move`` when a subscriber has moved to another home. ``is_serving`` returns
     True if a broker accepts clients; until it does they wait. ``place`` is called with the broker of a subscription
-    from an epoch on.
+    from an epoch on. ``turns`` decides from which homes its client takes notifications.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class SubscriberClients:
         on_move: Callable[[str, str, Filter], None],
         is_serving: Callable[[str], bool],
         place: Callable[[str, str, int], None],
+        turns: HomesInTurn | None = None,
     ) -> None:
         self.reconnected_count = 0
         self.moved_count = 0
@@ -69,6 +71,7 @@ class SubscriberClients:
         self._on_move = on_move
         self._is_serving = is_serving
         self._place = place
+        self._turns = turns or HomesInTurn()
         self._subscribers: dict[str, _Subscriber] = {}
         self._owners: dict[str, str] = {}  # Subscriber by subscription, until that ends.
 
@@ -115,6 +118,7 @@ class SubscriberClients:
             return
         one = self._subscribers[self._owners[subscription]]
         one.goes_to, one.epoch = home_to, epoch
+        self._turns.move(subscription, one.home, home_to)
         self._ask(home_to, ArriveRequest(epoch, subscription, subscription, one.filter_))
 
     def expect(self, subscription: str, epoch: int) -> None:
@@ -175,6 +179,7 @@ class SubscriberClients:
             subscription, one.subscription = one.subscription, ""
             del self._owners[subscription]
             self._ledger.cancel(subscription, self._env.now)
+            self._turns.end(subscription)
             self._ask(one.home, CancelRequest(subscription))
             if one.goes_to:
                 self._ask(one.goes_to, CancelRequest(subscription))

@@ -8,7 +8,6 @@ returns in a new stay. Publishers and queues do not belong here.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -24,6 +23,8 @@ from regraft.producers.brokers.chord_messages import (
 )
 from regraft.producers.brokers.chord_trees import TOPIC
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
+from regraft.producers.emulator.count_users import BrokerTopics, UserCounts
+from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.publisher_clients import ClientError, is_always_serving
 
@@ -35,47 +36,6 @@ def topic_filter(topic: str) -> Filter:
 
 def ignore_placement(subscription: str, home: str, epoch: int) -> None:
     """Do nothing: for overlays in which no broker dies, nobody asks where a subscription is."""
-
-
-class BrokerTopics:
-    """Which broker subscribes to which topic because of its users, and how often that has changed.
-
-    A broker subscribes to a topic as long as one of its users does (Zhao13, section 3). ``changes`` is what the paper
-    calls brokers' subscription changes.
-    """
-
-    def __init__(self) -> None:
-        self.changes = 0
-        self._users: Counter[tuple[str, str]] = Counter()
-
-    def add(self, home: str, topics: Iterable[str]) -> None:
-        """Add a user's topics at this broker."""
-        for topic in topics:
-            self._users[home, topic] += 1
-            self.changes += self._users[home, topic] == 1
-
-    def remove(self, home: str, topics: Iterable[str]) -> None:
-        """Remove a user's topics at this broker."""
-        for topic in topics:
-            self._users[home, topic] -= 1
-            if not self._users[home, topic]:
-                del self._users[home, topic]
-                self.changes += 1
-
-    @property
-    def subscription_count(self) -> int:
-        """Number of (broker, topic) pairs."""
-        return len(self._users)
-
-
-@dataclass(slots=True)
-class UserCounts:
-    """Users that changed their home, and the requests they made meanwhile: how many, and how long until confirmed."""
-
-    moved: int = 0
-    asked: int = 0
-    wait_ms_sum: float = 0.0
-    wait_ms_max: float = 0.0
 
 
 @dataclass(slots=True)
@@ -117,7 +77,7 @@ class UserClients:
     ``ask`` puts a request into the queue of a home. ``on_change`` is called with a user at a broker and its topics, or
     None when it has left, and the number of changes it has made; ``on_move`` when it has moved to another home.
     ``is_serving`` returns True if a broker accepts clients; a client of any other waits. ``place`` is called with the
-    broker of a subscription from an epoch on.
+    broker of a subscription from an epoch on. ``turns`` decides from which homes its client takes notifications.
     """
 
     def __init__(
@@ -129,6 +89,7 @@ class UserClients:
         on_move: Callable[[str, str, tuple[str, ...]], None],
         is_serving: Callable[[str], bool] = is_always_serving,
         place: Callable[[str, str, int], None] = ignore_placement,
+        turns: HomesInTurn | None = None,
     ) -> None:
         self.reconnected_count = 0
         self.counts = UserCounts()
@@ -141,6 +102,7 @@ class UserClients:
         self._on_move = on_move
         self._is_serving = is_serving
         self._place = place
+        self._turns = turns or HomesInTurn()
         self._users: dict[str, _User] = {}
         self._homeless: dict[str, _HomelessUser] = {}
         self._owners: dict[str, tuple[str, str]] = {}  # Subscription -> user, topic; until it ends.
@@ -292,6 +254,8 @@ class UserClients:
                 self._attach(name, user, user.goes_to, {topic: subscription})
 
     def _attach(self, name: str, user: _User, home_to: str, has: Mapping[str, str]) -> None:
+        for subscription in has.values():
+            self._turns.move(subscription, user.home, home_to)
         moved = tuple(MovedSubscription(subscription, topic) for topic, subscription in sorted(has.items()))
         self._ask(home_to, AttachRequest(user.epoch, name, user.connection, moved))
 
@@ -301,6 +265,7 @@ class UserClients:
         user.unconfirmed.pop(subscription, None)
         user.asked_ms.pop(subscription, None)
         self._ledger.cancel(subscription, now_ms)
+        self._turns.end(subscription)
         self._ask(user.home, CancelRequest(subscription))
         if user.goes_to is not None:
             self._ask(user.goes_to, CancelRequest(subscription))

@@ -197,7 +197,10 @@ class AnyOrderOverlay(MortalBrokers, RemoteClients, ManyControllers, ChangingMem
             raise BrokenPromiseError(f"brokers want {name}", f"{effect} at {broker.name}, though no client is silent")
         if isinstance(effect, Published):
             self.stamped_epochs.add(effect.notification.epoch)
+        ignored_before = self.turns.ignored_count
         self.report(broker, effect)
+        if self.turns.ignored_count > ignored_before and not self.counts_as_dead(broker.name):
+            raise BrokenPromiseError("ignored from a living home", f"{describe(effect)} at {broker.name}")
 
     def do_wait(self, pause_ms: int) -> None:
         """Let time pass."""

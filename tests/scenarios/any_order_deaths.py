@@ -101,6 +101,10 @@ class MortalBrokers:
         self._lose_clients(name)
         return True
 
+    def counts_as_dead(self, name: str) -> bool:
+        """Return True if the controllers consider a living broker dead, or considered its earlier life so."""
+        return name in self.lives_from or name in self.declared
+
     def _lose_clients(self, name: str) -> None:
         here = [one for one, at in self.subscribers._subscribers.items() if name in (at.home, at.goes_to)]
         for subscription in here:

@@ -369,6 +369,7 @@ def _counts(overlay: AnyOrderOverlay) -> dict[str, int]:
         "waited": overlay.publishers.moves.notifications_waited,
         "deaths": len(overlay.lives_from),
         "misjudged": len(overlay.ever_misjudged),
+        "ignored": overlay.turns.ignored_count,
         "came_back": sum(math.isfinite(epoch) for epoch in overlay.lives_from.values()),
         "repairs": overlay.repairs,
         "held_max": max(core.held_count_max for core in overlay.cores.values()),

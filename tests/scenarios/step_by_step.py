@@ -19,6 +19,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.brokers.report_state import NO_PLAN
+from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import OFF_RING, ClientMove, HomeMove, IdMove
 
@@ -26,12 +27,16 @@ ALL = (Predicate("symbol", Operator.EQ, "A"),)
 
 
 class StepByStep:
-    """Real broker cores, FIFO links between them, and everything that they delivered, answered and sent to clients."""
+    """Real broker cores, FIFO links between them, and everything that they delivered, answered and sent to clients.
+
+    Clients know no homes but those that a test notes in ``turns``.
+    """
 
     def __init__(self, configuration: OverlayConfiguration) -> None:
         self.brokers = configuration.brokers
         self.cores: dict[str, Any] = {broker: core_of(broker, configuration, 0) for broker in self.brokers}
         self.links: dict[tuple[str, str], deque[Any]] = defaultdict(deque)
+        self.turns = HomesInTurn()
         self.now_ms = 0
         self.control_count = 0  # Control messages that brokers have sent to each other.
         self.got: list[tuple[str, str, int]] = []  # Subscription, publisher, sequence.
@@ -139,7 +144,8 @@ class StepByStep:
                 self.links[broker, peer].append(message)
                 self.control_count += 0 if isinstance(message, Notification) else control_messages_in(message)
             case Deliver(notification, subscriptions):
-                self.got += [(name, notification.publisher, notification.sequence) for name in subscriptions]
+                taken = [name for name in subscriptions if self.turns.takes(name, broker)]
+                self.got += [(name, notification.publisher, notification.sequence) for name in taken]
             case Answer(result):
                 self.answers.append((broker, result.outcome))
             case _:

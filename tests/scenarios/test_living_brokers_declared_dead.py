@@ -1,4 +1,4 @@
-"""Brokers that live and count as dead: which clients they may drop, and that no client waits for one of them forever.
+"""Brokers that live and count as dead: which clients they may drop, and which notifications clients take from them.
 
 A plan moves clients from b0 to b1, and the controller declares one of the two dead while that is under way. The broker
 continues as before until INSTALL puts it outside the overlay.
@@ -42,14 +42,19 @@ def drops_by(overlay: StepByStep, broker: str) -> list[ClientDropped]:
     return [effect for name, effect in overlay.client_effects if name == broker and isinstance(effect, ClientDropped)]
 
 
-def prepared_move(first: OverlayConfiguration) -> StepByStep:
-    """Return a prepared plan that moves publisher p (on a ring, none) and subscriber s from b0 to b1."""
+def prepared_move(first: OverlayConfiguration, staying: str = "") -> StepByStep:
+    """Return a prepared plan that moves publisher p (on a ring, none) and subscriber s from b0 to b1.
+
+    ``staying``: a publisher at b1, if any.
+    """
     overlay, is_ring = StepByStep(first), isinstance(first, ChordConfiguration)
     target = first.at_epoch(1)
     filter_ = topic_filter("A") if is_ring else ALL
     overlay.feed("b0", None, SubscribeRequest("s", "s", filter_))
     if not is_ring:
         overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    if staying:
+        overlay.feed("b1", None, AdvertiseRequest(staying, filter_))
     overlay.run()
     moves = (ClientMove("s" if is_ring else "p", "b0", "b1"),)
     for broker in overlay.brokers:
@@ -175,3 +180,32 @@ def test_a_user_taken_from_a_home_that_counts_as_dead_is_notified_when_the_old_e
     assert after.effects_of(UserTaken) == [UserTaken("s")]
     after.command("b1", RETIRE, RING.at_epoch(1), lost_brokers=("b0",))
     assert after.effects_of(UserTaken) == [UserTaken("s"), UserTaken("s")]
+
+
+# --- what a former home that counts as dead hands over ----------------------------------------------------------------
+
+
+@ALL_KINDS
+@pytest.mark.parametrize("is_late", [False, True])
+def test_what_a_former_home_that_counts_as_dead_hands_over_late_is_ignored(
+    overlay: OverlayConfiguration, is_late: bool
+) -> None:
+    """Nobody waits for it; once the next home has handed over something newer, the older one counts as lost."""
+    after = prepared_move(overlay, staying="q")
+    after.turns.move("s", "b0", "b1")
+    after.publish("b1", "q", symbol="A", topic="A")  # On its way to b0.
+    others = [broker for broker in after.brokers if broker != "b0"]
+    late = {(broker, "b0") for broker in others} if is_late else set()
+    after.run(held=late)
+    for phase in (ACTIVATE, RETIRE):
+        for broker in others:
+            after.command(broker, phase, overlay.at_epoch(1), lost_brokers=("b0",))
+            if overlay is RING and (phase, broker) == (ACTIVATE, "b1"):
+                after.feed("b1", None, MoveAckRequest("s", 0))
+            after.run(held=late)
+        if phase is ACTIVATE:
+            after.publish("b1", "q", symbol="A", topic="A")
+    assert after.got == ([("s", "q", 1)] if is_late else [("s", "q", 0), ("s", "q", 1)])
+    after.run()
+    assert after.turns.ignored_count == int(is_late)
+    assert after.got[-1] == ("s", "q", 1)

@@ -15,9 +15,11 @@ from regraft.producers.brokers.chord_messages import (
     MoveAckRequest,
     MovedSubscription,
 )
+from regraft.producers.emulator.count_users import BrokerTopics
+from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.publisher_clients import ClientError
-from regraft.producers.emulator.user_clients import BrokerTopics, UserClients, topic_filter
+from regraft.producers.emulator.user_clients import UserClients, topic_filter
 
 
 class Homes:
@@ -29,12 +31,14 @@ class Homes:
         self.env = simpy.Environment(initial_time=5.0)
         self.ledger = Ledger(1_000.0)
         self.published = 0
+        self.turns = HomesInTurn()
         self.users = UserClients(
             self.env,
             self.ledger,
             lambda home, request: self.asked.append((home, request)),
             lambda user, home, topics, _: self.reported.append((user, home, topics)),
             lambda user, home, topics: self.reported.append((user, home, topics)),
+            turns=self.turns,
         )
 
     def take_asked(self) -> list[tuple[str, ClientRequest]]:
@@ -96,6 +100,19 @@ def test_a_moving_user_attaches_everything_and_requests_and_ends_at_both_homes()
     assert homes.reported[-1] == ("u", "b2", ("b", "c"))
     homes.users.change_topics("u", "c")  # The old home serves what moved until it has handed over everything.
     assert [home for home, _ in homes.take_asked()] == ["b2", "b1"]
+
+
+@pytest.mark.parametrize("is_asked_between", [False, True])
+def test_a_user_takes_nothing_from_its_old_home_behind_the_next_one(is_asked_between: bool) -> None:
+    """That one has stopped waiting for the old home, which may live; so it is for what the user asks both for."""
+    homes, _ = connected("a")
+    homes.users.move("u", 0, "b2", 7)
+    if is_asked_between:
+        homes.users.change_topics("u", "ab")
+    name = list(homes.users._users["u"].has.values())[-1]
+    assert [homes.turns.takes(name, broker) for broker in ("b1", "b2", "b1")] == [True, True, False]
+    homes.users.disconnect("u")
+    assert not homes.turns.takes(name, "b1")
 
 
 @pytest.mark.parametrize("homes_in_order", [("b1", "b2"), ("b2", "b1")])

@@ -21,8 +21,9 @@ from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.match_content import MatchIndex
+from regraft.producers.emulator.count_users import BrokerTopics, UserCounts
+from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.producers.emulator.publisher_clients import MoveCounts
-from regraft.producers.emulator.user_clients import BrokerTopics, UserCounts
 
 # Counters, caches, and what follows from the configuration: none of it affects what happens next.
 IGNORED_FIELDS = {
@@ -46,7 +47,7 @@ IGNORED_FIELDS = {
 # The references from a part of a core to others: each part is frozen once, where it is owned.
 WIRING = {"_change", "_core", "_endings", "_interests", "_moves", "_publishers", "_ring", "_trees"}
 OVERLAYS = (Configuration, ChordConfiguration, ScotConfiguration)
-IGNORED_TYPES = (MatchIndex, MoveCounts, UserCounts, BrokerTopics)
+IGNORED_TYPES = (MatchIndex, MoveCounts, UserCounts, BrokerTopics, HomesInTurn)
 UNORDERED_FIELDS = {"_gone_publishers", "advertisements"}  # Dicts whose order of iteration has no effect.
 
 Value = TypeVar("Value", bound=Hashable)
