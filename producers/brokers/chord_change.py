@@ -61,11 +61,12 @@ class RingChange:
         self._deaths = deaths
         self.broker = core.broker
 
-    def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
+    def lose_peer(self, peer: str, epoch_end: float, now_ms: float) -> list[Effect]:
         """Continue without a dead neighbour, after everything it had sent."""
         effects: list[Effect] = []
         for tables in self._core.epochs():
-            effects += self._deaths.lose_in(tables, peer, now_ms)
+            if tables.epoch < epoch_end:
+                effects += self._deaths.lose_in(tables, peer, now_ms)
         return effects + self._core.answer_prepare(now_ms) + self._core.drain(now_ms)
 
     def note_deaths(self, command: Command, now_ms: float) -> list[Effect]:

@@ -85,6 +85,9 @@ class DeadBrokers:
         """
         epoch_max = command.epoch_from if command.phase is CommandPhase.PREPARE else command.epoch_to
         effects: list[Effect] = []
+        oldest = self._core.epochs()[0]
+        if oldest.epoch <= epoch_max:
+            self._core.note_reported(set(command.lost_brokers) - oldest.dead)
         for tables in self._core.epochs():
             if tables.epoch <= epoch_max:
                 for dead in command.lost_brokers:

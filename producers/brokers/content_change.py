@@ -42,17 +42,10 @@ class ContentChange(Generic[Tables, Plan]):
     def __init__(self, core: TwoEpochBroker[Tables, Plan]) -> None:
         self._core = core
         self.broker = core.broker
-        self._links_to_end: set[str] = set()  # To neighbours that the controller reported dead.
 
-    def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
-        """Treat everything from a dead neighbour as ended, and wait for none of its answers.
-
-        If the controller has already reported the death, the link's report does not concern a later life.
-        """
-        is_of_old = peer in self._links_to_end
-        self._links_to_end.discard(peer)
-        live = self._core.tables.items()
-        return self._note_deaths({(epoch, peer) for epoch, one in live if not (is_of_old and peer in one.lost)}, now_ms)
+    def lose_peer(self, peer: str, epoch_end: float, now_ms: float) -> list[Effect]:
+        """Treat everything from a dead neighbour as ended, and wait for none of its answers."""
+        return self._note_deaths({(epoch, peer) for epoch in self._core.tables if epoch < epoch_end}, now_ms)
 
     def note_deaths(self, command: Command, now_ms: float) -> list[Effect]:
         """Accept which brokers the controller reports dead, in the epochs that the report covers.
@@ -66,8 +59,7 @@ class ContentChange(Generic[Tables, Plan]):
             for peer in set(command.lost_brokers) - tables.dead - {self.broker}
             if epoch < command.epoch_to or (epoch == command.epoch_to and peer not in tables.lost)
         }
-        neighbours = set(self._core.epochs()[0].neighbours) - self._core.lost_peers
-        self._links_to_end |= {peer for epoch, peer in deaths if epoch == min(self._core.tables)} & neighbours
+        self._core.note_reported({peer for epoch, peer in deaths if epoch == min(self._core.tables)})
         return self._note_deaths(deaths, now_ms) if deaths else []
 
     # --- publishers that the plan moves ------------------------------------------------------------------------------

@@ -92,6 +92,11 @@ class EpochTables(Protocol):
         ...
 
     @property
+    def lost(self) -> frozenset[str]:
+        """The brokers that the plan to this epoch names as lost."""
+        ...
+
+    @property
     def is_outside(self) -> bool:
         """Whether the broker is outside the overlay."""
         ...
@@ -172,8 +177,8 @@ class EpochChange(Protocol[Tables, PlanIn]):
         """Accept which brokers the controller reports dead, before its command is obeyed."""
         ...
 
-    def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
-        """Return the effects of losing a neighbour for good, after everything it had sent."""
+    def lose_peer(self, peer: str, epoch_end: float, now_ms: float) -> list[Effect]:
+        """Return the effects of losing a neighbour in all epochs before ``epoch_end``, after everything it had sent."""
         ...
 
 

@@ -26,11 +26,12 @@ from regraft.producers.brokers.broker_messages import (
     Notification,
     UnadvertiseRequest,
     bundled,
-    stay_of,
 )
 from regraft.producers.brokers.broker_protocol import BrokerPhase
 from regraft.producers.brokers.command_fence import CommandFence
 from regraft.producers.brokers.epoch_change import EpochChange, EpochTables, PlanUnderWay, Routing, digest_mismatch
+from regraft.producers.brokers.neighbour_lives import NeighbourLives
+from regraft.producers.brokers.postponed_requests import PostponingBroker
 from regraft.producers.brokers.report_state import reported
 from regraft.schemas.command import Command, CommandPhase, Outcome, Refusal
 
@@ -52,7 +53,7 @@ Tables = TypeVar("Tables", bound=EpochTables)
 Plan = TypeVar("Plan", bound=PlanUnderWay)
 
 
-class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
+class TwoEpochBroker(AnsweringBroker, PostponingBroker, Generic[Tables, Plan]):
     """One broker's protocol core: tables of at most two epochs, the plan between them, and what it holds back.
 
     A :class:`producers.brokers.broker_protocol.BrokerProtocol`. ``routing`` makes the part that depends on the kind of
@@ -84,6 +85,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         self.tables: dict[int, Tables] = {tables.epoch: tables}
         self.under_way: Plan | None = None
         self.lost_peers: set[str] = set()  # A dead neighbour of an earlier overlay may be back.
+        self._lives = NeighbourLives()
         self.held: deque[Deliver] = deque()
         self._postponed: deque[AdvertiseRequest | UnadvertiseRequest] = deque()  # At most two for each publisher.
         self.routing = self._routing_of(self)
@@ -120,7 +122,10 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         return bundled(effects)
 
     def _dispatch(self, source: str | None, message: Any, now_ms: float) -> list[Effect]:
-        return self.routing.serve(message, now_ms) if source is None else self.routing.converse(source, message, now_ms)
+        if source is None:
+            return self.routing.serve(message, now_ms)
+        self._lives.note_sent(source, message.epoch)
+        return self.routing.converse(source, message, now_ms)
 
     @property
     def live_neighbours(self) -> tuple[str, ...]:
@@ -136,10 +141,16 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         """Note that a neighbour is gone for good, after everything it had sent; return the effects.
 
         Its answers are not awaited, so that the remaining brokers can continue in both epochs. What it held, and what
-        had to cross it, is lost with it.
+        had to cross it, is lost with it. A later life of it is not concerned.
         """
-        self.lost_peers.add(peer)
-        return bundled(self._change.lose_peer(peer, now_ms))
+        epoch_end = self._lives.end(peer)
+        if epoch_end > max(self.tables):
+            self.lost_peers.add(peer)
+        return bundled(self._change.lose_peer(peer, epoch_end, now_ms))
+
+    def note_reported(self, dead: set[str]) -> None:
+        """Note that the controller reports brokers dead; links to neighbours may have yet to do so."""
+        self._lives.note_reported(dead.intersection(self.epochs()[0].neighbours) - self.lost_peers)
 
     @property
     def takes_clients(self) -> bool:
@@ -218,6 +229,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
 
     def begin_plan(self, under_way: Plan, tables: Tables) -> None:
         """Start a plan, with the tables of its epoch to fill."""
+        self._lives.begin_plan(self.tables[self.epoch].configuration, tables.configuration, tables.lost)
         self.tables[tables.epoch] = tables
         self.under_way = under_way
 
@@ -374,26 +386,10 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         """Messages that came before their epoch was prepared, each with its epoch."""
         return [(epoch, message) for epoch, _, message in self._early]
 
-    def postpone(self, request: AdvertiseRequest | UnadvertiseRequest) -> list[Effect]:
-        """Keep a request until the plan, or whatever else it waits for, is over."""
-        self._postponed.append(request)
-        return []
-
-    def is_postponed(self, request: AdvertiseRequest | UnadvertiseRequest) -> bool:
-        """Return True if this very request is postponed."""
-        return request in self._postponed
-
     def serve_postponed(self, now_ms: float) -> list[Effect]:
         """Serve the postponed requests; those that must wait longer are kept again, in order."""
         waiting, self._postponed = self._postponed, deque()
         return [effect for request in waiting for effect in self.routing.serve(request, now_ms)]
-
-    def drop_postponed(self, request: UnadvertiseRequest) -> bool:
-        """Forget the postponed requests of a stay that has ended; return True if there were any."""
-        kept = deque(one for one in self._postponed if stay_of(one) != stay_of(request))
-        has_waited = len(kept) < len(self._postponed)
-        self._postponed = kept
-        return has_waited
 
     def epochs(self) -> list[Tables]:
         """Return the tables of all live epochs, oldest first."""

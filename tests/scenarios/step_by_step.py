@@ -82,22 +82,24 @@ class StepByStep:
         id_moves: tuple[IdMove, ...] = (),
         lost_brokers: tuple[str, ...] = (),
         emptied: tuple[HomeMove, ...] = (),
+        returned: tuple[str, ...] = (),
     ) -> None:
-        """Let a broker obey one command of the plan that leads to ``target``."""
+        """Let a broker obey one command of the plan that leads to ``target``; lost brokers that have returned join."""
         epoch_from = target.epoch - 1
         is_prepare = phase is CommandPhase.PREPARE
         before = self.cores[broker].tables[epoch_from].configuration if is_prepare else target
         is_tree = isinstance(target, Configuration) and isinstance(before, Configuration)
+        kept = {pair for pair in before.links if not {*returned}.intersection(pair)} if is_tree else set()
         order = Command(
             f"plan-{target.epoch}", phase, broker, epoch_from, target.epoch,
             links_removed=tuple(sorted(set(before.links) - set(target.links))) if is_tree else (),
-            links_added=tuple(sorted(set(target.links) - set(before.links))) if is_tree else (),
+            links_added=tuple(sorted(set(target.links) - kept)) if is_tree else (),
             digest=target.digest,
             moves=moves if is_prepare else (),
             id_moves=id_moves if is_prepare else (),
             subscribers_moved=emptied if is_prepare else (),
             lost_brokers=lost_brokers,
-            brokers_joined=tuple(sorted(set(target.brokers) - set(before.brokers))),
+            brokers_joined=tuple(sorted(set(target.brokers) - set(before.brokers) | set(returned))),
             brokers_left=tuple(sorted(set(before.brokers) - set(target.brokers) - set(lost_brokers))),
         )  # fmt: skip
         self.feed(broker, None, order)
