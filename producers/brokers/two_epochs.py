@@ -307,7 +307,7 @@ class TwoEpochBroker(AnsweringBroker, PostponingBroker, Generic[Tables, Plan]):
     def _install(self, command: Command, now_ms: float) -> list[Effect]:
         """Start over outside the epoch in force, discarding all state; a repeated command changes nothing."""
         held = self.tables.get(command.epoch_to)
-        if held is not None and held.is_outside:
+        if held is not None and held.is_outside and command.epoch_to == min(self.tables):  # Else it is yet to leave.
             return [self._answer(command, Outcome.INSTALLED, now_ms)]
         if command.epoch_to < min(self.tables):
             reason = f"holds epoch {self.epoch}, past {command.epoch_to}"

@@ -82,6 +82,24 @@ def install(overlay: OverlayConfiguration, broker: str, *, term: int = 1, epoch:
     )  # fmt: skip
 
 
+def without_c(overlay: OverlayConfiguration) -> OverlayConfiguration:
+    """Return the overlay of epoch 4, which c leaves."""
+    change = BrokerChange(left=frozenset("c"))
+    if isinstance(overlay, ChordConfiguration):
+        return overlay.replaced(4, [IdMove("c", 130, OFF_RING)], change=change)
+    return TREE.replaced(4, [("b", "c")], [], change=change)
+
+
+def leave(overlay: OverlayConfiguration) -> Command:
+    """Return the prepare of a plan by which c leaves, at c."""
+    links = () if overlay is RING else (("b", "c"),)
+    ids = (IdMove("c", 130, OFF_RING),) if overlay is RING else ()
+    return Command(
+        "next", CommandPhase.PREPARE, "c", 3, 4, links_removed=links, id_moves=ids, digest=without_c(overlay).digest,
+        term=1, brokers_left=("c",),
+    )  # fmt: skip
+
+
 def outcome_of(core: Any, command: Command) -> tuple[Outcome, Refusal]:
     """Let a broker obey, and return its only answer."""
     answers = [effect.result for effect in core.handle(None, command, 5) if isinstance(effect, Answer)]
@@ -247,23 +265,28 @@ def test_a_lost_neighbour_that_joins_a_tree_by_an_ordinary_plan_is_no_longer_los
 
 
 @OVERLAYS
+@pytest.mark.parametrize("phases", [(), (CommandPhase.ACTIVATE,)], ids=["prepared", "active"])
+def test_a_leaving_broker_that_counts_as_dead_is_put_outside(
+    overlay: OverlayConfiguration, phases: tuple[CommandPhase, ...]
+) -> None:
+    """It holds the epoch in force already, without being part of it, but still serves clients in the previous one."""
+    core: Any = core_of("c", overlay, 0)
+    command = leave(overlay)
+    core.handle(None, command, 1)
+    for phase in phases:
+        core.handle(None, msgspec.structs.replace(command, phase=phase), 2)
+    assert sorted(core.tables) == [3, 4]
+    without = msgspec.structs.replace(install(without_c(overlay), "c", epoch=4), digest=command.digest)
+    assert outcome_of(core, without) == (Outcome.INSTALLED, Refusal.NONE)
+    assert (sorted(core.tables), core.phase, core.routing.clients_here()) == ([4], BrokerPhase.STEADY, {})
+
+
+@OVERLAYS
 def test_a_leaving_broker_names_the_clients_that_it_would_leave_behind(overlay: OverlayConfiguration) -> None:
     """Clients that the plan moves are not among them."""
     core: Any = core_of("c", overlay, 0)
     core.handle(None, AdvertiseRequest("p", FILTER, 2), 1)
-    change = BrokerChange(left=frozenset("c"))
-    target: OverlayConfiguration
-    if isinstance(overlay, ChordConfiguration):
-        target = overlay.replaced(4, [IdMove("c", 130, OFF_RING)], change=change)
-    else:
-        target = TREE.replaced(4, [("b", "c")], [], change=change)
-    links = () if overlay is RING else (("b", "c"),)
-    ids = (IdMove("c", 130, OFF_RING),) if overlay is RING else ()
-    command = Command(
-        "next", CommandPhase.PREPARE, "c", 3, 4, links_removed=links, id_moves=ids, digest=target.digest, term=1,
-        brokers_left=("c",),
-    )  # fmt: skip
-    answers = [effect.result for effect in core.handle(None, command, 5) if isinstance(effect, Answer)]
+    answers = [effect.result for effect in core.handle(None, leave(overlay), 5) if isinstance(effect, Answer)]
     assert [(one.outcome, one.reason) for one in answers] == [
         (Outcome.REFUSED, "cannot leave: the plan does not move these clients of this broker: p")
     ]
