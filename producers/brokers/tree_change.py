@@ -18,6 +18,7 @@ from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.producers.brokers.broker_messages import (
     Advertise,
+    AdvertiseConfirmed,
     AdvertiseRequest,
     Deliver,
     Effect,
@@ -224,13 +225,23 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
 
     def take_over_clients(self, under_way: TreePlanUnderWay) -> list[Effect]:
         """Notify the clients that have moved here that this is their home: publishers may publish here."""
+        taken: list[Effect] = [PublisherTaken(*stay) for stay in self._stays_brought(under_way)]
+        return taken + self.movers.take_over(under_way)
+
+    def _stays_brought(self, under_way: TreePlanUnderWay) -> list[tuple[str, int]]:
+        """Return the stays of the publishers that have moved here."""
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
         known, tables = self._interests.advertisements, self._core.tables[under_way.epoch_to]
-        here = [
-            known[name] for name in coming if name in known and self._interests.home_in(tables, name) == self.broker
-        ]
-        taken: list[Effect] = [PublisherTaken(one.publisher, one.connection) for one in here]
-        return taken + self.movers.take_over(under_way)
+        here = [name for name in coming if name in known and self._interests.home_in(tables, name) == self.broker]
+        return [(name, known[name].connection) for name in here]
+
+    def _ask_again(self, under_way: TreePlanUnderWay, dead: Collection[str]) -> list[Effect]:
+        """Notify the clients that have moved here again, and allow publishers to publish whose old home has died.
+
+        The end of a stay may be lost, or the confirmation of its beginning: every broker was prepared, so all know it.
+        """
+        orphans = [stay for stay in self._stays_brought(under_way) if under_way.moves[stay[0]].home_from in dead]
+        return [*self.take_over_clients(under_way), *(AdvertiseConfirmed(*stay) for stay in orphans)]
 
     def continue_drain(self, under_way: TreePlanUnderWay) -> list[Effect]:
         """Send END over each old link for which END has come over all others."""
@@ -258,8 +269,8 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         repairs, sent = self._interests.repairs, list[Effect]()
         if under_way is not None and gone.epoch > self._core.epoch:
             sent = repairs.abort(gone, under_way) + self.movers.release(under_way.arrived)
-        elif under_way is not None and gone.dead:  # The end of a stay may be lost: ask again.
-            sent = self.take_over_clients(under_way)
+        elif under_way is not None and gone.dead:
+            sent = self._ask_again(under_way, gone.dead)
         if under_way is not None and gone.epoch < self._core.epoch:
             sent += self.movers.drop_stranded(under_way, self._core.tables[self._core.epoch].dead)
             sent += self.movers.release(under_way.going)

@@ -10,6 +10,7 @@ from regraft.producers.brokers.broker_messages import (
     AdvertiseAck,
     AdvertiseConfirmed,
     AdvertiseRequest,
+    LeaveRequest,
     PublisherTaken,
     SubscribeRequest,
     Unadvertise,
@@ -228,3 +229,28 @@ def test_what_is_lost_with_a_leaving_broker_is_reported_by_its_last_plan_as_no_r
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))
     exchanged(overlay, WITHOUT_B1)
     assert [overlay.publishers_at(broker) for broker in WITHOUT_B1.brokers] == [{}] * 3
+
+
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_a_publisher_that_moves_from_a_dead_home_may_publish_at_the_next_one(is_dead: bool) -> None:
+    """All brokers know it, but the old home may have died before it said so."""
+    overlay = Repair()
+    overlay.feed("b1", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    target, move = LINE.at_epoch(1), (ClientMove("p", "b1", "b2"),)
+    overlay.execute(target, move, phases=(PREPARE,))
+    before = len(overlay.effects_of(AdvertiseConfirmed))
+    lost = ("b1",) if is_dead else ()
+    if is_dead:
+        overlay.die()
+        for broker in ("b0", "b2"):
+            overlay.lose_peer(broker, "b1")
+    for phase in (ACTIVATE, RETIRE):
+        for broker in ("b0", "b2", "b3") if is_dead else overlay.brokers:
+            overlay.command(broker, phase, target, lost_brokers=lost)
+            if phase is ACTIVATE and broker == "b1":
+                overlay.feed("b1", None, LeaveRequest("p", 0))
+            overlay.run()
+    assert PublisherTaken("p", 0) in overlay.effects_of(PublisherTaken)
+    confirmed = overlay.effects_of(AdvertiseConfirmed)[before:]
+    assert confirmed == ([AdvertiseConfirmed("p", 0)] if is_dead else [])
