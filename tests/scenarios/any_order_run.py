@@ -40,6 +40,7 @@ QUICK_SHARE = 0.2  # The share of runs with a quick controller and slow links.
 DEATHS_SHARE = {TREE: 0.4, RING: 0.4, SCOT: 0.4}  # The share of runs in which brokers die.
 REPAIRS_SEED = "mend"  # A part of seeds that recorded runs and mutations rely on.
 REPAIRS_MAX = 70  # Until one is executed: others may have used up some epochs.
+REPAIRS_HASTY_MAX = 20  # Then the controller is patient: each event takes 1 ms, and there may be more than the limit.
 FURTHER_PLANS_MAX = 60  # Until one is executed: others may have used up some epochs.
 IDLE_ROUNDS_MAX = 6  # Times that the controller asks again without any effect before a plan counts as stuck.
 
@@ -192,22 +193,21 @@ class Driver:
         overlay = self.overlay
         self.schedule.deaf, self.schedule.cut = "", None
         self.schedule.may_repeat = self.schedule.may_kill = False
-        self.do([("store", UP)])
-        self._declare_dead()
+        self.do([("store", UP), ("declare", tuple(overlay.undeclared))])
         if overlay.rivals:
             self._leave_one()
         self._bring_to_rest()
         rng = random.Random(f"{self.spec.seed} {overlay.now_ms} {REPAIRS_SEED}")
-        for _ in range(REPAIRS_MAX):
+        for attempt in range(REPAIRS_MAX):
+            if attempt == REPAIRS_HASTY_MAX:
+                overlay.controller.limits = PATIENT
+                self.do([("kill",), ("restart",)])
             repairs = overlay.repair_actions(rng)
             if not repairs:
                 return
             self.do(repairs)
             self._bring_to_rest()
         raise BrokenPromiseError("not repaired", f"after {REPAIRS_MAX} times: {list(overlay.controller.events)[-2:]}")
-
-    def _declare_dead(self) -> None:
-        self.do([("declare", tuple(self.overlay.undeclared))])
 
     def _bring_to_rest(self) -> None:
         overlay, controller, idle_rounds, before = self.overlay, self.overlay.controller, 0, ""
@@ -346,8 +346,7 @@ def _take_back(driver: Driver, rng: random.Random) -> None:
 
 
 def _publish_all(driver: Driver) -> None:
-    overlay = driver.overlay
-    driver.do([("publish", name, 1) for name in sorted(overlay.allowed - overlay.ending)])
+    driver.do([("publish", name, 1) for name in sorted(driver.overlay.allowed - driver.overlay.ending)])
 
 
 def _counts(overlay: AnyOrderOverlay) -> dict[str, int]:
