@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import replace
 
-from regraft.producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, Send, Unadvertise
+from regraft.producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, PublisherTaken, Send, Unadvertise
 from regraft.producers.brokers.match_content import Filter, intersects
 from regraft.producers.brokers.tree_repairs import TreeRepairs
 from regraft.producers.brokers.tree_tables import LOCAL, Advertisement, Entry, RoutingTables, TreePlanUnderWay
@@ -75,6 +75,9 @@ class TreePublishers:
         self.unconfirmed_advertisements[message.publisher] = known
         effects += sends
         effects += self._send_matching(message)
+        if source != LOCAL and message.home == self.broker and message.epoch <= self._core.epoch:
+            # It was unknown when this broker took over the clients that moved here, and may have ended since.
+            effects.append(PublisherTaken(message.publisher, message.connection))
         known.unsettled = {
             name
             for tables in self._core.epochs()

@@ -254,3 +254,17 @@ def test_a_publisher_that_moves_from_a_dead_home_may_publish_at_the_next_one(is_
     assert PublisherTaken("p", 0) in overlay.effects_of(PublisherTaken)
     confirmed = overlay.effects_of(AdvertiseConfirmed)[before:]
     assert confirmed == ([AdvertiseConfirmed("p", 0)] if is_dead else [])
+
+
+@pytest.mark.parametrize("is_active", [False, True])
+def test_a_publisher_announced_late_to_the_home_it_moves_to_is_asked_whether_it_comes(is_active: bool) -> None:
+    """It ended at its old home, which died: only the announcement arrives, once the plan is over at its next home."""
+    overlay = StepByStep(LINE)
+    move = (ClientMove("p", "b1", "b2"),)
+    overlay.execute(LINE.at_epoch(1), move, phases=(PREPARE, ACTIVATE, RETIRE) if is_active else (PREPARE,))
+    overlay.feed("b2", "b3", Advertise(1, "p", 0, "b2", ALL))
+    assert overlay.effects_of(PublisherTaken) == ([PublisherTaken("p", 0)] if is_active else [])
+    if is_active:
+        overlay.feed("b2", None, UnadvertiseRequest("p", 0))
+        assert not overlay.publishers_at("b2")
+        assert Unadvertise(1, "p", 0) in overlay.links["b2", "b3"]
