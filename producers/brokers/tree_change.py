@@ -235,13 +235,14 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         here = [name for name in coming if name in known and self._interests.home_in(tables, name) == self.broker]
         return [(name, known[name].connection) for name in here]
 
-    def _ask_again(self, under_way: TreePlanUnderWay, dead: Collection[str]) -> list[Effect]:
-        """Notify the clients that have moved here again, and allow publishers to publish whose old home has died.
+    def _ask_again(self, under_way: TreePlanUnderWay) -> list[Effect]:
+        """Notify the clients that have moved here again, and allow the publishers to publish: a broker has died.
 
-        The end of a stay may be lost, or the confirmation of its beginning: every broker was prepared, so all know it.
+        The end of a stay may be lost with it, or the confirmation of its beginning. Every broker was prepared, so all
+        know the publishers; a second confirmation does no harm.
         """
-        orphans = [stay for stay in self._stays_brought(under_way) if under_way.moves[stay[0]].home_from in dead]
-        return [*self.take_over_clients(under_way), *(AdvertiseConfirmed(*stay) for stay in orphans)]
+        confirmed = [AdvertiseConfirmed(*stay) for stay in self._stays_brought(under_way)]
+        return [*self.take_over_clients(under_way), *confirmed]
 
     def continue_drain(self, under_way: TreePlanUnderWay) -> list[Effect]:
         """Send END over each old link for which END has come over all others."""
@@ -270,7 +271,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         if under_way is not None and gone.epoch > self._core.epoch:
             sent = repairs.abort(gone, under_way) + self.movers.release(under_way.arrived)
         elif under_way is not None and gone.dead:
-            sent = self._ask_again(under_way, gone.dead)
+            sent = self._ask_again(under_way)
         if under_way is not None and gone.epoch < self._core.epoch:
             sent += self.movers.drop_stranded(under_way, self._core.tables[self._core.epoch].dead)
             sent += self.movers.release(under_way.going)
