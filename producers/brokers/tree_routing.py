@@ -173,7 +173,7 @@ class TreeRouting:
 
 
 def remote_filters(core: BrokerProtocol) -> Iterator[Filter]:
-    """Return the filters of subscriptions with another home, in all live epochs; none if the overlay is no tree."""
+    """Return the filters of subscriptions with another home, in all live epochs; none if the overlay is not a tree."""
     routing = getattr(core, "routing", None)
     if isinstance(routing, TreeRouting):
         for tables in routing.live_tables():

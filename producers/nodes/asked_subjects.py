@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-ASKED_MAX = 2_000  # Beyond this, one wildcard costs the broker less than so many subscriptions.
+ASKED_MAX = 2_000  # Beyond this, one wildcard costs the broker less than as many subscriptions.
 
 
 class AskedSubjects:
-    """The subjects of one door. It begins with ``everything``, until it is told what is wanted."""
+    """The subjects of one door. It begins with ``everything``, until someone says what is wanted."""
 
     def __init__(self, everything: str) -> None:
         self._everything = everything

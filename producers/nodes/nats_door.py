@@ -27,7 +27,7 @@ from regraft.producers.nodes.door_checks import TOO_LARGE, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.jetstream_ingress import JetStreamIngress
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
-from regraft.producers.nodes.nats_leaf import SILENT, Leaf
+from regraft.producers.nodes.nats_leaf import SILENT, Leaf, check_tls
 from regraft.producers.nodes.nats_login import NO_LOGIN, NatsLogin, is_login_refused, login_advice
 from regraft.producers.nodes.nats_permissions import LeafPermissions
 from regraft.producers.nodes.nats_protocol import (
@@ -294,28 +294,32 @@ class NatsDoor:
                 leaf.write_soon(b"PONG\r\n")
             case ServerInfo():
                 self._payload_bytes_max = int(message.facts.get("max_payload", PAYLOAD_BYTES_MAX))
-                self._check_tls(bool(message.facts.get("tls_required")))
+                check_tls(str(self._addresses), has_tls=self._tls is not None, facts=message.facts)
                 self._note_limits(message.facts)
                 handshake = self._handshake(str(message.facts.get("nonce", "")))
                 leaf.send_handshake(handshake, self._tls, self._addresses.host)
             case Pong():
-                leaf.note_pong()
-                if not leaf.has_asked:  # Now the server has reported what may be subscribed.
-                    leaf.has_asked = True
-                    leaf.ask(self._lines("LS+", self._asked.asked) + self._own_lines())
-                elif not leaf.is_caught_up:
-                    leaf.is_caught_up = True
-                    has_begun = self._first is not None and self._first.done()
-                    self._end_unreported()
-                    if has_begun:
-                        self._looking = asyncio.get_running_loop().create_task(self._look_again(leaf))
-                    if self._ingress is not None:
-                        self._ingress.begin()
-                elif self._ingress is not None:
-                    self._ingress.repeat_unanswered()
+                self._take_pong(leaf)
             case Refused():
                 leaf.reason = message.reason
                 log.warning("door_refused", broker=self._name, reason=message.reason)
+
+    def _take_pong(self, leaf: Leaf) -> None:
+        """Note how far the server is: it has said what may be subscribed, then what is wanted."""
+        leaf.note_pong()
+        if not leaf.has_asked:  # Now the server has reported what may be subscribed.
+            leaf.has_asked = True
+            leaf.ask(self._lines("LS+", self._asked.asked) + self._own_lines())
+        elif not leaf.is_caught_up:
+            leaf.is_caught_up = True
+            has_begun = self._first is not None and self._first.done()
+            self._end_unreported()
+            if has_begun:
+                self._looking = asyncio.get_running_loop().create_task(self._look_again(leaf))
+            if self._ingress is not None:
+                self._ingress.begin()
+        elif self._ingress is not None:
+            self._ingress.repeat_unanswered()
 
     async def _look(self) -> None:
         """Look for other nodes, and let them find this one; raise DoorError if it has to give way."""
@@ -335,15 +339,6 @@ class NatsDoor:
         if self._leaf is not None:
             self._leaf.reason = loop_fault(node)
             self._leaf.end()
-
-    def _check_tls(self, is_wanted: bool) -> None:
-        """Raise DoorError if only one side wants TLS."""
-        address = f"{self._addresses.host}:{self._addresses.port}"
-        place = f"the leaf port {address}"
-        if is_wanted and self._tls is None:
-            raise DoorError(f"{place} requires TLS: use tls://{address}")
-        if self._tls is not None and not is_wanted:
-            raise DoorError(f"{place} offers no TLS: add a tls section to its leafnodes, or use nats://")
 
     def _note_limits(self, facts: Mapping[str, Any]) -> None:
         """Say once what the server's permissions let through: it cuts the rest without a word."""

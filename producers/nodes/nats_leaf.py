@@ -10,8 +10,8 @@ import asyncio
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import structlog
 
@@ -135,3 +135,12 @@ class Leaf(asyncio.Protocol):
 def _complete(waiting: asyncio.Future[None] | None) -> None:
     if waiting is not None and not waiting.done():
         waiting.set_result(None)
+
+
+def check_tls(address: str, *, has_tls: bool, facts: Mapping[str, Any]) -> None:
+    """Raise DoorError if only one side wants TLS."""
+    is_wanted = bool(facts.get("tls_required"))
+    if is_wanted and not has_tls:
+        raise DoorError(f"the leaf port {address} requires TLS: use tls://{address}")
+    if has_tls and not is_wanted:
+        raise DoorError(f"the leaf port {address} offers no TLS: add a tls section to its leafnodes, or use nats://")
