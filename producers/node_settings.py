@@ -15,6 +15,8 @@ from regraft.producers.workloads.stock_settings import too_small
 from regraft.schemas.sampled_blocks import Sampling, sampling_faults
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
+GROUP_LENGTH_MAX = 60  # It becomes part of a subscription's name, each byte as up to three characters.
+
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
@@ -50,6 +52,9 @@ class NodeSettings:
     them; none forwards messages as they are published. ``durable_session``: whether messages are forwarded from a
     session that an MQTT broker keeps for the node (QoS 1 and 2), or from a quorum queue of a RabbitMQ, and acknowledged
     once neighbours have them.
+
+    ``groups_once``: queue groups of NATS, shared subscriptions of MQTT (their group) and queues of RabbitMQ that handle
+    each message once in the whole overlay, the same for all nodes; others do at each broker that has a member.
 
     ``peers_path``: where every node listens for links, as JSON: {"b01": "10.0.0.1:7411", ...}, the same for all nodes;
     none is peers.json next to the inventory. ``listen``: host:port to listen on if it differs from the address that
@@ -93,6 +98,7 @@ class NodeSettings:
     door_session_s: float = 3_600.0
     durable_stream: str | None = None
     durable_session: bool = False
+    groups_once: tuple[str, ...] = ()
     peers_path: Path | None = None
     listen: str | None = None
     ca_file: Path | None = None
@@ -170,6 +176,9 @@ class NodeSettings:
                     f"{name} holds a login: use {name}_user and {name}_password_file instead, so that no settings "
                     "contain it"
                 )
+        for group in self.groups_once:
+            if not group or not group.isprintable() or len(group) > GROUP_LENGTH_MAX:
+                found.append(f"groups_once has {group!r}: a group has 1 to {GROUP_LENGTH_MAX} printable characters")
         return found + self._door_faults() + listen_faults(self.listen) + port_faults(self.metrics_port)
 
     def _door_faults(self) -> list[str]:

@@ -38,11 +38,10 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.epoch_change import rejected
-from regraft.producers.brokers.match_content import Filter
 from regraft.producers.brokers.tree_change import TreeChange
 from regraft.producers.brokers.tree_interests import TreeInterests
 from regraft.producers.brokers.tree_publishers import TreeBroker
-from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables
+from regraft.producers.brokers.tree_tables import LOCAL, Entry, RoutingTables
 from regraft.producers.brokers.two_epochs import EPOCH_UNKNOWN, FROM_THE_DEAD, OUTSIDE, ProtocolError, TwoEpochBroker
 
 NOT_ADVERTISED = "publisher_not_advertised"  # At this broker: the publisher or its home has ended its stay.
@@ -172,9 +171,18 @@ class TreeRouting:
         raise ProtocolError(f"{self.broker} got {type(message).__name__} from {source}")
 
 
-def remote_filters(core: BrokerProtocol) -> Iterator[Filter]:
-    """Return the filters of subscriptions with another home, in all live epochs; none if the overlay is not a tree."""
+def subscriptions_in(core: BrokerProtocol) -> Iterator[Entry]:
+    """Return what the tables of all live epochs hold about subscriptions; nothing if the overlay is not a tree."""
     routing = getattr(core, "routing", None)
     if isinstance(routing, TreeRouting):
         for tables in routing.live_tables():
-            yield from (entry.filter_ for entry in tables.entries.values() if entry.towards != LOCAL)
+            yield from tables.entries.values()
+
+
+def is_subscribed(core: BrokerProtocol, subscription: str) -> bool:
+    """Return True if a subscription is in the tables of a live epoch, and nobody has begun to release it."""
+    routing = getattr(core, "routing", None)
+    if not isinstance(routing, TreeRouting):
+        return False
+    found = (tables.entries.get(subscription) for tables in routing.live_tables())
+    return any(entry is not None and not entry.leaving for entry in found)

@@ -63,6 +63,7 @@ class AmqpDoor:
         self._place = place or AmqpPlace()
         self._addresses, self._login = DoorAddresses(url, PORTS, ADVICE), (user, password)
         self.counts: Counter[str] = Counter()
+        self.groups_once: frozenset[str] = frozenset()
         self._is_ready = False
         self._name, self._own = name, f"regraft.{name}"
         self._vhost = vhost_of(self._addresses)
@@ -87,7 +88,7 @@ class AmqpDoor:
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
         """Open the door; raise DoorError if the broker cannot be reached, or nothing reports what its clients want."""
         self._checks.begin(on_interest, on_message)
-        self._interest = AmqpInterest(self._checks.note_interest, self._own, self.counts)
+        self._interest = AmqpInterest(self._checks.note_interest, self._own, self.counts, self.groups_once)
         try:
             self._interest.want_always(self._place.filters)
         except KeyFormError as error:

@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from regraft.producers.nodes.amqp_keys import KeyFormError, subjects_of
+from regraft.producers.nodes.groups_once import key_of
 from regraft.producers.nodes.wanted_subjects import WantedSubjects
 
 log = structlog.get_logger(__name__)
@@ -45,8 +46,11 @@ def binding_in(headers: Mapping[str, Any], exchange: str, vhost: str) -> Binding
 class AmqpInterest:
     """All that is wanted at one exchange. The node's queues, named ``own`` or ``own.*``, want nothing."""
 
-    def __init__(self, on_interest: Callable[[str, bool], None], own: str, counts: Counter[str]) -> None:
-        self.counts = counts
+    def __init__(
+        self, on_interest: Callable[[str, bool], None], own: str, counts: Counter[str],
+        groups_once: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
+        self.counts, self._groups_once = counts, groups_once
         self._own = own
         self._bindings: set[Binding] = set()
         self._of_queue: Counter[str] = Counter()
@@ -63,7 +67,7 @@ class AmqpInterest:
         if binding in self._bindings or self._is_own(binding):
             return
         try:
-            subjects = subjects_of(binding.key)
+            subjects = self._subjects_of(binding)
         except KeyFormError as error:
             self.counts["bad_filter"] += 1
             log.warning("interest_refused", queue=binding.name, reason=str(error))
@@ -89,7 +93,7 @@ class AmqpInterest:
         self._of_queue[binding.name] -= 1
         if not self._of_queue[binding.name]:
             del self._of_queue[binding.name]
-        self._wanted.remove(subjects_of(binding.key))
+        self._wanted.remove(self._subjects_of(binding))
         following = next((one for one in self._waiting if self._has_room(one)), None) if self._waiting else None
         if following is not None:
             del self._waiting[following]
@@ -104,6 +108,12 @@ class AmqpInterest:
             self.begin(binding)
         for binding in sorted(gone):
             self.end(binding)
+
+    def _subjects_of(self, binding: Binding) -> tuple[str, ...]:
+        """Return what a binding wants; raise KeyFormError if its key is invalid."""
+        subjects = subjects_of(binding.key)
+        is_group = binding.kind == "queue" and binding.name in self._groups_once
+        return tuple(key_of(subject, binding.name) for subject in subjects) if is_group else subjects
 
     def _is_own(self, binding: Binding) -> bool:
         return binding.kind == "queue" and (binding.name == self._own or binding.name.startswith(f"{self._own}."))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Protocol, cast
 
@@ -36,7 +36,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_protocol import BrokerPhase, BrokerProtocol
 from regraft.producers.brokers.match_content import Filter
-from regraft.producers.brokers.tree_routing import remote_filters
+from regraft.producers.brokers.tree_routing import is_subscribed, subscriptions_in
 from regraft.producers.brokers.two_epochs import ProtocolError
 from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.producers.emulator.emit_telemetry import predicate_record
@@ -45,6 +45,7 @@ from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, Te
 from regraft.producers.nodes.carried_messages import CarriedNotification
 from regraft.producers.nodes.door_checks import DoorChecks
 from regraft.producers.nodes.doors import Door, LocalMessage
+from regraft.producers.nodes.groups_once import GroupHandlers, excluded_groups
 from regraft.producers.nodes.node_clients import NodeClients
 from regraft.producers.nodes.receipts import Receipts
 from regraft.producers.nodes.run_links import Links
@@ -61,7 +62,7 @@ CELLS_KEPT_S = 120
 CHANGES_MAX = 10_000  # Client changes between two batches; beyond this, the oldest are dropped.
 CONSIDERED_DEAD = "the controller or a neighbour considered this node dead: it starts over, and joins again by a plan"
 NO_MOVES = "clients of a real broker stay where they connect: choose a planner that exchanges links only"
-LINK_FULL, IMPOSSIBLE = "link_full", "impossible_message"
+LINK_FULL, IMPOSSIBLE, ELSEWHERE = "link_full", "impossible_message", "handled_elsewhere"
 PEER_LOST = "peer_lost"  # In place of a plan's name: this result answers no command.
 
 
@@ -100,7 +101,9 @@ class BrokerNode:
         self._is_busy = False
         self._inbox: deque[tuple[str | None, Served]] = deque()
         self.clients = NodeClients(self.broker, str(core.boot_ms), self._ask, self._change_client)
-        self.wanted = WantedElsewhere(door, self._serve)
+        self._groups = GroupHandlers(self.broker, partial(is_subscribed, core))
+        self.clients.handlers = self._groups.choose
+        self.wanted = WantedElsewhere(door, self._serve, self._groups)
         self.links = links_of(self)
         self.receipts = Receipts(self.links.frames_owed, self.links.frames_over, door.release)
         self._checks = DoorChecks(self.broker, self.counts, door.release)  # For any door, checked there or not.
@@ -298,7 +301,7 @@ class BrokerNode:
                     if not self.links.send(peer, message):
                         self.counts[LINK_FULL] += 1
                 case Deliver(notification, subscriptions):
-                    self._deliver(cast(CarriedNotification, notification), len(subscriptions))
+                    self._deliver(cast(CarriedNotification, notification), subscriptions)
                 case Published(notification):
                     self._cells.note_published(notification)
                 case Dropped(_, reason):
@@ -316,13 +319,17 @@ class BrokerNode:
                 case _:
                     log.error("effect_unknown", broker=self.broker, effect=type(effect).__name__)
 
-    def _deliver(self, notification: CarriedNotification, count: int) -> None:
-        self._cells.note_delivered(notification, count)
+    def _deliver(self, notification: CarriedNotification, subscriptions: Sequence[str]) -> None:
+        self._cells.note_delivered(notification, len(subscriptions))
         if notification.home == self.broker:
             return  # The broker has already delivered it to its own clients.
+        excluded = excluded_groups(subscriptions, notification.handlers, self.broker)
+        if excluded is None:
+            self.counts[ELSEWHERE] += 1
+            return
         message = LocalMessage(
             notification.subject, notification.payload, notification.reply, notification.headers,
-            publisher=notification.publisher, number=notification.sequence,
+            publisher=notification.publisher, number=notification.sequence, groups_excluded=excluded,
         )  # fmt: skip
         try:
             is_handed_over = self.door.publish(message)
@@ -339,6 +346,8 @@ class BrokerNode:
             self._ports.remove_client(client)
             return
         self._changes_made[client] += 1
+        if role is Role.SUBSCRIBER:
+            self._groups.note(client, self.broker, filter_)
         predicates = tuple(predicate_record(predicate) for predicate in filter_)
         self._ports.put_client(Client(client, role, self.broker, predicates, 0.0, int(self._now_ms())))
 
@@ -347,7 +356,7 @@ class BrokerNode:
     def flush(self, *, is_last: bool = False) -> None:
         """Send a batch of telemetry; the last one includes counts of spans that have not ended."""
         now_ms = self._now_ms()
-        self.wanted.refresh(partial(remote_filters, self.core))
+        self.wanted.refresh(partial(subscriptions_in, self.core))
         changes = tuple(self._changes)
         self._changes.clear()
         batch = TelemetryBatch(

@@ -30,6 +30,7 @@ from regraft.producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from regraft.producers.nodes.groups_once import GROUPS_MAX, Handlers
 from regraft.producers.nodes.subject_filters import content_of
 from regraft.schemas.bounds import NAME_LENGTH_MAX, TIME_MS_MAX, UNCLEAN_ANYWHERE, Epoch, Name, SequenceNumber
 from regraft.schemas.wire_grammar import (
@@ -57,7 +58,8 @@ class CarriedNotification(Notification):
     """A notification from a real broker; ``reply`` and ``headers`` are empty if it has none.
 
     ``headers`` is the block as the door received it. ``body`` is the encoded notification if it arrived over a link.
-    ``receipt`` is the door's, known only where the notification was published: links do not carry it.
+    ``receipt`` is the door's, known only where the notification was published: links do not carry it. ``handlers`` says
+    at which broker a queue group handles it.
     """
 
     subject: str = ""
@@ -66,6 +68,7 @@ class CarriedNotification(Notification):
     payload: bytes = b""
     body: bytes = b""
     receipt: int = 0
+    handlers: Handlers = ()
 
 
 class NotificationBody(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
@@ -80,6 +83,7 @@ class NotificationBody(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=F
     reply: str
     headers: bytes
     payload: Annotated[bytes, Meta(max_length=PAYLOAD_BYTES_MAX)]
+    handlers: Annotated[tuple[tuple[Name, Name], ...], Meta(max_length=GROUPS_MAX)] = ()
 
 
 class ControlBody(msgspec.Struct, array_like=True, tag=1, frozen=True):
@@ -111,6 +115,7 @@ def body_of(message: Message) -> bytes:
                 message.reply,
                 message.headers,
                 message.payload,
+                message.handlers,
             )
         )
     else:
@@ -145,6 +150,7 @@ def message_of(body: bytes) -> Message:
         headers=found.headers,
         payload=found.payload,
         body=body,
+        handlers=found.handlers,
     )
 
 

@@ -19,6 +19,7 @@ import structlog
 
 from regraft.infra.log_sparsely import is_logged
 from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.groups_once import parts_of
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
 from regraft.producers.nodes.stamps import Stamp, Stamps
 from regraft.schemas.wire_grammar import OWN_PREFIXES, PAYLOAD_BYTES_MAX, block_fault, filter_fault, subject_fault
@@ -54,8 +55,8 @@ class DoorChecks:
         self._on_interest, self._on_message = on_interest, on_message
 
     def note_interest(self, subject: str, is_wanted: bool) -> None:
-        """Pass on that a subject is wanted, or no longer is; never one that no message can match."""
-        if self.may_want(subject):
+        """Pass on that a subject is wanted, or no longer is, maybe by a group; never one that no message can match."""
+        if self.may_want(parts_of(subject)[0]):
             self._on_interest(subject, is_wanted)
 
     def may_want(self, subject: str) -> bool:

@@ -19,7 +19,8 @@ class LocalMessage:
     """A message that a client has published; ``headers`` is the block as the broker has it, empty if there is none.
 
     ``receipt`` is to be released at the door once the message is safe; 0 if the door does not wait for that.
-    ``publisher`` and ``number`` identify a message of the overlay that is handed over.
+    ``publisher`` and ``number`` identify a message of the overlay that is handed over. ``groups_excluded`` are queue
+    groups that handle it at another broker.
     """
 
     subject: str
@@ -29,6 +30,7 @@ class LocalMessage:
     receipt: int = 0
     publisher: str = ""
     number: int = 0
+    groups_excluded: frozenset[str] = frozenset()
 
 
 class DoorError(RuntimeError):
@@ -40,10 +42,13 @@ class Door(Protocol):
 
     ``on_interest`` is called once with True when a first local client wants a subject, including those wanted before
     the door was opened, and once with False when the last one leaves. ``on_message`` receives what local clients
-    publish, never what the node handed over. ``counts`` counts dropped messages by reason.
+    publish, never what the node handed over. ``counts`` counts dropped messages by reason. ``groups_once`` are queue
+    groups that handle each message once in the whole overlay: their interest is reported under the names of
+    :func:`producers.nodes.groups_once.key_of`.
     """
 
     counts: Counter[str]
+    groups_once: frozenset[str]
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
         """Open the door; raise DoorError if the broker cannot be reached."""
@@ -98,6 +103,7 @@ class MemoryDoor:
     wanted: Counter[str] = field(default_factory=Counter)
     is_open: bool = False
     fault: str = ""
+    groups_once: frozenset[str] = frozenset()
     _on_interest: Callable[[str, bool], None] = _ignore_interest
     _on_message: Callable[[LocalMessage], None] = _ignore_message
 

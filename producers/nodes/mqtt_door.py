@@ -86,7 +86,7 @@ class MqttDoor:
         overlay: str = DEFAULT_NAMESPACE,
     ) -> None:
         self._addresses = DoorAddresses(url, PORTS, ADVICE)
-        self.counts: Counter[str] = Counter()
+        self.counts, self.groups_once = Counter[str](), frozenset[str]()
         self._name, self._filters, self._session_s = name, tuple(filters), session_s
         self._is_durable, self._interest_file, self._changes_stored = is_durable, interest_file, 0
         self._log = None if log_file is None else MosquittoLog(log_file)
@@ -122,7 +122,9 @@ class MqttDoor:
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
         """Open the door; raise DoorError if the broker cannot be reached, or nothing reports what its clients want."""
         self._checks.begin(on_interest, on_message)
-        self._interest = MqttInterest(self._checks.note_interest, f"regraft-{self._name}", self._session_s, self.counts)
+        self._interest = MqttInterest(
+            self._checks.note_interest, f"regraft-{self._name}", self._session_s, self.counts, self.groups_once
+        )
         try:
             self._interest.want_always(self._filters)
         except TopicError as error:

@@ -63,9 +63,10 @@ class MqttInterest:
     """All that is wanted at one broker. ``own`` is the node's client ID, to which a life may append random digits."""
 
     def __init__(
-        self, on_interest: Callable[[str, bool], None], own: str, session_s: float, counts: Counter[str]
-    ) -> None:
-        self.counts = counts
+        self, on_interest: Callable[[str, bool], None], own: str, session_s: float, counts: Counter[str],
+        groups_once: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
+        self.counts, self._groups_once = counts, groups_once
         self.changes_count = 0  # Changes of what clients want; the door stores it after some.
         self.reported_count = 0  # Subscriptions that the broker has reported, including our own.
         self._session_s = session_s
@@ -169,7 +170,7 @@ class MqttInterest:
         log.warning("interest_refused", reason=str(error))
 
     def _want(self, name: str, wanted: str) -> None:
-        subjects = subjects_of(wanted)
+        subjects = subjects_of(wanted, self._groups_once)
         client = self._clients.get(name) or self._new_client(name)
         if client is None or wanted in client.filters:
             return
@@ -275,10 +276,10 @@ class MqttInterest:
         client.filters.discard(wanted)
         self._filter_count -= 1
         self.changes_count += 1
-        self._wanted.remove(subjects_of(wanted))
+        self._wanted.remove(subjects_of(wanted, self._groups_once))
         if client.waiting:
             following = next(iter(client.waiting))
             del client.waiting[following]
-            self._wanted.add(subjects_of(following))
+            self._wanted.add(subjects_of(following, self._groups_once))
             client.filters.add(following)
             self._filter_count += 1

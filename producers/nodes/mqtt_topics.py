@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from regraft.producers.nodes.groups_once import key_of
 from regraft.schemas.wire_grammar import is_clean
 
 MARK = "/"
@@ -46,13 +47,17 @@ def topic_of(subject: str) -> str:
     return topic
 
 
-def subjects_of(wanted: str) -> tuple[str, ...]:
+def subjects_of(wanted: str, groups_once: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Return the subjects, with wildcards, that together match what a filter matches; none for the broker's own topics.
 
     ``#`` also matches the level above it, which takes a second subject. A shared subscription wants what its filter
-    does. Raises TopicError for an invalid filter.
+    does, for its group if that is one of ``groups_once``. Raises TopicError for an invalid filter.
     """
     if wanted.startswith(f"{SHARE}/"):
+        group = wanted.split("/", 2)[1]
+        if group in groups_once:
+            subjects = subjects_of(f"{SHARE}/any/{wanted.partition('/')[2].partition('/')[2]}")
+            return tuple(key_of(subject, group) for subject in subjects)
         wanted = wanted.split("/", 2)[2] if wanted.count("/") > 1 else ""
     elif wanted.startswith("$"):
         return ()

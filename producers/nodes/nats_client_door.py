@@ -85,6 +85,9 @@ class NatsClientDoor:
         overlay: str = DEFAULT_NAMESPACE,
     ) -> None:
         self.counts: Counter[str] = Counter()
+        self.groups_once: frozenset[str] = (
+            frozenset()
+        )  # Its clients' groups are not named in messages: none is left out.
         self._url, self._name, self._api = url, name, api
         self._tls = (tls or ssl.create_default_context()) if urlsplit(url).scheme == "tls" else None
         self._login = login

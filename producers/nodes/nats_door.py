@@ -25,6 +25,7 @@ from regraft.producers.nodes.asked_subjects import AskedSubjects
 from regraft.producers.nodes.door_addresses import DoorAddresses
 from regraft.producers.nodes.door_checks import TOO_LARGE, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.groups_once import key_of
 from regraft.producers.nodes.jetstream_ingress import JetStreamIngress
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
 from regraft.producers.nodes.nats_leaf import SILENT, Leaf, check_tls
@@ -82,6 +83,7 @@ class NatsDoor:
         self._reason = "no answer"
         self._tls = (tls or ssl.create_default_context()) if self._addresses.scheme == "tls" else None
         self.counts: Counter[str] = Counter()
+        self.groups_once: frozenset[str] = frozenset()
         self._name, self._login = name, login
         self._is_tls_first = False
         self._leaf: Leaf | None = None
@@ -176,7 +178,7 @@ class NatsDoor:
         if size_bytes > self._payload_bytes_max:  # The server would end the connection, and drop what is behind it.
             self._checks.refuse(TOO_LARGE, f"{size_bytes} bytes: the server takes {self._payload_bytes_max}")
             return False
-        leaf.write_soon(message_bytes(checked, self._queues.of(checked.subject)))
+        leaf.write_soon(message_bytes(checked, self._queues.of(checked.subject, message.groups_excluded)))
         return True
 
     def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
@@ -359,17 +361,19 @@ class NatsDoor:
         return connect_line(options)
 
     def _note(self, message: Interest) -> None:
+        subject, queue = message.subject, message.queue
+        key = key_of(subject, queue) if queue in self.groups_once else subject
         if message.is_wanted:
-            self._wanted_since_open.setdefault(message.subject, set()).add(message.queue)
-            if message.subject not in self._wanted:
-                self._checks.note_interest(message.subject, True)
-            self._wanted.setdefault(message.subject, set()).add(message.queue)
-            self._queues.add(message.subject, message.queue)
+            self._wanted_since_open.setdefault(key, set()).add(queue)
+            if key not in self._wanted:
+                self._checks.note_interest(key, True)
+            self._wanted.setdefault(key, set()).add(queue)
+            self._queues.add(subject, queue)
             return
-        self._queues.remove(message.subject, message.queue)
-        has_ended = [_forget(known, message) for known in (self._wanted_since_open, self._wanted)]
+        self._queues.remove(subject, queue)
+        has_ended = [_forget(known, key, queue) for known in (self._wanted_since_open, self._wanted)]
         if has_ended[1]:
-            self._checks.note_interest(message.subject, False)
+            self._checks.note_interest(key, False)
 
     def _end_unreported(self) -> None:
         """End interest that the server has not reported since it came back."""
@@ -381,12 +385,12 @@ class NatsDoor:
             self._first.set_result(None)
 
 
-def _forget(known: dict[str, set[str]], message: Interest) -> bool:
-    """Remove a queue group; return True if nobody wants the subject any more."""
-    queues = known.get(message.subject)
+def _forget(known: dict[str, set[str]], key: str, queue: str) -> bool:
+    """Remove a queue group; return True if nobody wants what the key names any more."""
+    queues = known.get(key)
     if queues is None:
         return False
-    queues.discard(message.queue)
+    queues.discard(queue)
     if not queues:
-        del known[message.subject]
+        del known[key]
     return not queues

@@ -26,9 +26,10 @@ from regraft.producers.brokers.broker_messages import (
     SubscribeRequest,
     UnadvertiseRequest,
 )
-from regraft.producers.brokers.match_content import Filter
+from regraft.producers.brokers.match_content import Content, Filter
 from regraft.producers.nodes.carried_messages import CarriedNotification
 from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.groups_once import Handlers, group_suffix, parts_of
 from regraft.producers.nodes.subject_filters import SubjectError, content_of, filter_of
 from regraft.schemas.bounds import NAME_LENGTH_MAX
 from regraft.schemas.client import Role
@@ -77,6 +78,7 @@ class NodeClients:
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.on_confirmed: Callable[[str, bool], None] = lambda _subject, _is_confirmed: None
+        self.handlers: Callable[[Content, str, int], Handlers] = lambda *_: ()
         self._broker, self._life = broker, life
         self._ask, self._on_change = ask, on_change
         self._publishers: dict[str, _Publisher] = {}
@@ -218,7 +220,7 @@ class NodeClients:
         return CarriedNotification(
             name, sequence, now_ms, self._broker, epoch, content_of(message.subject), len(message.payload),
             subject=message.subject, reply=message.reply, headers=message.headers, payload=message.payload,
-            receipt=message.receipt,
+            receipt=message.receipt, handlers=self.handlers(content_of(message.subject), name, sequence),
         )  # fmt: skip
 
     def _publisher(self, name: str) -> _Publisher:
@@ -246,15 +248,18 @@ class NodeClients:
                 self._subscribe(subject)
 
     def _subscribe(self, subject: str) -> None:
+        wanted, group = parts_of(subject)
         try:
-            filter_ = filter_of(subject)
+            filter_ = filter_of(wanted)
         except SubjectError as error:
             del self._interests[subject]
             self._interest_bytes -= len(subject.encode(errors="replace"))
             self.counts[BAD_SUBJECT] += 1
             log.warning("interest_refused", broker=self._broker, reason=str(error))
             return
-        subscription = f"{self._own}.s.{self._subscriptions_made}"
+        subscription = f"{self._own}.s.{self._subscriptions_made}{group_suffix(group)}"
+        if len(subscription) > NAME_LENGTH_MAX:
+            subscription = subscription[: -len(group_suffix(group))]
         self._subscriptions_made += 1
         self._interests[subject], self._subjects[subscription] = subscription, subject
         self._on_change(subscription, Role.SUBSCRIBER, filter_)

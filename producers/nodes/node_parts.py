@@ -106,6 +106,13 @@ def tls_of(settings: NodeSettings) -> LinkTls | None:
 
 
 def door_of(settings: NodeSettings, broker: str) -> Door:
+    """Return the door to the real broker, with the groups that handle each message once; raise as below."""
+    door = _door_of(settings, broker)
+    door.groups_once = frozenset(settings.groups_once)
+    return door
+
+
+def _door_of(settings: NodeSettings, broker: str) -> Door:
     """Return the door to the real broker; raise DoorError for an unknown kind, or certificates that cannot be used."""
     url, user = settings.door or "", settings.door_user or ""
     login = ConnectionSecurity(username=settings.door_user, password_file=settings.door_password_file)

@@ -30,6 +30,6 @@ class QueueGroups:
         if f"{subject} {queue}" in self._index:
             self._index.remove(f"{subject} {queue}")
 
-    def of(self, subject: str) -> Sequence[str]:
-        """Return the groups that want messages with this subject, sorted."""
-        return sorted(self._index.destinations(content_of(subject))) if len(self._index) else ()
+    def of(self, subject: str, excluded: frozenset[str] = frozenset()) -> Sequence[str]:
+        """Return the groups that are to receive a message with this subject, sorted."""
+        return sorted(self._index.destinations(content_of(subject)) - excluded) if len(self._index) else ()

@@ -15,8 +15,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from regraft.producers.brokers.broker_messages import Bundle, Message, Subscribe
-from regraft.producers.brokers.match_content import Filter
+from regraft.producers.brokers.tree_tables import LOCAL, Entry
 from regraft.producers.nodes.doors import Door
+from regraft.producers.nodes.groups_once import GroupHandlers
 from regraft.producers.nodes.subject_filters import subject_of_filter
 
 ASK_S_MAX = 2.0  # A broker that does not answer holds up no link for longer.
@@ -25,11 +26,11 @@ HELD_MAX = 10_000  # Messages of one peer; further ones wait for nothing.
 
 
 class WantedElsewhere:
-    """The wishes of other brokers at one node. ``serve`` handles a peer's message."""
+    """The wishes of other brokers at one node. ``serve`` handles a message, ``groups`` learns of their groups."""
 
-    def __init__(self, door: Door, serve: Callable[[str, Message], None]) -> None:
+    def __init__(self, door: Door, serve: Callable[[str, Message], None], groups: GroupHandlers) -> None:
         self.guard: Callable[[Callable[[str], None]], Callable[[str], None]] = lambda call: call
-        self._door, self._serve = door, serve
+        self._door, self._serve, self._groups = door, serve, groups
         self._held: dict[str, deque[Message]] = {}
         self._refresh_s = 0.0
         self._wanted_before: set[str] = set()
@@ -54,17 +55,21 @@ class WantedElsewhere:
         """Forget what waits: the life in which it was sent is over."""
         self._held.clear()
 
-    def refresh(self, filters: Callable[[], Iterable[Filter]]) -> None:
+    def refresh(self, entries: Callable[[], Iterable[Entry]]) -> None:
         """Compare with what the core knows, once in a while: ask for what is missing, and no longer for the rest."""
         now_s = time.monotonic()
         if now_s - self._refresh_s > REFRESH_S and not self._held:
             self._refresh_s = now_s
-            wanted = {subject_of_filter(filter_) for filter_ in filters()}
+            known = list(entries())
+            wanted = {subject_of_filter(entry.filter_) for entry in known if entry.towards != LOCAL}
+            self._groups.replace((entry.subscription, entry.home, entry.filter_) for entry in known)
             self._door.ask_only(wanted | self._wanted_before)
             self._wanted_before = wanted  # Kept once more: a message that the core keeps for a plan is in no table.
 
     def _hold_or_serve(self, peer: str, messages: deque[Message]) -> None:
         subjects = {subject_of_filter(one.filter_) for message in messages for one in _subscriptions(message)}
+        for one in (one for message in messages for one in _subscriptions(message)):
+            self._groups.note(one.subscription, one.home, one.filter_)
         asked = self._door.ask_for(subjects) if subjects else None
         if asked is None:
             for message in messages:

@@ -17,6 +17,7 @@ from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.nodes import wanted_elsewhere
 from regraft.producers.nodes.asked_subjects import ASKED_MAX, AskedSubjects
 from regraft.producers.nodes.doors import MemoryDoor
+from regraft.producers.nodes.groups_once import GroupHandlers
 from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.producers.nodes.subject_filters import filter_of, subject_of_filter
 from regraft.producers.nodes.wanted_elsewhere import WantedElsewhere
@@ -98,7 +99,7 @@ def run(steps: Callable[[SlowDoor, WantedElsewhere, list[Any]], Awaitable[None]]
         def serve(peer: str, message: Message) -> None:
             served.append((peer, message))
 
-        await steps(door, WantedElsewhere(door, serve), served)
+        await steps(door, WantedElsewhere(door, serve, GroupHandlers("b01", lambda _: True)), served)
 
     asyncio.run(go())
 
