@@ -17,7 +17,7 @@ from rich.table import Table
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile
 
 if TYPE_CHECKING:
-    from regraft.settings.run_settings import Flags
+    from regraft.settings.read_sources import Flags
 
 EXIT_FAILED = 1
 EXIT_CALL = 2

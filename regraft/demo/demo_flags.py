@@ -9,7 +9,8 @@ from typing import Any
 
 from regraft.producers.emulator.outage_schedule import SITE, OutageKind
 from regraft.producers.emulator_settings import REAL_BROKERS
-from regraft.settings.run_settings import Flags, Settings
+from regraft.settings.read_sources import Flags
+from regraft.settings.run_settings import Settings
 from regraft.settings.scenarios import scenario_of
 
 

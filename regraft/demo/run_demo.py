@@ -49,7 +49,8 @@ from regraft.run_records.describe_run import describe_run
 from regraft.run_records.run_record import RunRecord, ServiceUse
 from regraft.run_records.summary import summarise
 from regraft.settings.place_demo import check_brokers, ensure_inventory
-from regraft.settings.run_settings import Flags, Settings, SettingsError, load_settings
+from regraft.settings.read_sources import Flags
+from regraft.settings.run_settings import Settings, SettingsError, load_settings
 from regraft.settings.scenarios import scenario_of
 from regraft.settings.settings_example import servers_text
 from regraft.settings.shape_topics import create_run_topics

@@ -46,8 +46,9 @@ from regraft.run_records.read_topics import read_whole
 from regraft.schemas.remote_registry import use_registry
 from regraft.schemas.state import StateRow, WindowClosed
 from regraft.schemas.topics import STATE, WINDOWS
+from regraft.settings.read_sources import Flags
 from regraft.settings.recorded_settings import reading_bounds
-from regraft.settings.run_settings import Flags, Settings
+from regraft.settings.run_settings import Settings
 from regraft.stages.loop_services import STREAMING, loop_service
 from regraft.stages.run_loop import require_kafka
 from regraft.stages.stop_on_signals import stop_on_signals

@@ -20,7 +20,8 @@ from regraft.producers.recordings.reading_bounds import ReadingBounds
 from regraft.settings.moved_settings import with_new_names
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.planner_models import planner_models
-from regraft.settings.run_settings import Flags, Settings, SettingsError, load_settings, section_models
+from regraft.settings.read_sources import Flags
+from regraft.settings.run_settings import Settings, SettingsError, load_settings, section_models
 
 SECTIONS = ("run", "demo", "emulator", "streaming", "controller", "planners")
 

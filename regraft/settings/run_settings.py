@@ -8,28 +8,18 @@ adds is defined here. Settings are read nowhere else.
 from __future__ import annotations
 
 import json
-import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import Field, create_model
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
-from pydantic_settings.exceptions import SettingsError as SourceError
-
 from regraft.infra.order_keys import OrderSettings
 from regraft.infra.run_clock import RunClock
 from regraft.settings.demo_settings import DemoSettings
+from regraft.settings.read_sources import Flags, named_file, read_sources, read_toml
 from regraft.settings.server_settings import KafkaSettings, RedisSettings, SparkSettings
-from regraft.settings.settings_environment import ENVIRONMENT_PREFIX, SHORT_NAMES, settings_environment
+from regraft.settings.settings_environment import settings_environment
 from regraft.settings.settings_model import (
     SettingsModel,
     chosen_names,
@@ -47,13 +37,10 @@ if TYPE_CHECKING:
     from regraft.producers.recordings.reading_bounds import ReadingBounds
     from regraft.streaming.streaming_settings import StreamingSettings
 
-FILE_VARIABLE = "REGRAFT_SETTINGS"
 PATIENCE_MAX = 20.0
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 GRACE_WINDOWS_MAX = 3  # A longer wait would base every decision on an overlay of long ago.
 FLUSHES_PER_WINDOW_MIN = 4  # With fewer, a single late batch makes a window incomplete.
-
-Flags = Mapping[str, Mapping[str, Any]]
 
 
 class SettingsError(ValueError):
@@ -217,8 +204,8 @@ def load_settings(flags: Flags | None = None, file: Path | None = None) -> Setti
     from regraft.settings.planner_models import read_planners  # Imports numpy, which most commands do not need.
 
     with collect_faults() as faults:
-        tables = _read_toml(file or _named_file(), faults)
-        sources = _read_sources(flags or {}, tables, faults)
+        tables = read_toml(file or named_file(), faults)
+        sources = read_sources(tuple(section_models().items()), flags or {}, tables, faults)
         models = {name: cast(SettingsModel, getattr(sources, name)) for name in section_models()}
         planners = read_planners(sources.planners, _chains(models["controller"]), faults)
         settings = _compose(models, planners)
@@ -230,65 +217,6 @@ def load_settings(flags: Flags | None = None, file: Path | None = None) -> Setti
 
 def _chains(controller: Any) -> tuple[str, ...]:
     return (controller.planner, *controller.shadow_planners)
-
-
-def _named_file() -> Path | None:
-    named = os.environ.get(FILE_VARIABLE)
-    return Path(named) if named else None
-
-
-def _read_toml(file: Path | None, faults: list[str]) -> dict[str, Any]:
-    if file is None:
-        return {}
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        faults.append(f"settings file {file} cannot be read ({error.strerror}): check its name and permissions")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        faults.append(f"settings file {file} is not TOML ({error}): `regraft settings --example` shows its form")
-    return {}
-
-
-def _read_sources(flags: Flags, tables: Mapping[str, Any], faults: list[str]) -> Any:
-    class Sources(SettingsModel, BaseSettings):
-        model_config = SettingsConfigDict(
-            env_prefix=ENVIRONMENT_PREFIX,
-            env_nested_delimiter="__",
-            env_ignore_empty=True,
-            extra="forbid",
-            frozen=True,
-        )
-
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,
-            file_secret_settings: PydanticBaseSettingsSource,
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            short = InitSettingsSource(settings_cls, init_kwargs=_short_named())
-            from_file = InitSettingsSource(settings_cls, init_kwargs=dict(tables))
-            return init_settings, env_settings, short, from_file
-
-    fields: dict[str, Any] = {name: (model, Field(default_factory=model)) for name, model in section_models().items()}
-    fields["planners"] = (dict[str, Any], Field(default_factory=dict))  # Its fields depend on the planners named.
-    model = create_model("Sources", __base__=Sources, **fields)
-    try:
-        return model(**{name: dict(values) for name, values in flags.items()})
-    except SourceError as error:
-        faults.append(f"the environment cannot be read ({error}): values of lists must be JSON")
-        defaults: dict[str, Any] = {name: each() for name, each in section_models().items()}
-        return model.model_construct(**defaults, planners={})
-
-
-def _short_named() -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    for variable, (section, name) in SHORT_NAMES.items():
-        if os.environ.get(variable):
-            found.setdefault(section, {})[name] = os.environ[variable]
-    return found
 
 
 def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, SettingsModel]) -> Settings:

@@ -11,7 +11,8 @@ import difflib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
+from functools import cache
+from typing import Any, ClassVar, TypeVar, cast, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, create_model
 from pydantic import model_validator as validated_by
@@ -107,7 +108,7 @@ def settings_model(
     become nested models. Raises TypeError for a field that is not composed and has no default, because new users must
     be able to start without it.
     """
-    hints = get_type_hints(shape)
+    hints = _hints_of(cast(Any, shape))
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(shape):
         if field.name in composed:
@@ -163,9 +164,15 @@ def chosen_names(model: SettingsModel) -> Iterator[str]:
             yield f"{type(model).setting_path}.{name}"
 
 
+@cache
+def _hints_of(shape: type[Any]) -> dict[str, Any]:
+    """Return the types of a dataclass's fields; finding them takes longer than a check of all settings."""
+    return get_type_hints(shape)
+
+
 def to_dataclass(model: SettingsModel, shape: type[Value], **composed: Any) -> Value:
     """Return the dataclass with the model's values and those of the composition."""
-    hints = get_type_hints(shape)
+    hints = _hints_of(cast(Any, shape))
     values: dict[str, Any] = {}
     for name in type(model).model_fields:
         value = getattr(model, name)

@@ -1,0 +1,105 @@
+"""Read what is set: flags over the environment over the tables of one TOML file, checked against the tables' models.
+
+In: flags, ``REGRAFT_...`` variables, a file. Out: one checked model for each table; faults are collected. Building the
+stages' own values from these belongs to :mod:`regraft.settings.run_settings`.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import Field, create_model
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+from pydantic_settings.exceptions import SettingsError as SourceError
+
+from regraft.settings.settings_environment import ENVIRONMENT_PREFIX, SHORT_NAMES
+from regraft.settings.settings_model import SettingsModel
+
+FILE_VARIABLE = "REGRAFT_SETTINGS"
+
+Flags = Mapping[str, Mapping[str, Any]]
+Models = tuple[tuple[str, type[SettingsModel]], ...]  # By the names of their tables.
+_tables: ContextVar[Mapping[str, Any]] = ContextVar("tables_of_the_file", default=MappingProxyType({}))
+
+
+def named_file() -> Path | None:
+    """Return the settings file that the environment names, if any."""
+    named = os.environ.get(FILE_VARIABLE)
+    return Path(named) if named else None
+
+
+def read_toml(file: Path | None, faults: list[str]) -> dict[str, Any]:
+    """Return the tables of a file, none if there is no file or it cannot be read; append to ``faults``."""
+    if file is None:
+        return {}
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        faults.append(f"settings file {file} cannot be read ({error.strerror}): check its name and permissions")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        faults.append(f"settings file {file} is not TOML ({error}): `regraft settings --example` shows its form")
+    return {}
+
+
+def read_sources(models: Models, flags: Flags, tables: Mapping[str, Any], faults: list[str]) -> Any:
+    """Return a value with the checked model of each table, and ``planners`` as given; append to ``faults``."""
+    model, token = _sources_model(models), _tables.set(tables)
+    try:
+        return model(**{name: dict(values) for name, values in flags.items()})
+    except SourceError as error:
+        faults.append(f"the environment cannot be read ({error}): values of lists must be JSON")
+        defaults: dict[str, Any] = {name: each() for name, each in models}
+        return model.model_construct(**defaults, planners={})
+    finally:
+        _tables.reset(token)
+
+
+@cache
+def _sources_model(models: Models) -> type[SettingsModel]:
+    """Return the model of all tables; building it takes longer than a check of all settings."""
+
+    class Sources(SettingsModel, BaseSettings):
+        model_config = SettingsConfigDict(
+            env_prefix=ENVIRONMENT_PREFIX,
+            env_nested_delimiter="__",
+            env_ignore_empty=True,
+            extra="forbid",
+            frozen=True,
+        )
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            short = InitSettingsSource(settings_cls, init_kwargs=_short_named())
+            from_file = InitSettingsSource(settings_cls, init_kwargs=dict(_tables.get()))
+            return init_settings, env_settings, short, from_file
+
+    fields: dict[str, Any] = {name: (model, Field(default_factory=model)) for name, model in models}
+    fields["planners"] = (dict[str, Any], Field(default_factory=dict))  # Its fields depend on the planners named.
+    return create_model("Sources", __base__=Sources, **fields)
+
+
+def _short_named() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for variable, (section, name) in SHORT_NAMES.items():
+        if os.environ.get(variable):
+            found.setdefault(section, {})[name] = os.environ[variable]
+    return found
