@@ -8,20 +8,33 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast, get_args, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    create_model,
+    field_validator,
+)
 from pydantic import model_validator as validated_by
+from pydantic_core import PydanticCustomError
 
 from regraft.settings.moved_settings import RENAMED, moved_to
 
 NONE_WORD = "none"  # Stands for None in TOML and in the environment, which have no null.
 
 SECRET_NAMES = ("url", "targets", "webhooks", "secret")  # Their values may hold passwords and are never printed.
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _collected: ContextVar[list[str] | None] = ContextVar("collected_faults", default=None)
 
@@ -49,6 +62,17 @@ class SettingsModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
     setting_path: ClassVar[str] = ""
+
+    @field_validator("*")
+    @classmethod
+    def _check_text(cls, value: Any) -> Any:
+        """Refuse control characters: no file or host has them, and the environment of a stage cannot hold a null."""
+        if isinstance(value, str | Path) and _CONTROL.search(str(value)):
+            raise PydanticCustomError("control_character", "it has a control character")
+        if isinstance(value, tuple | list):
+            for each in value:
+                cls._check_text(each)
+        return value
 
     @validated_by(mode="wrap")
     @classmethod

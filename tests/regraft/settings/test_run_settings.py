@@ -145,6 +145,27 @@ def test_a_child_process_gets_exactly_the_same_settings(monkeypatch: pytest.Monk
     assert load_settings() == settings
 
 
+@pytest.mark.parametrize(
+    ("table", "name", "value"),
+    [
+        ("node", "ca_file", "a\0b"),
+        ("run", "directory", "lab\n"),
+        ("kafka", "bootstrap", "127.0.0.1\0:9092"),
+        ("alerts", "webhooks", ["http://127.0.0.1/\0"]),
+    ],
+)
+def test_a_control_character_in_any_setting_is_a_fault(table: str, name: str, value: object) -> None:
+    """A null in a file's name ends whoever opens it, and no child process can be given one."""
+    faults = _faults(flags={table: {name: value}})
+    assert [fault for fault in faults if fault.startswith(f"{table}.{name} is ")], faults
+    assert all("control character" in fault for fault in faults)
+
+
+def test_a_null_in_the_name_of_a_secret_file_is_a_fault() -> None:
+    """The check of a password file opens it."""
+    assert "control character" in _faults(flags={"kafka": {"security": {"key_password_file": "a\0"}}})[0]
+
+
 def test_the_record_of_a_run_contains_no_password() -> None:
     """run.json may be passed around."""
     settings = load_settings({"redis": {"url": "redis://:hunter2@127.0.0.1:1/0"}})
