@@ -45,6 +45,7 @@ from regraft.schemas.state import StateRow, WindowClosed
 CLEARED_KEPT_MAX = 1_000  # Cleared alerts; the oldest are removed, here and in the topic.
 ENTITY_LENGTH_MAX = 2 * NAME_LENGTH_MAX + 1  # Of a subject, as :mod:`schemas.bounds` has it.
 RAISED_MAX = 1_000  # Raised alerts of one rule: subjects are named by records, which may invent any number.
+RAISED_BY_ONE_MAX = 100  # Of those, about what one broker reports, such as its links: others keep room for theirs.
 BROKERS_KEPT_MAX = 500  # Of one alert, so that Kafka accepts its record.
 RecordWatcher = CountWatcher | StalledWatcher | FlappingWatcher | FleetWatcher
 RULE_REMOVED = "The rule {rule} is no longer in use."
@@ -56,14 +57,23 @@ class AlertBook:
     def __init__(self, alerts: Iterable[Alert] = ()) -> None:
         self.alerts: dict[str, Alert] = {}
         self._raised: dict[str, set[str]] = {}
+        self._raised_by: Counter[tuple[str, str]] = Counter()  # By the rule, and the broker that reports the subject.
         for alert in alerts:
             self.put(alert)
 
     def put(self, alert: Alert) -> None:
         """Add an alert, or replace the one with its key."""
+        for one, change in ((self.alerts.get(alert.key), -1), (alert, 1)):
+            if one is not None and one.is_raised:
+                self._count_raised((one.rule, _reporter(one)), change)
         self.alerts[alert.key] = alert
         subjects = self._raised.setdefault(alert.rule, set())
         (subjects.add if alert.is_raised else subjects.discard)(alert.subject)
+
+    def _count_raised(self, of: tuple[str, str], change: int) -> None:
+        self._raised_by[of] += change
+        if not self._raised_by[of]:
+            del self._raised_by[of]
 
     def drop(self, key: str) -> None:
         """Remove an alert."""
@@ -72,6 +82,12 @@ class AlertBook:
     def subjects(self, rule: str) -> frozenset[str]:
         """Return the subjects whose alert is raised at present."""
         return frozenset(self._raised.get(rule, ()))
+
+    def has_room(self, finding: Finding) -> bool:
+        """Return True if one more alert of the rule may be raised, and one more about what its broker reports."""
+        if finding.brokers and self._raised_by[finding.rule, finding.brokers[0]] >= RAISED_BY_ONE_MAX:
+            return False
+        return len(self.subjects(finding.rule)) < RAISED_MAX
 
     def changed_ms(self, rule: str, subject: str) -> int:
         """Return when the status of a subject's alert last changed, 0 if there is no alert."""
@@ -89,7 +105,7 @@ class AlertEngine:
 
     ``started_ms`` is the time from which missing windows count. ``book`` holds the alerts; the notifier writes changed
     ones back. ``calm_windows`` is the count of the earlier engine, see the property. ``not_raised`` counts by rule how
-    often an alert beyond RAISED_MAX was due.
+    often an alert beyond RAISED_MAX was due, or beyond the share of the broker that reports its subject.
     """
 
     def __init__(
@@ -227,7 +243,7 @@ class AlertEngine:
             finding = _storable(finding)
             before = self.book.alerts.get(f"{finding.rule}/{finding.subject}")
             is_new = finding.status is AlertStatus.RAISED and not (before and before.is_raised)
-            if is_new and len(self.book.subjects(finding.rule)) >= RAISED_MAX:
+            if is_new and not self.book.has_room(finding):
                 self.not_raised[finding.rule] += 1
                 continue
             alert = _alert_of(finding, self._by_name[finding.rule], before)
@@ -242,6 +258,11 @@ class AlertEngine:
         )
         self.book.put(cleared)
         return cleared
+
+
+def _reporter(alert: Alert) -> str:
+    """Return the broker that reports the alert's subject: of a link the first one."""
+    return alert.brokers[0] if alert.brokers else ""
 
 
 def _storable(finding: Finding) -> Finding:

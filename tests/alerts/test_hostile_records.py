@@ -16,6 +16,7 @@ from regraft.alerts.alert_metrics import AlertHealth, AlertMetrics
 from regraft.alerts.alert_settings import AlertSettings
 from regraft.alerts.alert_store import AlertStore
 from regraft.alerts.deliver_messages import DeliveryLimits, MessageDelivery
+from regraft.alerts.findings import Finding
 from regraft.alerts.read_alert_inputs import InputReader, InputRecord, Lookback
 from regraft.alerts.read_rules import load_rules
 from regraft.alerts.run_alerts import AlertLoop
@@ -92,6 +93,32 @@ def test_invented_queues_raise_a_bounded_number_of_alerts(monkeypatch: pytest.Mo
     assert len(scene.windows([queues])) == 3
     assert scene.engine.not_raised == {"c": 2}
     assert scene.windows([queues[1:]], first=1) == ["2 c b0 cleared", "2 c b3 raised"]
+
+
+def test_the_links_that_one_broker_reports_leave_room_for_alerts_about_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker reports a queue for each peer that it names; in the order of names its own come first."""
+    monkeypatch.setattr(alert_engine, "RAISED_MAX", 6)
+    monkeypatch.setattr(alert_engine, "RAISED_BY_ONE_MAX", 3)
+    scene = Scene(book(CONGESTION))
+    hostile = [queue_of("b00", f"p{number}", congestion=20) for number in range(9)]
+    honest = [queue_of("b07", "b08", congestion=20), queue_of("b08", congestion=20)]
+    assert scene.windows([[*hostile, *honest]]) == [f"1 c b00>p{number} raised" for number in range(3)] + [
+        "1 c b07>b08 raised",
+        "1 c b08 raised",
+    ]
+    assert scene.engine.not_raised == {"c": 6}
+    assert scene.windows([[*hostile[2:], *honest]], first=1) == [
+        "2 c b00>p0 cleared",
+        "2 c b00>p1 cleared",
+        "2 c b00>p3 raised",
+        "2 c b00>p4 raised",
+    ]
+    again = AlertEngine(book(CONGESTION), BEGIN_MS, scene.engine.book.alerts.values())
+    assert [again.book.has_room(_congested(broker)) for broker in ("b00", "b07", "b09")] == [False, True, True]
+
+
+def _congested(broker: str) -> Finding:
+    return Finding("c", f"{broker}>x", AlertStatus.RAISED, BEGIN_MS, 20.0, 10.0, (broker, "x"))
 
 
 def test_an_alert_about_very_many_brokers_or_long_names_can_be_stored_and_read() -> None:
