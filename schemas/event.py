@@ -7,6 +7,7 @@ from msgspec import Struct
 from regraft.schemas.bounds import Entity, NameOrNone, TimeMs
 
 FORGED = "forged"  # In the details of order_refused: the order is not authentic.
+SENDER = "sender"  # In an event's details: whose records caused it, if that sender also chooses the subject.
 ENDED = "over"  # In an event's details: it clears the alert about the subject, for example for share_changed.
 
 

@@ -16,7 +16,7 @@ from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.infra.handle_each import handle_each
 from regraft.overlay.members import FleetView
 from regraft.schemas.announcement import EXPIRY_MS, Announcement, how_to_admit, may_announce, why_not_admitted
-from regraft.schemas.event import ENDED, AdaptationEvent, EventKind, Severity
+from regraft.schemas.event import ENDED, SENDER, AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.shown_fleet import ShownAnnounced
 
@@ -72,7 +72,7 @@ class AnnouncementTaker:
         for one in self._waiting.values():
             if not one.is_reported:
                 one.is_reported = True
-                self._report(one.announcement.broker, _request_text(one, self._to_do(one, state.fleet)), now_ms)
+                self._report(one.announcement, _request_text(one, self._to_do(one, state.fleet)), now_ms)
         shown = tuple(self._shown(one, state.fleet) for _, one in sorted(self._waiting.items()))
         state.is_changed |= shown != state.announced
         state.announced = shown
@@ -88,7 +88,7 @@ class AnnouncementTaker:
             if not known.is_contested:
                 known.is_contested = True
                 text = f"{broker} is announced by agents {known.agent!r} and {agent!r}: only the first is accepted"
-                self._report(broker, text, now_ms, Severity.WARNING)
+                self._report(announcement, text, now_ms, Severity.WARNING)
             return "contested"
         if known is not None:
             known.announcement, known.announced_ms = announcement, now_ms
@@ -110,7 +110,7 @@ class AnnouncementTaker:
             f"{agent!r} wait for admission, the maximum (members.announced_max); add some, or stop the "
             "process that announces them"
         )
-        self._report(announcement.broker, text, now_ms, Severity.WARNING)
+        self._report(announcement, text, now_ms, Severity.WARNING)
 
     def _admit(self, fleet: FleetView) -> list[Announcement]:
         """Remove and return the waiting brokers that the settings admit, oldest first."""
@@ -154,18 +154,19 @@ class AnnouncementTaker:
         broker = one.announcement.broker
         if one.is_reported and may_announce(fleet.members.get(broker)):
             text = f"{broker} no longer asks to join: it has not been announced for {EXPIRY_MS / 60_000:g} minutes"
-            self._report(broker, text, now_ms, details={ENDED: "1"})
+            self._report(one.announcement, text, now_ms, details={ENDED: "1"})
 
     def _report(
         self,
-        broker: str,
+        by: Announcement,
         text: str,
         now_ms: int,
         severity: Severity = Severity.INFO,
         details: dict[str, str] | None = None,
     ) -> None:
-        event = AdaptationEvent(broker, EventKind.JOIN_REQUESTED, severity, now_ms, text, details=details or {})
-        self._events.emit(event)
+        """Report an announcement; an agent chooses the names, so it is the sender of all that it announces."""
+        told = {SENDER: f"agent {by.facts.agent}".rstrip(), **(details or {})}
+        self._events.emit(AdaptationEvent(by.broker, EventKind.JOIN_REQUESTED, severity, now_ms, text, details=told))
 
 
 def is_awaited_unasked(member: Member) -> bool:

@@ -13,7 +13,7 @@ from regraft.controller.control_ports import AuditSink, EventSink, OrderSource
 from regraft.controller.state.plan_log import PlanLog
 from regraft.infra.handle_each import handle_each
 from regraft.schemas.audit import AuditOutcome, GivenOrder
-from regraft.schemas.event import FORGED, AdaptationEvent, EventKind, Severity
+from regraft.schemas.event import FORGED, SENDER, AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member
 from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import Order, OrderKind
@@ -140,7 +140,7 @@ class OrderTaker:
         text = asked + (f"; not executed: {refusal}" if refusal else "")
         subject = order.subject if order is not None else given.key
         plan = subject if order is not None and order.kind.scope == "plan" else ""
-        details = {FORGED: "1"} if given.refusal else {}
+        details = {FORGED: "1"} if given.refusal or order is None else {SENDER: order.key_name or order.by}
         self._events.emit(AdaptationEvent(subject, kind, severity, now_ms, text, plan, details))
 
 

@@ -22,6 +22,9 @@ class LoopMetrics:
         self.refusals = counter("refusals", "Refused proposals and states by verdict.", ["verdict"])
         self.commands = counter("commands", "Commands sent by phase.", ["phase"])
         self.events = counter("events", "Events emitted by kind.", ["kind"])
+        self.events_left_out = counter(
+            "events_left_out", "Events beyond the share of the sender that caused them, by kind.", ["kind"]
+        )
         self.orders = counter("orders", "Orders, by kind and outcome.", ["kind", "outcome"])
         self.cost_per_s = gauge(
             "cost_per_s",

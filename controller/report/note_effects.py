@@ -10,22 +10,28 @@ import msgspec
 from regraft.controller.control_ports import EventSink
 from regraft.controller.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.report.share_events import EventShare
 from regraft.schemas.command import Command
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.shorten_text import shortened
 
 
 class NotedEvents:
-    """Passes events on to people; the state keeps the last ones."""
+    """Passes events on to people, within the share of their senders; the state keeps the last ones."""
 
     def __init__(self, events: EventSink, state: LoopState, metrics: LoopMetrics) -> None:
         self._events = events
         self._state = state
         self._metrics = metrics
+        self._share = EventShare()
 
     def emit(self, event: AdaptationEvent) -> None:
         """Note the event and pass it on, with a text that readers accept: it may repeat others."""
-        event = msgspec.structs.replace(event, text=shortened(event.text))
+        shared = self._share.shared(event)
+        if shared is None:
+            self._metrics.events_left_out.labels(event.kind).inc()
+            return
+        event = msgspec.structs.replace(shared, text=shortened(shared.text))
         self._events.emit(event)
         self._state.add_event(event)
         self._metrics.events.labels(event.kind).inc()
