@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +33,7 @@ from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.event import ENDED, AdaptationEvent, EventKind
 from regraft.schemas.plan import PlanPhase
 from tests.alerts.scripted_alerts import BEGIN_MS, Scene, at, book, event, plan, queue_of, window, words
+from tests.infra.kafka_message import kafka_message
 
 NOWHERE = KafkaAccess("127.0.0.1:9", "test")
 LETTERS = '[[rule]]\nname = "letters"\non = "dead_letters"\ncount = 3\nspan_s = 10\nclear_after_s = 10\n'
@@ -136,28 +137,6 @@ def test_an_alert_about_very_many_brokers_or_long_names_can_be_stored_and_read()
         assert decode(encode(alert), Alert) == alert
 
 
-class FakeMessage:
-    """A message of the topic of events."""
-
-    def __init__(self, topic: str, value: bytes) -> None:
-        self._topic, self._value = topic, value
-
-    def topic(self) -> str:
-        return self._topic
-
-    def key(self) -> bytes:
-        return b"k"
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return 7
-
-    def value(self) -> bytes:
-        return self._value
-
-
 class Reader(InputReader):
     """A reader whose records are given."""
 
@@ -187,7 +166,7 @@ class Store(AlertStore):
 
 
 def entry_of(topic: str, record: msgspec.Struct) -> InputRecord:
-    return InputRecord(record, BEGIN_MS, False, cast(Message, FakeMessage(topic, encode(record))))
+    return InputRecord(record, BEGIN_MS, False, kafka_message(topic, encode(record)))
 
 
 def loop_of(reader: Reader, store: Store, engine: Any, health: AlertHealth) -> AlertLoop:

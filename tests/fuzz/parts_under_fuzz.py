@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import numpy as np
-from confluent_kafka import Message
 
 from regraft.alerts.alert_engine import AlertEngine
 from regraft.alerts.read_rules import load_rules
@@ -68,6 +67,7 @@ from regraft.streaming.watch_members import MemberWatcher
 from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
 from tests.controller.test_control_loop import INVENTORY, far_ends
 from tests.fuzz.valid_records import valid_records
+from tests.infra.kafka_message import kafka_message
 from tests.producers.recorded_messages import START_MS, recorded_run
 from tests.streaming.encoded_windows import encode_window
 from tests.streaming.random_telemetry import WINDOW_MS, random_telemetry
@@ -77,32 +77,6 @@ RECORDS_PER_TICK = 25
 LETTER_BYTES_MAX = 1_000_000
 END_MS = 1 << 50
 NO_FACTS = BrokerFacts()
-
-
-@dataclass
-class FakeMessage:
-    """A Kafka message as a decoder sees it."""
-
-    name: str
-    content: bytes
-
-    def topic(self) -> str:
-        return self.name
-
-    def value(self) -> bytes:
-        return self.content
-
-    def key(self) -> bytes:
-        return b"k"
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return 7
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, START_MS
 
 
 @dataclass
@@ -117,7 +91,7 @@ class Border:
 
     def read(self, topic: Topic, value: bytes) -> Any:
         """Return the record, or None for a bad one."""
-        record = self.decoder.decode(cast(Message, FakeMessage(topic.suffix, value)), TYPES[topic])
+        record = self.decoder.decode(kafka_message(topic.suffix, value, time_ms=START_MS), TYPES[topic])
         self.used += record is not None
         return record
 
@@ -172,7 +146,7 @@ def feed_start(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
     found: Counter[str] = Counter()
     for topic, value in values:
         try:
-            record = decode_strictly(cast(Message, FakeMessage(topic.suffix, value)), TYPES[topic])
+            record = decode_strictly(kafka_message(topic.suffix, value, time_ms=START_MS), TYPES[topic])
         except UnreadableRecordError as error:
             found["refused"] += _names_place(error, topic)
             continue
@@ -199,9 +173,9 @@ def feed_members(values: Sequence[bytes]) -> Counter[str]:
         try:
             read.append(decode(value, Member))
         except UndecodableRecordError:
-            assert not watcher.take_one(cast(Message, FakeMessage(MEMBERS.suffix, value)))
+            assert not watcher.take_one(kafka_message(MEMBERS.suffix, value, time_ms=START_MS))
             continue
-        watcher.take_one(cast(Message, FakeMessage(MEMBERS.suffix, value)))
+        watcher.take_one(kafka_message(MEMBERS.suffix, value, time_ms=START_MS))
     newest = {member.broker: member for member in read}
     assert watcher.agent_of == {name: one.facts.agent for name, one in newest.items() if one.facts is not None}
     fit = [one for one in read if not why_member_order_refused(OrderKind.ADD, one.broker, None, one.facts or NO_FACTS)]

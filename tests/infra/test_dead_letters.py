@@ -1,9 +1,8 @@
 """Dead letters: what they contain, where they go, and what happens to a message that cannot be decoded."""
 
-from typing import Any
-
 import pytest
 import structlog
+from confluent_kafka import Message
 
 from regraft.infra.dead_letters import (
     SENDERS_PER_TOPIC_MAX,
@@ -19,35 +18,11 @@ from regraft.infra.dead_letters import (
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from tests.infra.kafka_message import kafka_message
 
 
-class FakeMessage:
-    """A message at offset 5 of partition 2."""
-
-    def __init__(self, value: bytes | None) -> None:
-        self._value = value
-
-    def topic(self) -> str:
-        return "regraft.orders"
-
-    def key(self) -> bytes:
-        return b"b01"
-
-    def partition(self) -> int:
-        return 2
-
-    def offset(self) -> int:
-        return 5
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 1_234
-
-    def value(self) -> bytes | None:
-        return self._value
-
-
-def message(value: bytes | None) -> Any:
-    return FakeMessage(value)
+def message(value: bytes | None) -> Message:
+    return kafka_message("regraft.orders", value, 5, b"b01", 1_234, partition=2)
 
 
 def test_an_undecodable_record_is_kept_with_its_position_and_the_reason() -> None:

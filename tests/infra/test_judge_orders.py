@@ -15,6 +15,7 @@ from regraft.schemas.codec import decode, encode
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import BrokerFacts
 from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from tests.infra.kafka_message import kafka_message
 from tests.infra.order_signers import TRUSTED_UNTIL, trust
 
 NOW_MS = 1_800_000_000_000
@@ -202,24 +203,8 @@ def test_a_topic_that_keeps_the_times_of_writers_is_refused(bench: Bench) -> Non
     assert "LogAppendTime" in bench.refusal(bench.sign(), is_by_kafka=False)
 
 
-class FakeMessage:
-    """A message at offset 5."""
-
-    def __init__(self, key: bytes | None, kind: int = TIMESTAMP_LOG_APPEND_TIME) -> None:
-        self._key, self._kind = key, kind
-
-    def key(self) -> bytes | None:
-        return self._key
-
-    def offset(self) -> int:
-        return 5
-
-    def timestamp(self) -> tuple[int, int]:
-        return self._kind, NOW_MS
-
-
 def given(bench: Bench, order: Order | None, key: bytes | None, kind: int = TIMESTAMP_LOG_APPEND_TIME) -> str:
-    message: Any = FakeMessage(key, kind)
+    message = kafka_message("lab.orders", b"", 5, key, NOW_MS, times_by=kind)
     found = bench.judge.given(message, order)
     assert (found.offset, found.written_ms) == (5, NOW_MS)
     return found.refusal
@@ -239,7 +224,7 @@ def test_a_tombstone_of_an_order_is_refused(bench: Bench) -> None:
     """Nobody writes such a record: orders are revoked by orders."""
     assert "deletes an order from the topic" in given(bench, None, b"adaptation/overlay")
     for key in (None, b"", b"a\x00b\n", b"\xff" * 3_000):
-        message: Any = FakeMessage(key)
+        message = kafka_message("lab.orders", None, key=key)
         subject = bench.judge.given(message, None).key
         assert decode(
             encode(AdaptationEvent(subject, EventKind.ORDER_REFUSED, Severity.WARNING, 0, "")), AdaptationEvent

@@ -1,9 +1,8 @@
 """What `regraft topics --show` prints of records: packed ones unpacked, and the reason if one does not decode."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
+from confluent_kafka import Message
 from typer.testing import CliRunner
 
 from regraft.cli import app
@@ -13,38 +12,18 @@ from regraft.schemas.packed_deliveries import DeliveryColumns, PackedDeliveries
 from regraft.schemas.state import StateRow
 from regraft.schemas.telemetry import Delivery, TelemetryBatch
 from regraft.schemas.topics import TELEMETRY, TOPICS
+from tests.infra.kafka_message import kafka_message
 
 
-@dataclass
-class StubMessage:
-    """A message as confluent-kafka returns it."""
-
-    body: bytes | None
-
-    def topic(self) -> str:
-        return "regraft.telemetry"
-
-    def partition(self) -> int:
-        return 2
-
-    def offset(self) -> int:
-        return 7
-
-    def key(self) -> bytes:
-        return b"b01"
-
-    def timestamp(self) -> tuple[int, int]:
-        return 2, 1_700_000_000_250
-
-    def value(self) -> bytes | None:
-        return self.body
+def telemetry_message(value: bytes | None) -> Message:
+    return kafka_message("regraft.telemetry", value, 7, b"b01", 1_700_000_000_250, partition=2)
 
 
 def test_packed_telemetry_is_shown_cell_by_cell() -> None:
     """Every publisher and block of a broker's report is shown by name, as if it had been sent unpacked."""
     cell = Delivery("p1", 3, 1_700_000_000, 0b101, 2, 400, 0b1)
     batch = TelemetryBatch("b01", 1, 5, 1_700_000_000_200, 4, (cell,)).packed()
-    shown = shown_message(StubMessage(encode(batch)), TELEMETRY)  # type: ignore[arg-type]
+    shown = shown_message(telemetry_message(encode(batch)), TELEMETRY)
     assert (shown["partition"], shown["offset"], shown["key"]) == (2, 7, "b01")
     assert shown["time"] == "2023-11-14T22:13:20.250+00:00"
     assert list(shown["record"]["deliveries"]) == [
@@ -77,7 +56,7 @@ def test_packed_state_is_shown_row_by_row() -> None:
 @pytest.mark.parametrize(("body", "reason"), [(b"rubbish", "starts with"), (b"", "empty")])
 def test_an_undecodable_record_is_shown_with_the_reason(body: bytes, reason: str) -> None:
     """The output has its position, the reason and its length."""
-    shown = shown_message(StubMessage(body), TELEMETRY)  # type: ignore[arg-type]
+    shown = shown_message(telemetry_message(body), TELEMETRY)
     assert reason in shown["fault"]
     assert shown["bytes"] == len(body)
     assert "record" not in shown
