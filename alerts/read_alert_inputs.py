@@ -1,7 +1,7 @@
 """Read the inputs of rules, from where the last alert stage stopped, and some before that to restore rules' memory.
 
-In: the topics of state, windows, plans, members, events, orders and dead letters. Out: decoded records, each with
-whether an earlier stage has judged it, and the positions to store with the outcome. Judging does not belong here.
+In: the topics of state, windows, plans, members, events, orders, audit and dead letters. Out: decoded records, each
+with whether an earlier stage has judged it, and the positions to store with the outcome. Judging does not belong here.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from regraft.alerts.answered_orders import KINDS, AnsweredOrders
 from regraft.infra.dead_letters import RecordDecoder, dead_letter
 from regraft.infra.judge_orders import open_judge
 from regraft.infra.kafka_access import KafkaAccess
@@ -31,6 +32,7 @@ from regraft.infra.log_sparsely import is_logged
 from regraft.infra.order_keys import OrderSettings
 from regraft.infra.prove_reading import ReadingProof
 from regraft.infra.stack_error import StackError
+from regraft.schemas.audit import AuditEntry
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.member import Member
@@ -39,6 +41,7 @@ from regraft.schemas.plan import Plan
 from regraft.schemas.state import StateRow, WindowClosed
 from regraft.schemas.topics import (
     ALERTS,
+    AUDIT,
     DEAD_LETTERS,
     EVENTS,
     MEMBERS,
@@ -63,9 +66,10 @@ INPUTS: Mapping[Topic, type[msgspec.Struct]] = {
     MEMBERS: Member,
     EVENTS: AdaptationEvent,
     ORDERS: Order,
+    AUDIT: AuditEntry,
     DEAD_LETTERS: DeadLetter,
 }
-COMPACTED = (ORDERS, PLANS, MEMBERS)  # Read whole: a record in force may have been written long ago.
+READ_WHOLE = (ORDERS, AUDIT, PLANS, MEMBERS)  # A record in force may have been written long ago.
 
 
 class InputGoneError(StackError):
@@ -105,7 +109,7 @@ class InputReader:
     def __init__(self, kafka: KafkaAccess, namespace: str, lookback: Lookback, orders: OrderSettings) -> None:
         self._namespace, self._lookback = namespace, lookback
         self._types = {topic_name(topic, namespace): record for topic, record in INPUTS.items()}
-        self._windows_topic = topic_name(WINDOWS, namespace)
+        self._windows_topic, self._audit_topic = topic_name(WINDOWS, namespace), topic_name(AUDIT, namespace)
         self._consumer = open_consumer(
             kafka,
             {"enable.partition.eof": True, "queued.max.messages.kbytes": 32_768, "fetch.wait.max.ms": 50},
@@ -114,6 +118,7 @@ class InputReader:
         self._decoder = RecordDecoder(self._keep_dead_letter)
         self._judge, self._keys = open_judge(orders, namespace)
         self._keys_version = self._keys.version
+        self._orders = AnsweredOrders[InputRecord]()
         self._is_assigned = False
         self._retry_at_s = 0.0
         self._unread: set[tuple[str, int]] = set()
@@ -167,7 +172,8 @@ class InputReader:
     def poll(self) -> list[InputRecord]:
         """Return a bounded number of new records, without waiting.
 
-        Raises TrustedKeysChangedError if other keys are trusted now, InputGoneError if a topic was deleted.
+        An order follows once the controller has accepted it. Raises TrustedKeysChangedError if other keys are trusted
+        now, AnswerChangedError if an order was refused after all, InputGoneError if a topic was deleted.
         """
         self._keys.refresh()
         if self._keys.version != self._keys_version:
@@ -180,7 +186,9 @@ class InputReader:
             self._report(str(error))
             return []
         found = [self._taken(message) for message in messages]
-        return [record for record in found if record is not None]
+        # An earlier answer must not count before a later one is known.
+        is_answered = all(topic != self._audit_topic for topic, _ in self._unread)
+        return [one for one in found if one is not None] + (self._orders.released() if is_answered else [])
 
     def prove(self) -> bool:
         """Ask Kafka, of one partition after another, where it ends; return False if it does not answer."""
@@ -250,12 +258,23 @@ class InputReader:
         record = self._decoder.decode(message, self._types[place[0]])
         if record is None:
             return None
-        if isinstance(record, Order) and self._judge.given(message, record).refusal:
-            self.orders_refused += 1  # The controller reports it.
+        if isinstance(record, AuditEntry):
+            self._orders.take(record)
+            return None
+        if isinstance(record, Order):
+            self._hold(record, written_ms, message)
             return None
         if isinstance(record, WindowClosed):
             self._markers.setdefault(record.window_start_ms, (place[1], offset))
         return InputRecord(record, written_ms, offset < self._judged_below[place], message)
+
+    def _hold(self, order: Order, written_ms: int, message: Message) -> None:
+        """Hold an order that is authentic until the controller has answered it."""
+        if self._judge.given(message, order).refusal:
+            self.orders_refused += 1  # The controller reports it.
+        elif order.kind in KINDS:
+            is_known = False  # It changes no alert by itself.
+            self._orders.hold((message.offset() or 0, written_ms), InputRecord(order, written_ms, is_known, message))
 
     def _keep_dead_letter(self, letter: DeadLetter) -> None:
         if letter.topic == topic_name(EVENTS, self._namespace):  # The other topics have readers that report them.
@@ -286,8 +305,8 @@ class InputReader:
         self._judged_below[place] = self._next[place] = judged
         self._read_ms[place] = base_ms
         topic = next(topic for topic in INPUTS if topic_name(topic, self._namespace) == part.topic)
-        if topic in COMPACTED or low == high:
-            return TopicPartition(*place, OFFSET_BEGINNING if topic in COMPACTED else high)
+        if topic in READ_WHOLE or low == high:
+            return TopicPartition(*place, OFFSET_BEGINNING if topic in READ_WHOLE else high)
         since_ms = self._since_ms(topic, base_ms, now_ms)
         (found,) = self._consumer.offsets_for_times([TopicPartition(*place, since_ms)], timeout=CALL_S)
         offset = high if found.offset < 0 else found.offset

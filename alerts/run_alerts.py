@@ -18,6 +18,7 @@ from regraft.alerts.alert_engine import AlertEngine
 from regraft.alerts.alert_metrics import AlertHealth, AlertMetrics
 from regraft.alerts.alert_settings import AlertSettings
 from regraft.alerts.alert_store import AlertStore
+from regraft.alerts.answered_orders import AnswerChangedError
 from regraft.alerts.deliver_messages import DeliveryLimits, MessageDelivery
 from regraft.alerts.gather_windows import ROWS_WAIT_MS
 from regraft.alerts.message_senders import MessageSender
@@ -69,7 +70,7 @@ def run_alerts(settings: AlertSettings, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
                 _run_once(settings, rules, metrics, health, stop)
-            except (WriterLostError, TrustedKeysChangedError) as error:
+            except (WriterLostError, TrustedKeysChangedError, AnswerChangedError) as error:
                 log.warning("alerts_start_over", reason=str(error))
 
 
@@ -78,7 +79,7 @@ def _run_once(
 ) -> None:
     """Start from what is stored and run until ``stop`` is set.
 
-    Raises WriterLostError or TrustedKeysChangedError if the stage must start over.
+    Raises WriterLostError, TrustedKeysChangedError or AnswerChangedError if the stage must start over.
     """
     with ExitStack() as held:
         reader = InputReader(settings.kafka, settings.namespace, lookback_of(settings, rules), settings.orders)

@@ -142,7 +142,9 @@ ORDERS = Topic(
     compaction_lag_ms=7 * DAY_MS,
     is_one_log=True,
 )
-AUDIT = Topic("audit", "AuditEntry", "subject", (CONTROLLER,), (CONTROLLER, OPERATOR, RECORDER), 1, 400 * DAY_MS)
+AUDIT = Topic(
+    "audit", "AuditEntry", "subject", (CONTROLLER,), (CONTROLLER, Role.ALERTS, OPERATOR, RECORDER), 1, 400 * DAY_MS
+)
 ALERTS = Topic("alerts", "Alert", "rule, subject", (Role.ALERTS,), (Role.ALERTS, OPERATOR, RECORDER), 1, None)
 DEAD_LETTERS = Topic(
     "dead-letters",

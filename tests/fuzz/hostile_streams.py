@@ -17,6 +17,7 @@ import msgspec
 from confluent_kafka import Message
 
 from regraft.alerts.alert_engine import BROKERS_KEPT_MAX, CLEARED_KEPT_MAX, RAISED_MAX, AlertEngine
+from regraft.alerts.answered_orders import AnswerChangedError
 from regraft.alerts.read_alert_inputs import INPUTS, InputReader, Lookback
 from regraft.alerts.read_rules import load_rules
 from regraft.infra.dead_letters import SENDERS_PER_TOPIC_MAX, SHARE_LETTERS_MAX, RecordDecoder
@@ -27,6 +28,7 @@ from regraft.producers.recordings.read_recording import open_recording
 from regraft.producers.recordings.recording_parts import RecordingError
 from regraft.producers.recordings.write_recording import RecordingLimits, RecordingWriter
 from regraft.schemas.alert import Alert
+from regraft.schemas.audit import AuditOutcome, GivenOrder
 from regraft.schemas.bounds import NAME_LENGTH_MAX, TIME_MS_MAX
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.dead_letter import DeadLetter
@@ -41,6 +43,7 @@ from regraft.streaming.open_windows import ShardState
 from regraft.streaming.window_job import joined
 from tests.fuzz.mutate_values import NUMBERS, TEXTS, spoiled
 from tests.fuzz.valid_records import valid_records, valid_values
+from tests.infra.kafka_message import KafkaMessage
 from tests.producers.recorded_messages import RECORD_TYPES_BY_SUFFIX, START_MS, recorded_run
 from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, random_telemetry
 from tests.streaming.test_open_windows import rows_of
@@ -53,34 +56,10 @@ FIRST_PART_BYTES = 5_000  # For queues and probes, whose number is that of neigh
 NAMESPACE = "fuzz"
 
 
-class HostileMessage:
-    """A Kafka message whose time, key, partition and offset are its sender's choice."""
-
-    def __init__(self, rng: random.Random, name: str, content: bytes | None, offset: int) -> None:
-        self._name, self._content, self._offset = name, content, offset
-        self.own_key = rng.choice(KEYS) if rng.random() < 0.5 else rng.randbytes(8)
-        self.time_ms = rng.choice(TIMES_MS)
-
-    def topic(self) -> str:
-        return self._name
-
-    def value(self) -> bytes | None:
-        return self._content
-
-    def key(self) -> bytes | None:
-        return self.own_key
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, self.time_ms
-
-    def error(self) -> None:
-        return None
+def hostile_message(rng: random.Random, name: str, content: bytes | None, offset: int) -> KafkaMessage:
+    """Return a message whose time and key are its sender's choice."""
+    key = rng.choice(KEYS) if rng.random() < 0.5 else rng.randbytes(8)
+    return KafkaMessage(name, content, offset, key, rng.choice(TIMES_MS))
 
 
 class Rows:
@@ -101,7 +80,7 @@ def feed_alert_times(rng: random.Random, count: int) -> Counter[str]:
     for place in range(count):
         topic, now_ms = rng.choice(list(INPUTS)), START_MS + place * 50
         value = encode(_hostile(rng, topic)) if rng.random() < 0.8 else rng.choice(valid_values()[topic])
-        entry = reader._taken(cast(Message, HostileMessage(rng, names[topic], value, place)))
+        entry = reader._taken(cast(Message, hostile_message(rng, names[topic], value, place)))
         found["used" if entry is not None else "refused"] += 1
         changed = [] if entry is None else engine.take(entry.record, entry.written_ms, now_ms, is_known=entry.is_known)
         if place % 100 == 0:
@@ -154,7 +133,7 @@ def feed_letters(rng: random.Random, count: int) -> Counter[str]:
     decoder = RecordDecoder(letters.append)
     used, name = 0, topic_name(TELEMETRY, NAMESPACE)
     for place, (_, value) in enumerate(spoiled(TELEMETRY, rng, count)):
-        record = decoder.decode(cast(Message, HostileMessage(rng, name, value, place)), TelemetryBatch)
+        record = decoder.decode(cast(Message, hostile_message(rng, name, value, place)), TelemetryBatch)
         used += record is not None
     refused = decoder.undecodable.total()
     assert used + refused == count
@@ -196,7 +175,7 @@ def feed_recordings(rng: random.Random, count: int, folder: Path) -> Counter[str
         for place in range(expected):
             topic = rng.choice(topics)
             value = None if rng.random() < 0.05 else next(spoiled(topic, rng, 1))[1]
-            message = HostileMessage(rng, topic.suffix, value, place)
+            message = hostile_message(rng, topic.suffix, value, place)
             partition, time_ms = rng.choice((0, 3, 2**31 - 1)), message.timestamp()[1]
             writer.write(topic.suffix, time_ms, partition, place, message.key() or b"", value, place / 100)
             writer.tick(place / 100)
@@ -226,12 +205,19 @@ def feed_order_keys(rng: random.Random, count: int) -> Counter[str]:
     for place in range(count):
         order = cast(Order, _hostile(rng, ORDERS))
         value = encode(order) if rng.random() < 0.7 else next(spoiled(ORDERS, rng, 1))[1]
-        message = HostileMessage(rng, name, value, place)
+        message = hostile_message(rng, name, value, place)
         if rng.random() < 0.5:
             message.own_key, message.time_ms = order.key.encode(), order.time_ms
-        entry = reader._taken(cast(Message, message))
-        found["used" if entry is not None else "refused"] += 1
-        assert entry is None or isinstance(entry.record, Order)
+        assert reader._taken(cast(Message, message)) is None  # Nothing is followed before the controller answers.
+        answers = [AuditOutcome.ACCEPTED, *([AuditOutcome.REFUSED] if rng.random() < 0.1 else [])]
+        for outcome in rng.sample(answers, len(answers)):
+            given = GivenOrder(order, message.time_ms, rng.choice((place, place, place, place - 1)))
+            with suppress(AnswerChangedError):  # Of the order before this one, if it has the same time.
+                reader._orders.take(given.entry(outcome, "", START_MS))
+        followed = reader._orders.released()
+        assert all(isinstance(entry.record, Order) and len(answers) == 1 for entry in followed)
+        assert [entry.message.offset() for entry in followed] in ([], [place])
+        found["used" if followed else "refused"] += 1
     assert found.total() == count
     reader.close()
     return found
