@@ -13,6 +13,7 @@ import structlog
 from confluent_kafka import KafkaException, Message
 
 from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.log_sparsely import is_logged
 from regraft.infra.read_messages import read_messages
 from regraft.infra.read_newest import read_newest
 from regraft.infra.record_writer import RecordWriter
@@ -71,10 +72,9 @@ class KafkaPorts:
         deadline_s = time.monotonic() + wait_s_max
         register = self._register
         try:
-            homes = _homes(read_messages(self._kafka, [register], wait_s_max))
+            earlier = clients_at(brokers, read_messages(self._kafka, [register], wait_s_max))
         except (StackError, KafkaException) as error:
             raise KafkaUnreachableError(f"cannot read {register} to withdraw earlier clients: {error}") from error
-        earlier = [client for client, home in homes.items() if home in brokers]
         for number, client in enumerate(earlier, start=1):
             self.remove_client(client)
             if number % TOMBSTONES_AT_ONCE_MAX == 0 or number == len(earlier):
@@ -190,16 +190,25 @@ class KafkaPorts:
         self.telemetry.close()
 
 
-def _homes(messages: Iterable[Message]) -> dict[str, str]:
-    """Return the home of each client in the register; skip and log records that do not decode."""
-    homes: dict[str, str] = {}
+def clients_at(brokers: Container[str], messages: Iterable[Message]) -> list[str]:
+    """Return the clients that the register has at these brokers; skip and log records that do not decode.
+
+    Memory grows with these alone, as other agents write any number of others.
+    """
+    found: dict[str, None] = {}
+    faults = 0
     for message in messages:
         name = (message.key() or b"").decode(errors="replace")
-        homes.pop(name, None)
+        found.pop(name, None)
         if message.value() is None:
             continue
         try:
-            homes[name] = decode(message.value(), Client).home
+            if decode(message.value(), Client).home in brokers:
+                found[name] = None
         except UndecodableRecordError as fault:
-            log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
-    return homes
+            faults += 1
+            if is_logged(faults):
+                log.warning(
+                    "record_skipped", topic=message.topic(), offset=message.offset(), reason=str(fault), count=faults
+                )
+    return list(found)

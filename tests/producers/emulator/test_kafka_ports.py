@@ -1,17 +1,19 @@
 """The Kafka ports against librdkafka's mock cluster: nothing is lost, bad commands become dead letters."""
 
 import threading
+import tracemalloc
 from collections.abc import Iterator
 
 import msgspec
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+import structlog
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from msgspec.structs import replace
 
 from regraft.infra.decode_strictly import UnreadableRecordError
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.record_writer import RecordWriter
-from regraft.producers.emulator.kafka_ports import KafkaPorts
+from regraft.producers.emulator.kafka_ports import KafkaPorts, clients_at
 from regraft.producers.emulator.read_commands import CommandReader, KafkaUnreachableError
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.broker_topics import BrokerTopics
@@ -34,11 +36,13 @@ from regraft.schemas.topics import (
     TOPICS,
     topic_name,
 )
+from tests.infra.kafka_message import kafka_message
 from tests.wait_until import wait_until
 
 NAMESPACE = "test"
 NOBODY = KafkaAccess("127.0.0.1:1")
 WAIT_S_MAX = 30.0
+OTHERS = 20_000
 
 
 def plan_of(epoch: int, phase: PlanPhase) -> Plan:
@@ -100,6 +104,25 @@ def test_clients_of_an_earlier_run_leave_the_register(cluster: tuple[Producer, s
     newest = dict(read_all(cluster[1], topic_name(CLIENTS, NAMESPACE), 11))
     assert {name for name, value in newest.items() if value is not None} == {"s2", "s3", "s6"}
     assert ports.withdraw_clients({"b1", "b2"}, WAIT_S_MAX) == 0
+
+
+def test_a_start_keeps_only_own_clients_of_the_register_and_logs_few_bad_records() -> None:
+    """The register is shared: another agent may have written any number of clients, and of records that are none."""
+
+    def register() -> Iterator[Message]:
+        for number in range(OTHERS):
+            record = Client(f"s{number}", Role.SUBSCRIBER, "b9", (), 0.0, 1_000)
+            yield kafka_message("lab.clients", encode(record), number, record.client.encode())
+            yield kafka_message("lab.clients", b"no client", number, b"bad")
+        yield kafka_message("lab.clients", encode(Client("own", Role.SUBSCRIBER, "b1", (), 0.0, 1_000)), 0, b"own")
+
+    tracemalloc.start()
+    with structlog.testing.capture_logs() as logged:
+        assert clients_at({"b1"}, register()) == ["own"]
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 10 * OTHERS
+    assert len(logged) == OTHERS.bit_length()
 
 
 def test_a_plan_that_may_still_be_committed_is_waited_for(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
