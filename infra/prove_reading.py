@@ -22,6 +22,7 @@ class ReadingProof:
         self._consumer, self._answer_s_max = consumer, answer_s_max
         self._goals: dict[Place, int] = {}
         self._misses: Counter[Place] = Counter()
+        self._stalled: set[Place] = set()
         self._asked = 0
 
     def ask(self, reached: Mapping[Place, int]) -> bool:
@@ -40,11 +41,24 @@ class ReadingProof:
         self._asked += 1
         if reached[place] < self._goals.get(place, 0):
             self._misses[place] += 1
+            if self._misses[place] >= MISSES_MAX:
+                self._stalled.add(place)
         else:
             self._misses[place], self._goals[place] = 0, end
+            self._stalled.discard(place)
         return True
+
+    def read_with(self, consumer: Consumer) -> None:
+        """Go on with another consumer; what stalled counts as stalled until this one has got there."""
+        self._consumer = consumer
+        self._misses.clear()
 
     @property
     def stalled(self) -> set[str]:
-        """Return the topics in which an end that Kafka named has not been reached in MISSES_MAX rounds."""
-        return {topic for (topic, _), count in self._misses.items() if count >= MISSES_MAX}
+        """Return the topics in which an end that Kafka named was not reached in MISSES_MAX rounds, and is not yet."""
+        return {topic for topic, _ in self._stalled}
+
+    @property
+    def needs_another_consumer(self) -> bool:
+        """Return True if this consumer has had MISSES_MAX rounds without getting to an end."""
+        return any(count >= MISSES_MAX for count in self._misses.values())

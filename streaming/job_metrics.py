@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+    from regraft.streaming.watch_members import MemberWatcher
+
 TURN_SILENCE_S_MAX = 60.0  # Starting a query takes up to half of this on a busy machine.
 FLOOR_BATCHES = 100
 HELD_PARTS = ("addBatch", "triggerExecution")  # Spark's names of the phases in which a micro-batch is held.
@@ -168,8 +170,11 @@ def _finite(value: float) -> float:
 class JobHealth:
     """The job's health, for /health and /ready; read from other threads.
 
-    Ready once a micro-batch has ended; unhealthy if the job's thread hangs, or no micro-batch ends for too long.
+    Ready once a micro-batch has ended, while added brokers become known; unhealthy if the job's thread hangs, or no
+    micro-batch ends for too long.
     """
+
+    members: MemberWatcher | None = None
 
     def __init__(self, batch_s_max: float, turn_s_max: float = TURN_SILENCE_S_MAX) -> None:
         self.turns = Pulse("the streaming job", turn_s_max)
@@ -179,5 +184,9 @@ class JobHealth:
     def __call__(self) -> Health:
         """Return the job's health now."""
         faults = tuple(fault for fault in (self.turns.fault(), self.batches.fault()) if fault is not None)
+        note = "" if self.members is None else self.members.fault
         proved = (f"Kafka was asked for telemetry, and what there was processed, {self.batches.silent_s:.0f} s ago",)
-        return Health(self.has_batch, faults, proved=proved if self.has_batch and not faults else ())
+        if self.members is not None and self.members.is_proved:
+            proved += ("all records of members have arrived up to an end that Kafka named",)
+        is_proved = self.has_batch and not faults and not note
+        return Health(self.has_batch and not note, faults, (note,) if note else (), proved if is_proved else ())

@@ -58,7 +58,7 @@ class JobStatus:
     too far from Kafka's time. ``records_newer``: dead letters that a newer Regraft wrote. ``records_lost``: records
     that Kafka deleted before they were read. ``records_behind``: records not read after the last micro-batch.
     ``rows_over``: rows beyond their broker's share of a window, ``boots_cut``: boots that markers leave out,
-    ``rows_failed``: rows whose merging or encoding failed.
+    ``rows_failed``: rows whose merging or encoding failed. ``members_fault``: why added brokers may be unknown.
     ``windows_rewritten``: how many of ``windows`` were written again because their micro-batch ran again.
     """
 
@@ -87,6 +87,7 @@ class JobStatus:
     rows_over: int = 0
     boots_cut: int = 0
     rows_failed: int = 0
+    members_fault: str = ""
 
 
 def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Event) -> JobStatus:
@@ -112,7 +113,7 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
     with ExitStack() as held:
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
-        members = held.enter_context(closing(MemberWatcher(settings)))
+        members = health.members = held.enter_context(closing(MemberWatcher(settings)))
         if not (settings.members_file.exists() and has_uncommitted_batch(settings)):  # Else once that has run again.
             members.read_all()
         _check_topics(settings)
@@ -151,8 +152,7 @@ class _Job:
         health: JobHealth,
     ) -> None:
         self._spark, self._settings, self._members, self._writer = spark, settings, members, writer
-        self._metrics, self._health = metrics, health
-        self._heap_at_s = 0.0
+        self._metrics, self._health, self._heap_at_s = metrics, health, 0.0
         self._status_file = None if settings.status_file is None else StatusFile(settings.status_file)
         self._letters = DeadLetterKeeper(spark, settings, writer.write_dead_letters)
         self._writing = threading.Lock()
@@ -238,9 +238,8 @@ class _Job:
         metrics.closing_lag_ms.set(max(report.latest_ms - report.closed_ms for report in reports))
         if windows:
             metrics.window_delay_ms.set(time.time() * 1_000 - windows[-1].window.end_ms)
-        metrics.settle_ms.set(
-            reports[0].settle_ms
-        )  # All shards report the same about this and about the brokers awaited.
+        # All shards report the same about this and about the brokers awaited.
+        metrics.settle_ms.set(reports[0].settle_ms)
         metrics.brokers_awaited.set(reports[0].brokers_awaited)
         metrics.brokers_given_up.set(reports[0].brokers_given_up)
         metrics.state_rows.set(status.state_rows)
@@ -301,6 +300,7 @@ class _Job:
     def _take(self, progress: StreamingQueryProgress) -> None:
         status, self._is_repeating = self.status, False
         status.batch_id, status.batch_time_ms = progress.batchId, batch_began_ms(progress)
+        status.members_fault = self._members.fault
         self._log_closed(status.batch_time_ms)
         observed = observed_counts(progress)
         status.records += observed.get("records", 0)

@@ -1,7 +1,8 @@
 """Watch the topic of members for added brokers, and store them where each start of the query looks.
 
-In: the topic of members. Out: a file next to the checkpoint with the agent of each broker that has its own facts, and
-whether it has changed. Refusing telemetry belongs to :mod:`streaming.refuse_batches`.
+In: the topic of members. Out: a file next to the checkpoint with the agent of each broker that has its own facts,
+whether it has changed, and whether all that Kafka has arrives. Refusing telemetry belongs to
+:mod:`streaming.refuse_batches`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import json
 import time
 
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from regraft.infra.kafka_clients import consume, leave_to_caller, open_consumer
+from regraft.infra.prove_reading import ReadingProof
 from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.member import Member
 from regraft.schemas.status_file import replace_file
@@ -24,6 +26,7 @@ READ_S_MAX = 10.0  # At the start; brokers added later are found while the query
 CHECK_S = 5.0  # Between checks for topics that do not exist yet.
 CALL_S = 1.0
 RECORDS_PER_POLL_MAX = 1_000
+PROVE_S = 5.0  # Between questions to Kafka where the topic ends.
 
 log = structlog.get_logger(__name__)
 
@@ -33,21 +36,27 @@ class MemberWatcher:
 
     ``agent_of`` names the agent of each broker that has facts. A broker whose agent has no topic of telemetry yet is
     left out until it has one: otherwise the query would fail.
+
+    A consumer that gets nothing looks like one for which there is nothing, so Kafka is asked where the topic ends:
+    ``is_proved`` once that was reached, ``fault`` says why an added broker may be unknown. If records that Kafka has do
+    not arrive, another consumer reads on.
     """
 
     def __init__(self, settings: StreamingSettings) -> None:
         self._settings = settings
         self._topic = topic_name(MEMBERS, settings.namespace)
         self._is_watching = settings.inventory_path is not None
-        self._consumer = (
-            open_consumer(settings.kafka, {"enable.partition.eof": True}, on_error=leave_to_caller)
-            if self._is_watching
-            else None
-        )
+        self._consumer = self._open() if self._is_watching else None
+        self._proof = None if self._consumer is None else ReadingProof(self._consumer, CALL_S)
         self._is_assigned = self._is_at_end = False
-        self._check_at_s = 0.0
+        self._reached = 0  # The next offset, after transaction markers as well.
+        self._check_at_s = self._prove_at_s = 0.0
+        self.fault, self.is_proved = "", False
         self.agent_of: dict[str, str] = {}
         self._waiting: set[str] = set()  # Agents without a topic.
+
+    def _open(self) -> Consumer:
+        return open_consumer(self._settings.kafka, {"enable.partition.eof": True}, on_error=leave_to_caller)
 
     def read_all(self, wait_s_max: float = READ_S_MAX) -> None:
         """Read the whole topic; if that takes longer than ``wait_s_max``, keep the brokers known before."""
@@ -63,6 +72,9 @@ class MemberWatcher:
         if not self._is_watching:
             return False
         has_changed = self._take(0)
+        if self._is_assigned and time.monotonic() >= self._prove_at_s:
+            self._prove_at_s = time.monotonic() + PROVE_S
+            self._prove()
         is_due = bool(self._waiting) and time.monotonic() >= self._check_at_s
         return (has_changed or is_due) and self._store()
 
@@ -71,13 +83,34 @@ class MemberWatcher:
         if self._consumer is not None:
             self._consumer.close()
 
+    def _prove(self) -> None:
+        """Ask Kafka where the topic ends; if what is there does not arrive, read on with another consumer."""
+        self.is_proved = False
+        proof, consumer = self._proof, self._consumer
+        assert proof is not None
+        assert consumer is not None
+        if not proof.ask({(self._topic, 0): self._reached}):
+            self.fault = f"Kafka does not say where {self._topic} ends"
+            return
+        self.fault = f"records of {self._topic} do not arrive, although Kafka has them" if proof.stalled else ""
+        self.is_proved = not proof.stalled
+        if proof.needs_another_consumer:
+            log.error("members_stalled", topic=self._topic, next_offset=self._reached)
+            consumer.close()
+            self._consumer = self._open()
+            proof.read_with(self._consumer)
+            self._consumer.assign([TopicPartition(self._topic, 0, self._reached)])
+
     def _take(self, wait_s: float) -> bool:
         """Process available records; return True if one changed ``agent_of``."""
         if self._consumer is None or not (self._is_assigned or self._assign()):
             return False
         messages = consume(self._consumer, RECORDS_PER_POLL_MAX, self._settings.kafka.client_id, wait_s)
         for message in messages:
-            self._is_at_end |= (error := message.error()) is not None and error.code() == KafkaError._PARTITION_EOF
+            is_end = (error := message.error()) is not None and error.code() == KafkaError._PARTITION_EOF
+            self._is_at_end |= is_end
+            if is_end or error is None:
+                self._reached = max((message.offset() or 0) + (error is None), self._reached)
         return sum(self.take_one(message) for message in messages if message.error() is None) > 0
 
     def take_one(self, message: Message) -> bool:

@@ -37,13 +37,13 @@ class CommandReader:
         self._names = topics.names(COMMANDS)
         self._decoder = RecordDecoder(self._dead_letter, lambda name, command: topics.fault(name, command.broker))
         self._reached: dict[Place, int] = {}  # The next offset of each partition, after transaction markers as well.
-        self._consumer, self._proof = self._open()
+        self._consumer = self._open()
+        self._proof = ReadingProof(self._consumer, CALL_S)
 
-    def _open(self) -> tuple[Consumer, ReadingProof]:
-        consumer = open_consumer(
+    def _open(self) -> Consumer:
+        return open_consumer(
             self._kafka, {"fetch.wait.max.ms": 50, "fetch.error.backoff.ms": 100, "enable.partition.eof": True}
         )
-        return consumer, ReadingProof(consumer, CALL_S)
 
     def connect(self, wait_s_max: float) -> None:
         """Start reading at the present end of every partition; raise KafkaUnreachableError after ``wait_s_max``."""
@@ -92,13 +92,14 @@ class CommandReader:
 
     @property
     def is_stalled(self) -> bool:
-        """Return True if commands that Kafka has have not arrived for some questions."""
-        return bool(self._proof.stalled)
+        """Return True if commands that Kafka has have not arrived with this consumer for some questions."""
+        return self._proof.needs_another_consumer
 
     def reopen(self) -> None:
         """Read on with another consumer, from where this one got to."""
         self._consumer.close()
-        self._consumer, self._proof = self._open()
+        self._consumer = self._open()
+        self._proof.read_with(self._consumer)
         self._assign()
 
     def close(self) -> None:

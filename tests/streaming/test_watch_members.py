@@ -1,0 +1,93 @@
+"""The job knows which brokers were added, and notices if records of members do not arrive; on a mock of Kafka."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from regraft.infra.prove_reading import MISSES_MAX
+from regraft.schemas.codec import encode
+from regraft.schemas.member import BrokerFacts, Member, MemberState
+from regraft.schemas.topics import MEMBERS, TELEMETRY, topic_name
+from regraft.streaming import watch_members
+from regraft.streaming.job_metrics import JobHealth
+from regraft.streaming.streaming_settings import StreamingSettings
+from regraft.streaming.watch_members import MemberWatcher
+from tests.wait_until import wait_until
+
+NAMESPACE = "lab"
+ARRIVED = "all records of members have arrived up to an end that Kafka named"
+
+
+@pytest.fixture
+def owner() -> Iterator[Producer]:
+    """Yield a producer that holds a mock cluster with the topics."""
+    producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "log_level": 0})
+    for topic in (MEMBERS, TELEMETRY):
+        producer.list_topics(topic_name(topic, NAMESPACE), timeout=10)
+    yield producer
+    producer.flush(1)
+
+
+def add_member(owner: Producer, broker: str) -> None:
+    member = Member(broker, MemberState.JOINING, 1, "", facts=BrokerFacts(1.0))
+    owner.produce(topic_name(MEMBERS, NAMESPACE), key=broker, value=encode(member), partition=0)
+    assert owner.flush(10) == 0
+
+
+@pytest.fixture
+def watcher(owner: Producer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemberWatcher]:
+    """Yield a watcher that asks Kafka with each poll."""
+    monkeypatch.setattr(watch_members, "PROVE_S", 0.0)
+    broker = next(iter(owner.list_topics(timeout=10).brokers.values()))
+    inventory = tmp_path / "inventory.json"
+    found = MemberWatcher(
+        StreamingSettings(
+            f"{broker.host}:{broker.port}", tmp_path / "checkpoint", namespace=NAMESPACE, inventory_path=inventory
+        )
+    )
+    yield found
+    found.close()
+
+
+def test_members_that_do_not_arrive_are_noticed_and_read_with_another_consumer(
+    owner: Producer, watcher: MemberWatcher
+) -> None:
+    """Otherwise all telemetry of a broker that was added would be refused, in silence."""
+    add_member(owner, "x01")
+    watcher.read_all()
+    health = JobHealth(180.0)
+    health.members, health.has_batch = watcher, True
+    wait_until(lambda: watcher.poll() or watcher.is_proved)
+    assert watcher.agent_of == {"x01": ""}
+    assert health().is_ready
+    assert ARRIVED in health().proved
+    consumer = watcher._consumer
+    assert consumer is not None
+    consumer.pause(consumer.assignment())
+    add_member(owner, "x02")
+    for _ in range(MISSES_MAX + 1):
+        assert watcher._consumer is consumer
+        watcher.poll()
+    assert watcher._consumer is not consumer
+    assert not health().is_ready
+    assert health().notes == ("records of lab.members do not arrive, although Kafka has them",)
+    assert health().proved == ()
+    wait_until(lambda: watcher.poll() or not watcher.fault)
+    assert watcher.agent_of == {"x01": "", "x02": ""}
+    assert health().is_ready
+
+
+def test_a_kafka_that_does_not_answer_is_no_proof(owner: Producer, watcher: MemberWatcher) -> None:
+    """The job is not ready while it cannot know whether brokers were added."""
+    watcher.read_all()
+    health = JobHealth(180.0)
+    health.members, health.has_batch = watcher, True
+    watcher.poll()
+    assert health().is_ready
+    assert watcher._proof is not None
+    watcher._proof.ask = lambda reached: False  # type: ignore[method-assign]
+    watcher.poll()
+    assert not health().is_ready
+    assert health().notes == ("Kafka does not say where lab.members ends",)
