@@ -56,7 +56,7 @@ class StartLoop:
 def _check_history(plan: Plan) -> None:
     """Raise StackError if a plan cannot be resumed because its history does not lead to its phase."""
     last = plan.history[-1].phase if plan.history else None
-    if LIFE[plan.phase].is_moving and last is not plan.phase:
+    if not LIFE[plan.phase].is_final and last is not plan.phase:
         fault = "is empty" if last is None else f"ends with {last}"
         raise StackError(
             f"The stored {plan.plan} is {plan.phase}, but its history {fault}: it cannot be resumed. "

@@ -572,16 +572,17 @@ def test_refusals_are_reported_when_they_change() -> None:
     assert overlay.ports.view.shown.refusals[Verdict.GAIN_BELOW_PRICE] >= 11
 
 
-def test_a_plan_whose_history_does_not_lead_to_its_phase_stops_the_start() -> None:
+@pytest.mark.parametrize("phase", [PlanPhase.RETIRING, PlanPhase.VERIFYING, PlanPhase.PROPOSED])
+def test_a_plan_whose_history_does_not_lead_to_its_phase_stops_the_start(phase: PlanPhase) -> None:
     """No controller could resume it, and if it were ignored its epoch would be used again."""
     overlay = ScriptedOverlay(INVENTORY, far_ends, settings_of())
     overlay.run_windows(6)
     (plan, *_) = overlay.plans
     stored = overlay.ports.plans.stored
     for history, fault in (((), "its history is empty"), (plan.history[:1], "its history ends with preparing")):
-        stored[plan.plan] = msgspec.structs.replace(plan, phase=PlanPhase.RETIRING, history=history)
+        stored[plan.plan] = msgspec.structs.replace(plan, phase=phase, history=history)
         overlay.new_loop()
-        with pytest.raises(StackError, match=f"{plan.plan} is retiring, but {fault}: it cannot be resumed"):
+        with pytest.raises(StackError, match=f"{plan.plan} is {phase}, but {fault}: it cannot be resumed"):
             overlay.tick()
 
 
