@@ -19,6 +19,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import structlog
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from regraft.infra.find_port import LOOPBACK
 from regraft.infra.stack_error import StackError
 
 if TYPE_CHECKING:
@@ -121,8 +122,10 @@ def serve_metrics(registry: CollectorRegistry, host: str, port: int, health: Cal
     return MetricsServer(server)
 
 
-def port_faults(port: int | None) -> list[str]:
-    """Return what is wrong with a setting ``metrics_port``, one sentence each."""
+def port_faults(port: int | None, host: str = LOOPBACK) -> list[str]:
+    """Return what is wrong with the settings ``metrics_port`` and ``metrics_host``, one sentence each."""
+    if port is None and host != LOOPBACK:
+        return [f"metrics_host is {host} without metrics_port, so nothing is served: give a port, or leave it out"]
     if port is None or 0 < port <= PORT_MAX:
         return []
     return [f"metrics_port is {port}: from 1 to {PORT_MAX}, or none to open no port"]

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 import msgspec
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import open_consumer, report_error
+from regraft.infra.kafka_clients import Option, open_consumer, report_error
 from regraft.infra.prove_reading import ReadingProof
 from regraft.infra.stack_error import StackError
+from regraft.producers.recordings.recorder_health import RecorderHealth
 from regraft.producers.recordings.write_recording import RecordingWriter
 from regraft.schemas.alert import Alert
 from regraft.schemas.announcement import Announcement
@@ -110,6 +111,9 @@ class TopicRecorder:
     beginning. With ``to_end``, recording stops when it has reached the newest record of each partition. ``missed``
     counts, by topic, the messages that Kafka deleted before they were read. The topics of all ``agents`` are recorded
     as one, with distinct partitions.
+
+    If records that Kafka has do not arrive, another consumer reads on: ``health`` says so, ``stalls`` counts it, by
+    topic.
     """
 
     def __init__(
@@ -139,17 +143,15 @@ class TopicRecorder:
         self._checked_s = 0.0
         self._is_started = False
         self.missed: Counter[str] = Counter()
-        self._consumer = open_consumer(
-            kafka,
-            {
-                "fetch.wait.max.ms": 100,
-                "queued.max.messages.kbytes": QUEUE_KBYTES_MAX,
-                "enable.partition.eof": True,
-            },
-            on_error=self._on_error,
-        )
+        self.stalls: Counter[str] = Counter()
+        self.health = RecorderHealth()
+        self._consumer = self._open()
         self._proof, self._ends = ReadingProof(self._consumer, CALL_S), Counter[tuple[str, int]]()
         self._proved_s = 0.0
+
+    def _open(self) -> Consumer:
+        options: dict[str, Option] = {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": QUEUE_KBYTES_MAX}
+        return open_consumer(self._kafka, {**options, "enable.partition.eof": True}, on_error=self._on_error)
 
     def connect(self) -> None:
         """Find the topics and where to begin. Raises StackError without Kafka, or without an input topic."""
@@ -184,6 +186,7 @@ class TopicRecorder:
         shown_s, shown_records = begun_s, 0
         while not stop.is_set():
             now_s = time.monotonic()
+            self.health.pulse.beat()
             if duration_s is not None and now_s - begun_s >= duration_s:
                 break
             self._take(self._poll(), now_s)
@@ -244,11 +247,20 @@ class TopicRecorder:
             self._is_away = False
 
     def _prove(self, now_s: float) -> None:
-        """Log topics whose records do not arrive although Kafka has them: the recording would lack them in silence."""
+        """Find topics whose records do not arrive although Kafka has them: the recording would lack them in silence."""
         self._proved_s, before = now_s, set(self._proof.stalled)
-        self._proof.ask({place: max(offset, self._ends[place]) for place, offset in self._next.items()})
+        if self._proof.ask({place: max(offset, self._ends[place]) for place, offset in self._next.items()}):
+            self.health.asked.beat()
+            self.health.has_asked = True
+        self.health.stalled = frozenset(self._proof.stalled)
         if fresh := self._proof.stalled - before:
-            log.error("recording_stalled", topics=sorted(fresh), to_do="end this recording and begin another")
+            self.stalls.update(fresh)
+            log.error("recording_stalled", topics=sorted(fresh))
+        if self._proof.needs_another_consumer:
+            self._consumer.close()
+            self._consumer = self._open()
+            self._proof.read_with(self._consumer)
+            self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._next.items()])
 
     def _recorded_partition(self, name: str, partition: int) -> int:
         """Return a number that no other agent's partition of the topic has, so that offsets increase in each."""

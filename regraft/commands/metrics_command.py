@@ -22,6 +22,7 @@ def described_metrics() -> Mapping[str, tuple[MetricInfo, ...]]:
     from regraft.dashboard.dashboard_metrics import DashboardMetrics
     from regraft.producers.emulator.emulator_metrics import EmulatorMetrics
     from regraft.producers.nodes.node_metrics import NodeMetrics
+    from regraft.producers.recordings.recorder_health import RecorderMetrics
     from regraft.streaming.job_metrics import JobMetrics
 
     stages = {
@@ -31,6 +32,7 @@ def described_metrics() -> Mapping[str, tuple[MetricInfo, ...]]:
         "node": NodeMetrics().stage,
         "alerts": AlertMetrics().stage,
         "dashboard": DashboardMetrics().stage,
+        "recorder": RecorderMetrics().stage,
     }
     return {name: tuple(stage.described) for name, stage in stages.items()}
 

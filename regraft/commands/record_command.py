@@ -21,6 +21,7 @@ from regraft.commands.command_options import (
     ToEnd,
     settings_of,
 )
+from regraft.infra.find_port import LOOPBACK
 from regraft.producers.recordings.recording_format import COMPRESS_LEVEL
 
 EXIT_FAILED = 1
@@ -44,6 +45,12 @@ def record(
         int, typer.Option("--compress-level", help="zstandard's level, -50 to 22; more is smaller and slower.")
     ] = COMPRESS_LEVEL,
     duration: RecordedFor = None,
+    metrics_port: Annotated[
+        int | None, typer.Option("--metrics-port", help="Serve /metrics, /health and /ready on this port.")
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option("--metrics-host", help="Address for that, by default only this machine.")
+    ] = LOOPBACK,
     as_json: AsJson = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
@@ -56,6 +63,7 @@ def record(
     Examples: `regraft record --out out/rec.avro --set run.directory=out/run`;
     `regraft record --out rec.avro --all --from-start --duration 600 --bootstrap kafka:9092`.
     """
+    from regraft.infra.serve_metrics import port_faults
     from regraft.producers.recordings.write_recording import RecordingLimits
     from regraft.recordings.record_run import RecordOptions, record_run
     from regraft.settings.run_settings import SettingsError
@@ -64,9 +72,9 @@ def record(
     configure_logs(level="warning")
     settings = settings_of(assignments, settings_file, bootstrap)
     limits = RecordingLimits(rotate_mb, rotate_s, compress_level)
-    if faults := limits.faults():
+    if faults := [*limits.faults(), *port_faults(metrics_port, metrics_host)]:
         raise SettingsError(faults)
-    options = RecordOptions(out, is_all, from_start, to_end, duration, limits)
+    options = RecordOptions(out, is_all, from_start, to_end, duration, limits, metrics_port, metrics_host)
     found = record_run(settings, options, Console(stderr=True, quiet=as_json))
     if as_json:
         typer.echo(json.dumps(found, indent=2))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,12 @@ from rich.text import Text
 
 import regraft
 from regraft.infra.check_disk import DiskFullError
+from regraft.infra.find_port import LOOPBACK
+from regraft.infra.serve_metrics import serve_metrics
 from regraft.infra.stack_error import StackError
 from regraft.overlay.inventory import Inventory, InventoryError
 from regraft.producers.recordings.record_topics import RECORD_TYPES, RecordingProgress, TopicRecorder
+from regraft.producers.recordings.recorder_health import RecorderMetrics
 from regraft.producers.recordings.write_recording import RecordedRun, RecordingCounts, RecordingLimits, RecordingWriter
 from regraft.run_records.describe_run import find_commit
 from regraft.schemas.remote_registry import use_registry
@@ -40,7 +43,8 @@ LINE_INTERVAL_S = 10.0
 class RecordOptions:
     """Options that are not settings.
 
-    ``is_all``: also the topics derived from telemetry. ``to_end``: stop at the newest record.
+    ``is_all``: also the topics derived from telemetry. ``to_end``: stop at the newest record. ``metrics_port``,
+    ``metrics_host``: where /metrics, /health and /ready are served, None for no port.
     """
 
     out: Path
@@ -49,6 +53,8 @@ class RecordOptions:
     to_end: bool = False
     duration_s: float | None = None
     limits: RecordingLimits = field(default_factory=RecordingLimits)
+    metrics_port: int | None = None
+    metrics_host: str = LOOPBACK
 
 
 def record_run(settings: Settings, options: RecordOptions, console: Console) -> dict[str, Any]:
@@ -75,12 +81,22 @@ def record_run(settings: Settings, options: RecordOptions, console: Console) -> 
         to_end=options.to_end,
         agents=agents,
     )
-    with closing(recorder), stop_on_signals() as stop:
+    with closing(recorder), stop_on_signals() as stop, ExitStack() as held:
+        metrics = RecorderMetrics()
+        if options.metrics_port is not None:
+            held.enter_context(
+                serve_metrics(metrics.registry, options.metrics_host, options.metrics_port, recorder.health)
+            )
         recorder.connect()
         try:
             writer.begin(time.monotonic())
             with _RecordScreen(console) as screen:
-                recorder.run(stop, options.duration_s, screen.show)
+
+                def show(progress: RecordingProgress) -> None:
+                    screen.show(progress)
+                    _measure(metrics, progress, recorder)
+
+                recorder.run(stop, options.duration_s, show)
             writer.close()
         except DiskFullError as error:
             full = str(error)
@@ -116,12 +132,23 @@ def _run_settings(settings: Settings) -> dict[str, Any]:
     return {name: found[name] for name in RECORDED_SECTIONS if name in found}
 
 
+def _measure(metrics: RecorderMetrics, progress: RecordingProgress, recorder: TopicRecorder) -> None:
+    metrics.records.set(progress.records)
+    metrics.bytes.set(progress.bytes)
+    metrics.stalled.set(len(recorder.health.stalled))
+    for topic, count in recorder.missed.items():
+        metrics.missed.labels(topic).set(count)
+
+
 def _outcome(counts: RecordingCounts, recorder: TopicRecorder, out: Path, seconds: float, full: str) -> dict[str, Any]:
     warnings = [full] if full else []
     for topic, count in counts.unread.items():
         warnings.append(f"{count} records of {topic} could not be decoded: they are kept unchanged.")
     for topic, count in recorder.missed.items():
         warnings.append(f"{count} records of {topic} were deleted by Kafka before they were read.")
+    for topic in sorted(recorder.stalls):
+        read_on = "they may be missing" if topic in recorder.health.stalled else "another consumer read them"
+        warnings.append(f"Records of {topic} did not arrive for a time, although Kafka had them: {read_on}.")
     return {
         "file": str(out),
         "parts": counts.parts,

@@ -15,9 +15,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from regraft.infra.create_topics import create_topics
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_server import start_kafka
+from regraft.infra.serve_metrics import Pulse
 from regraft.infra.stack_error import StackError
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.producers.recordings.record_topics import RECORD_TYPES, RecordingProgress, TopicRecorder
+from regraft.producers.recordings.recorder_health import RecorderHealth
 from regraft.producers.recordings.replay_recording import (
     RecordingReplayer,
     check_replay_namespace,
@@ -351,8 +353,44 @@ def test_a_recorder_notices_records_that_do_not_arrive(cluster: tuple[Producer, 
     writer = RecordingWriter(tmp_path / "r.avro", recorded_run(LIVE), RECORD_TYPES_BY_SUFFIX, RecordingLimits(), 0)
     recorder = TopicRecorder(KafkaAccess(bootstrap), LIVE, (TELEMETRY, CLIENTS), writer, from_start=True)
     recorder.connect()
+    stalled = recorder._consumer
     with structlog.testing.capture_logs() as logged:
         for _ in range(30):  # Nothing is read meanwhile.
             recorder._prove(0.0)
     assert [entry["topics"] for entry in logged if entry["event"] == "recording_stalled"] == [["live.telemetry"]]
+    assert recorder._consumer is not stalled
+    assert not recorder.health().is_ready
+    assert recorder.health().notes == ("records of live.telemetry do not arrive, although Kafka has them",)
+    stop = threading.Event()
+
+    def show(progress: RecordingProgress) -> None:
+        for _ in range(10):
+            recorder._prove(0.0)
+        if recorder.health().is_ready:
+            stop.set()
+
+    writer.begin(time.monotonic())
+    recorder.run(stop, 30.0, show)
+    writer.close()
     recorder.close()
+    assert len(list(open_recording(tmp_path / "r.avro").messages())) == 20  # Each once.
+    assert recorder.health().is_ready
+    assert len(recorder.health().proved) == 1
+    assert recorder.stalls == {"live.telemetry": 1}
+
+
+def test_a_recorder_is_ready_only_while_kafka_answers_and_its_loop_runs() -> None:
+    """Both are needed for a recording without holes."""
+    now_s = 0.0
+    health = RecorderHealth()
+    health.pulse, health.asked = (Pulse(what, 60.0, lambda: now_s) for what in ("the recorder", "asking"))
+    assert not health().is_ready
+    assert not health().faults
+    health.has_asked = True
+    assert health().is_ready
+    now_s = 61.0
+    health.pulse.beat()
+    assert (health().is_ready, health().faults, len(health().notes)) == (False, (), 1)
+    now_s = 122.0
+    health.asked.beat()
+    assert len(health().faults) == 1

@@ -15,6 +15,7 @@ from regraft.dashboard.dashboard_metrics import DashboardMetrics
 from regraft.infra.stage_metrics import StageMetrics
 from regraft.producers.emulator.emulator_metrics import EmulatorMetrics
 from regraft.producers.nodes.node_metrics import NodeMetrics
+from regraft.producers.recordings.recorder_health import RecorderMetrics
 from regraft.streaming.job_metrics import JobMetrics
 
 MAKERS: dict[str, Callable[[], StageMetrics]] = {
@@ -24,6 +25,7 @@ MAKERS: dict[str, Callable[[], StageMetrics]] = {
     "node": lambda: NodeMetrics().stage,
     "alerts": lambda: AlertMetrics().stage,
     "dashboard": lambda: DashboardMetrics().stage,
+    "recorder": lambda: RecorderMetrics().stage,
 }
 
 
