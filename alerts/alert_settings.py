@@ -115,4 +115,5 @@ class AlertSettings:
         names = self.target_names
         twice = sorted({name for name in names if names.count(name) > 1})
         found += [f"{name} is named twice in targets or webhooks" for name in twice]
-        return found + target_faults(self.targets) + webhook_faults(self.webhooks) + port_faults(self.metrics_port)
+        found += port_faults(self.metrics_port, self.metrics_host)
+        return found + target_faults(self.targets) + webhook_faults(self.webhooks)

@@ -228,7 +228,7 @@ class ControllerSettings:
         found += self._kind_faults()
         if not self.bootstrap:
             found.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")
-        found += self._horizon_faults() + port_faults(self.metrics_port)
+        found += self._horizon_faults() + port_faults(self.metrics_port, self.metrics_host)
         if not SESSION_MS_MIN <= self.session_ms <= SESSION_MS_MAX:
             found.append(
                 f"session_ms is {self.session_ms}: from {SESSION_MS_MIN}, or any pause looks like a death, "

@@ -41,4 +41,11 @@ class SamplingSettings:
             found.append(
                 f"delay_windows_max is {self.delay_windows_max}: above 0, windows cannot come before their end"
             )
+        if self.share_min == 1.0:
+            found += [
+                f"{name} is {getattr(self, name):g}, but share_min is 1, which asks for everything: lower that, or "
+                f"leave {name} out"
+                for name in ("delay_windows_max", "deliveries_max", "calm_windows")
+                if getattr(self, name) != getattr(SamplingSettings, name)
+            ]
         return found

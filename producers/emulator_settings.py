@@ -155,7 +155,8 @@ class EmulatorSettings:
             found.append(f"detours is {self.detours!r}: one of {', '.join(Detours)}")
         found += sampling_faults(self.sample_share, self.sample_counts_s, self.sample_run)
         found += self._broker_faults() + self._outage_faults()
-        found += port_faults(self.metrics_port) + [f"workload.{fault}" for fault in self.workload.faults()]
+        found += port_faults(self.metrics_port, self.metrics_host)
+        found += [f"workload.{fault}" for fault in self.workload.faults()]
         return found + [f"checkins.{fault}" for fault in self.checkins.faults()]
 
     def _broker_faults(self) -> list[str]:

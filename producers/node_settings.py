@@ -179,7 +179,8 @@ class NodeSettings:
         for group in self.groups_once:
             if not group or not group.isprintable() or len(group) > GROUP_LENGTH_MAX:
                 found.append(f"groups_once has {group!r}: a group has 1 to {GROUP_LENGTH_MAX} printable characters")
-        return found + self._door_faults() + listen_faults(self.listen) + port_faults(self.metrics_port)
+        found += self._door_faults() + listen_faults(self.listen)
+        return found + port_faults(self.metrics_port, self.metrics_host)
 
     def _door_faults(self) -> list[str]:
         values = {each.name: getattr(self, each.name) for each in fields(self)}

@@ -185,8 +185,8 @@ class JobHealth:
         """Return the job's health now."""
         faults = tuple(fault for fault in (self.turns.fault(), self.batches.fault()) if fault is not None)
         note = "" if self.members is None else self.members.fault
-        proved = (f"Kafka was asked for telemetry, and what there was processed, {self.batches.silent_s:.0f} s ago",)
+        proved = [f"Kafka was asked for telemetry, and what there was processed, {self.batches.silent_s:.0f} s ago"]
         if self.members is not None and self.members.is_proved:
-            proved += ("all records of members have arrived up to an end that Kafka named",)
+            proved.append("all records of members have arrived up to an end that Kafka named")
         is_proved = self.has_batch and not faults and not note
-        return Health(self.has_batch and not note, faults, (note,) if note else (), proved if is_proved else ())
+        return Health(self.has_batch and not note, faults, (note,) if note else (), tuple(proved) if is_proved else ())

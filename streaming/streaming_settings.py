@@ -242,4 +242,4 @@ class StreamingSettings:
                 f"past_ms_max is {self.past_ms_max}, less than a window of {self.window_ms}: good records would be "
                 "refused"
             )
-        return found + port_faults(self.metrics_port)
+        return found + port_faults(self.metrics_port, self.metrics_host)

@@ -161,6 +161,23 @@ def test_a_control_character_in_any_setting_is_a_fault(table: str, name: str, va
     assert all("control character" in fault for fault in faults)
 
 
+@pytest.mark.parametrize("table", ["emulator", "node", "streaming", "controller", "alerts"])
+def test_a_host_for_metrics_without_a_port_is_a_fault(table: str) -> None:
+    """Nothing would be served there, and whoever asks for /ready would wait."""
+    assert _faults(flags={table: {"metrics_host": "0.0.0.0"}}) == (
+        f"{table}: metrics_host is 0.0.0.0 without metrics_port, so nothing is served: give a port, or leave it out",
+    )
+    load_settings({table: {"metrics_host": "0.0.0.0", "metrics_port": 9_199}})
+
+
+@pytest.mark.parametrize(("name", "value"), [("deliveries_max", 500), ("delay_windows_max", 2.0), ("calm_windows", 6)])
+def test_when_the_share_is_lowered_is_a_fault_if_it_may_not_be(name: str, value: float) -> None:
+    """share_min 1, the default, switches this off."""
+    (fault,) = _faults(flags={"controller": {"sampling": {name: value}}})
+    assert f"{name} is {value:g}, but share_min is 1" in fault
+    load_settings({"controller": {"sampling": {name: value, "share_min": 0.25}}})
+
+
 def test_a_null_in_the_name_of_a_secret_file_is_a_fault() -> None:
     """The check of a password file opens it."""
     assert "control character" in _faults(flags={"kafka": {"security": {"key_password_file": "a\0"}}})[0]
