@@ -174,14 +174,14 @@ class _NodeRun:
             self._is_member = True
 
     async def _keep_reading(self) -> None:
-        """Prove every few seconds that commands arrive; read them with another consumer if they do not."""
+        """Prove every few seconds that what is meant for the node arrives; read it with another consumer if not."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(PROOF_S)
             self._health.is_reading = await loop.run_in_executor(None, self._ports.prove_reading)
             if self._ports.is_reading_stalled:
-                log.warning("commands_stalled", broker=self._node.broker)
-                self._ports.reopen_commands()
+                log.warning("reading_stalled", broker=self._node.broker)
+                self._ports.reopen_stalled()
 
     def _note_addresses(self) -> None:
         """Note the addresses of members that the file of peers does not list."""

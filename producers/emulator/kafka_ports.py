@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterable
+from typing import Any
 
 import structlog
 from confluent_kafka import KafkaException, Message
@@ -22,6 +23,7 @@ from regraft.producers.emulator.read_commands import RETRY_S, CommandReader, Kaf
 from regraft.producers.emulator.read_members import MemberReader
 from regraft.producers.emulator.read_requests import SampleReader
 from regraft.producers.emulator.starting_point import is_undecided
+from regraft.producers.emulator.tail_topic import TopicTail
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.client import Client
@@ -162,17 +164,24 @@ class KafkaPorts:
         return self._commands.poll()
 
     def prove_reading(self) -> bool:
-        """Return True if all commands that Kafka has arrive; call it from another thread than the one that polls."""
-        return self._commands.prove()
+        """Return True if all that Kafka has arrives; call it from another thread than the one that polls."""
+        answers = [reader.prove() for reader in self._readers()]  # Each asks, whatever another one finds.
+        return all(answers)
 
     @property
     def is_reading_stalled(self) -> bool:
-        """Return True if Kafka answers, but commands that it has do not arrive."""
-        return self._commands.is_stalled
+        """Return True if Kafka answers, but commands, members or requests that it has do not arrive."""
+        return any(reader.is_stalled for reader in self._readers())
 
-    def reopen_commands(self) -> None:
-        """Read commands with another consumer, from where the present one got to."""
-        self._commands.reopen()
+    def reopen_stalled(self) -> None:
+        """Read what does not arrive with another consumer, from where the present one got to."""
+        for reader in self._readers():
+            if reader.is_stalled:
+                reader.reopen()
+
+    def _readers(self) -> list[CommandReader | TopicTail[Any]]:
+        tails = [one.tail for one in (self._members, self._requests) if one is not None]
+        return [self._commands, *tails]
 
     def flush(self, wait_s_max: float) -> int:
         """Wait up to ``wait_s_max`` for pending records; return how many are still unsent."""

@@ -17,12 +17,12 @@ class MemberReader:
     """The topic of members from its beginning; a broker that has left is not a member."""
 
     def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
-        self._tail = TopicTail(kafka, topic_name(MEMBERS, namespace), Member, RECORDS_PER_POLL_MAX)
+        self.tail = TopicTail(kafka, topic_name(MEMBERS, namespace), Member, RECORDS_PER_POLL_MAX)
         self._members: dict[str, str] = {}
 
     def poll(self) -> dict[str, str]:
         """Process new records without waiting; return the current members, with their addresses if known."""
-        for broker, member in self._tail.poll():
+        for broker, member in self.tail.poll():
             self._members.pop(broker, None)
             if member is not None and member.state is not MemberState.LEFT:
                 self._members[member.broker] = "" if member.facts is None else member.facts.address
@@ -30,4 +30,4 @@ class MemberReader:
 
     def close(self) -> None:
         """Close the connection."""
-        self._tail.close()
+        self.tail.close()

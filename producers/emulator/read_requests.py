@@ -17,16 +17,16 @@ class SampleReader:
     """The topic of sampling from its beginning; a request of an earlier term is ignored."""
 
     def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
-        self._tail = TopicTail(kafka, topic_name(SAMPLING, namespace), SampleRequest, RECORDS_PER_POLL_MAX)
+        self.tail = TopicTail(kafka, topic_name(SAMPLING, namespace), SampleRequest, RECORDS_PER_POLL_MAX)
         self._newest: SampleRequest | None = None
 
     def poll(self) -> SampleRequest | None:
         """Read new records without waiting; return the newest request, or None if there is none."""
-        for _, request in self._tail.poll():
+        for _, request in self.tail.poll():
             if request is not None and (self._newest is None or request.term >= self._newest.term):
                 self._newest = request
         return self._newest
 
     def close(self) -> None:
         """Close the connection."""
-        self._tail.close()
+        self.tail.close()

@@ -75,7 +75,7 @@ class NodeHealth:
         fault = self.pulse.fault() if self.is_running else None
         states = (
             (self.is_door_open, "the broker beside the node answers", "the broker beside the node does not answer"),
-            (self.is_reading, "commands arrive from Kafka", "commands do not arrive from Kafka"),
+            (self.is_reading, "what Kafka has for the node arrives", "what Kafka has for the node does not arrive"),
             (not self.door_fault, "the broker reaches no other node by itself", self.door_fault),
         )
         return Health(

@@ -139,6 +139,7 @@ class FailoverSite:
         self._store = KafkaPlanStore(kafka, NAMESPACE)  # read-only
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0, "log_level": 0})
         self._first_ms = self._start_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
+        self._wanted: set[str] = set()
         self._stop, self._end = threading.Event(), threading.Event()
         self.are_windows_held = False
         self.instances: dict[str, Instance] = {}

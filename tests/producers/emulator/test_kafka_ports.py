@@ -309,10 +309,39 @@ def test_commands_that_do_not_arrive_are_noticed_and_read_by_another_consumer(
         ports.poll()
     assert not answers[-1]
     assert ports.is_reading_stalled
-    ports.reopen_commands()
+    ports.reopen_stalled()
     wait_until(lambda: has_all(2 * len(partitions)))
     assert sorted(command.epoch_to for command in received) == [*(1 for _ in partitions), *(2 for _ in partitions)]
     wait_until(ports.prove_reading)
+
+
+def test_members_that_do_not_arrive_are_noticed_and_read_with_another_consumer(
+    cluster: tuple[Producer, str], ports: KafkaPorts
+) -> None:
+    """A node could never reach brokers that were added; commands arrive meanwhile."""
+
+    def add(broker: str) -> None:
+        record = Member(broker, MemberState.JOINING, 1, "", facts=BrokerFacts(1.0, address=f"{broker}:7000"))
+        cluster[0].produce(topic_name(MEMBERS, NAMESPACE), key=broker, partition=0, value=encode(record))
+        assert cluster[0].flush(WAIT_S_MAX) == 0
+
+    add("x01")
+    wait_until(lambda: "x01" in ports.member_addresses())
+    assert ports.requested_share() is None
+    wait_until(ports.prove_reading)
+    assert ports._members is not None
+    consumer = ports._members.tail._consumer
+    consumer.pause(consumer.assignment())
+    add("x02")
+    answers = []
+    while not ports.is_reading_stalled and len(answers) < 20:
+        answers.append(ports.prove_reading())
+        ports.member_addresses()
+    assert not answers[-1]
+    ports.reopen_stalled()
+    assert ports._members.tail._consumer is not consumer
+    wait_until(lambda: "x02" in ports.member_addresses())
+    wait_until(lambda: ports.prove_reading() or ports.poll() is None)
 
 
 def test_a_missing_kafka_is_reported_in_one_sentence() -> None:
