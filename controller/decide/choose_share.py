@@ -40,15 +40,22 @@ class WindowLoad:
 def choose_share(
     asked: SampleRequest, loads: Sequence[WindowLoad], settings: SamplingSettings, now_ms: int
 ) -> SampleRequest | None:
-    """Return the request to send next, or None to keep ``asked``. ``loads`` are of consecutive windows, oldest first.
+    """Return the request to send next, or None to keep ``asked``. ``loads`` are of windows as they were assembled.
 
-    Only windows that began after the last request show its effect.
+    Only windows that began after the last request show its effect. A window whose marker lay in the future may have
+    been assembled before earlier ones: what follows it counts anew.
     """
     if asked.power > settings.power_max:
         reason = f"controller.sampling.share_min is {settings.share_min:g}"
         return SampleRequest(settings.power_max, now_ms, reason, is_raised=True, calm_windows=settings.calm_windows)
-    since = [load for load in loads if load.start_ms >= asked.since_ms]
+    since = _in_order([load for load in loads if load.start_ms >= asked.since_ms])
     return _lowered(asked, since, settings, now_ms) or _raised(asked, since, settings, now_ms)
+
+
+def _in_order(loads: Sequence[WindowLoad]) -> Sequence[WindowLoad]:
+    """Return the newest loads, as far back as each ends after the one before it."""
+    begin = max((place for place in range(1, len(loads)) if loads[place].end_ms <= loads[place - 1].end_ms), default=0)
+    return loads[begin:]
 
 
 def _lowered(

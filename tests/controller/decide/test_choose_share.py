@@ -57,6 +57,16 @@ def test_the_share_falls_by_the_excess_of_cells() -> None:
     assert choose_share(NOTHING, loads(2, 2, 2, deliveries=1_000), settings, 99) is None
 
 
+@pytest.mark.parametrize("far", [3, 4, 5, 7, 100])
+def test_a_window_from_the_future_is_no_measure_of_those_before_it(far: int) -> None:
+    """It is assembled first, so the next ones end before it; three in order are needed after it."""
+    (ahead,) = loads(11, first=far)
+    after = loads(11, 12, 13, first=3)
+    for count in range(4):
+        found = choose_share(NOTHING, [*loads(2, 2), ahead, *after[:count]], SETTINGS, 99)
+        assert (found is not None) is (count == 3)
+
+
 def test_windows_from_before_the_last_request_are_ignored() -> None:
     """They are late whatever brokers report now."""
     asked = SampleRequest(1, 3 * WINDOW_MS, "late", calm_windows=6)
