@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,6 +20,7 @@ from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mos
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.rabbit_servers import RabbitClient, RabbitServer, needs_rabbit, shared_rabbit
 
+STEPS_S_MAX = 60.0
 NEEDS: dict[str, Callable[[], None]] = {
     "memory": lambda: None,
     "nats": needs_nats,
@@ -220,6 +222,21 @@ def _topic_of(subject: str) -> str:
 
 def _subject_of(topic: str) -> str:
     return ".".join(level or "/" for level in topic.split("/"))
+
+
+def door_runner(kind: str, directory: Path) -> Callable[..., None]:
+    """Return what runs a test's steps with a broker of that kind, and skip the test if it is not installed."""
+    NEEDS[kind]()
+
+    def run(steps: Callable[[Any, Received], Awaitable[None]]) -> None:
+        async def go() -> None:
+            received = Received()
+            async with broker_of(kind, received, directory) as broker:
+                await asyncio.wait_for(steps(broker, received), STEPS_S_MAX)
+
+        asyncio.run(go())
+
+    return run
 
 
 @asynccontextmanager

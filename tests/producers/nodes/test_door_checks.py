@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from regraft.producers.nodes.door_checks import DoorChecks
 from regraft.producers.nodes.doors import LocalMessage
 from regraft.schemas.wire_grammar import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX, block_fault, subject_fault
-from tests.producers.nodes.door_brokers import NEEDS, Received, amqp_broker, broker_of
+from tests.producers.nodes.door_brokers import NEEDS, Received, amqp_broker, broker_of, door_runner
 from tests.producers.nodes.rabbit_servers import needs_rabbit, shared_rabbit
 from tests.producers.nodes.test_doors import opened, until
 
@@ -57,17 +57,7 @@ MESSAGES = st.builds(
 
 @pytest.fixture(params=REAL)
 def run_door(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., None]:
-    NEEDS[request.param]()
-
-    def run(steps: Callable[[Any, Received], Awaitable[None]]) -> None:
-        async def go() -> None:
-            received = Received()
-            async with broker_of(request.param, received, tmp_path) as broker:
-                await asyncio.wait_for(steps(broker, received), 60)
-
-        asyncio.run(go())
-
-    return run
+    return door_runner(request.param, tmp_path)
 
 
 @given(st.lists(MESSAGES, max_size=20))

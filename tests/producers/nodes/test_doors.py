@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.doors import Door, DoorError, LocalMessage
 from regraft.producers.nodes.nats_door import NatsDoor
-from tests.producers.nodes.door_brokers import NEEDS, Received, broker_of
+from tests.producers.nodes.door_brokers import NEEDS, Received, door_runner
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.server_process import free_port
 
@@ -27,17 +27,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture(params=list(NEEDS))
 def run_door(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., None]:
-    NEEDS[request.param]()
-
-    def run(steps: Callable[[Any, Received], Awaitable[None]]) -> None:
-        async def go() -> None:
-            received = Received()
-            async with broker_of(request.param, received, tmp_path) as broker:
-                await steps(broker, received)
-
-        asyncio.run(go())
-
-    return run
+    return door_runner(request.param, tmp_path)
 
 
 async def opened(broker: Any, received: Received) -> Door:

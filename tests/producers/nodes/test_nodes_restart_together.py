@@ -18,11 +18,7 @@ def test_nodes_that_restart_together_join_again_by_one_plan(count: int) -> None:
     async def steps(site: MemorySite) -> None:
         fleet = site.fleet
         running = RunningLoop(fleet)
-        controller = asyncio.create_task(running.run())
-        try:
-            await fleet.all_confirmed()
-            while running.loop.state.newest is None:
-                await asyncio.sleep(STEP_S)
+        async with running.beside(site) as controller:
             await asyncio.sleep(1.5)  # A window in which all report from their first lives.
             for broker in BROKERS[:count]:
                 await fleet.kill(broker)
@@ -35,14 +31,6 @@ def test_nodes_that_restart_together_join_again_by_one_plan(count: int) -> None:
             ):
                 assert not controller.done(), controller.result()
                 await asyncio.sleep(STEP_S)
-            await fleet.all_confirmed()
-            handed = {broker: len(site.doors[broker].handed) for broker in BROKERS}
-            for broker in BROKERS:
-                site.publish(broker)
-            while any(len(site.doors[broker].handed) < handed[broker] + 3 for broker in BROKERS):
-                await asyncio.sleep(0.01)
-        finally:
-            controller.cancel()
         (plan,) = running.loop.state.plan_log.plans
         assert (plan.brokers_lost, plan.brokers_target) == (BROKERS[:count], BROKERS)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import msgspec
@@ -61,6 +63,24 @@ class RunningLoop:
                 self.fleet.guarded(self.fleet.nodes[command.broker].obey)(command)
             await asyncio.sleep(STEP_S)
 
+    @contextlib.asynccontextmanager
+    async def beside(self, site: MemorySite) -> AsyncIterator[asyncio.Task[None]]:
+        """Run while the block runs, from a window on that hears all; messages of all then arrive at all others."""
+        controller = asyncio.create_task(self.run())
+        try:
+            await self.fleet.all_confirmed()
+            while self.loop.state.newest is None:
+                await asyncio.sleep(STEP_S)
+            yield controller
+            await self.fleet.all_confirmed()
+            handed = {broker: len(site.doors[broker].handed) for broker in BROKERS}
+            for broker in BROKERS:
+                site.publish(broker)
+            while any(len(site.doors[broker].handed) < handed[broker] + 3 for broker in BROKERS):
+                await asyncio.sleep(0.01)
+        finally:
+            controller.cancel()
+
     def reasons(self) -> list[str]:
         return [event.text for event in self.ports.events.emitted if event.kind is EventKind.MEMBER_CHANGED]
 
@@ -84,11 +104,7 @@ def test_a_node_that_a_neighbour_considers_dead_joins_again() -> None:
     async def steps(site: MemorySite) -> None:
         fleet = site.fleet
         running = RunningLoop(fleet)
-        controller = asyncio.create_task(running.run())
-        try:
-            await fleet.all_confirmed()
-            while running.loop.state.newest is None:
-                await asyncio.sleep(STEP_S)
+        async with running.beside(site) as controller:
             for broker in BROKERS:
                 site.publish(broker)
             await site.all_there()
@@ -99,14 +115,6 @@ def test_a_node_that_a_neighbour_considers_dead_joins_again() -> None:
             while len(running.reasons()) < 2:
                 assert not controller.done(), controller.result()
                 await asyncio.sleep(STEP_S)
-            await fleet.all_confirmed()
-            handed = {broker: len(site.doors[broker].handed) for broker in BROKERS}
-            for broker in BROKERS:
-                site.publish(broker)
-            while any(len(site.doors[broker].handed) < handed[broker] + 3 for broker in BROKERS):
-                await asyncio.sleep(0.01)
-        finally:
-            controller.cancel()
         assert running.reasons() == [
             f"{CALLER} is joining: {CALLED} considers it dead, though it runs, and ignores it",
             f"{CALLER} is in service: added to the overlay by {running.loop.state.plan_log.plans[-1].plan}",
