@@ -49,7 +49,7 @@ class ReadingProof:
         return True
 
     def read_with(self, consumer: Consumer) -> None:
-        """Go on with another consumer; what stalled counts as stalled until this one has got there."""
+        """Ask for another consumer from now on; what stalled counts as stalled until this one has got there."""
         self._consumer = consumer
         self._misses.clear()
 

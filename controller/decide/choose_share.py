@@ -43,7 +43,7 @@ def choose_share(
     """Return the request to send next, or None to keep ``asked``. ``loads`` are of windows as they were assembled.
 
     Only windows that began after the last request show its effect. A window whose marker lay in the future may have
-    been assembled before earlier ones: what follows it counts anew.
+    been assembled before earlier ones: only what follows it counts.
     """
     if asked.power > settings.power_max:
         reason = f"controller.sampling.share_min is {settings.share_min:g}"

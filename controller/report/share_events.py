@@ -62,7 +62,7 @@ class EventShare:
 
 
 def _sender_of(event: AdaptationEvent) -> Sender:
-    """Return the kind and the sender; whoever forges orders is one sender."""
+    """Return the kind and the sender: all who forge orders are one."""
     return event.kind, FORGED if FORGED in event.details else event.details.get(SENDER) or event.subject
 
 

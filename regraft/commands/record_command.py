@@ -6,8 +6,9 @@ Exit codes as in :mod:`regraft.cli`. Recording belongs to :mod:`regraft.recordin
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -25,6 +26,13 @@ from regraft.infra.find_port import LOOPBACK
 from regraft.producers.recordings.recording_format import COMPRESS_LEVEL
 
 EXIT_FAILED = 1
+
+MetricsPort = Annotated[
+    int | None, typer.Option("--metrics-port", help="Serve /metrics, /health and /ready on this port.")
+]
+MetricsHost = Annotated[
+    str, typer.Option("--metrics-host", help="Address for that, by default only this machine.", show_default=False)
+]
 
 
 def record(
@@ -45,12 +53,8 @@ def record(
         int, typer.Option("--compress-level", help="zstandard's level, -50 to 22; more is smaller and slower.")
     ] = COMPRESS_LEVEL,
     duration: RecordedFor = None,
-    metrics_port: Annotated[
-        int | None, typer.Option("--metrics-port", help="Serve /metrics, /health and /ready on this port.")
-    ] = None,
-    metrics_host: Annotated[
-        str, typer.Option("--metrics-host", help="Address for that, by default only this machine.")
-    ] = LOOPBACK,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = LOOPBACK,
     as_json: AsJson = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
@@ -75,7 +79,10 @@ def record(
     if faults := [*limits.faults(), *port_faults(metrics_port, metrics_host)]:
         raise SettingsError(faults)
     options = RecordOptions(out, is_all, from_start, to_end, duration, limits, metrics_port, metrics_host)
-    found = record_run(settings, options, Console(stderr=True, quiet=as_json))
+    _print_outcome(record_run(settings, options, Console(stderr=True, quiet=as_json)), as_json=as_json)
+
+
+def _print_outcome(found: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(found, indent=2))
     else:

@@ -71,7 +71,6 @@ def record_run(settings: Settings, options: RecordOptions, console: Console) -> 
     kafka = settings.kafka
     began_s = time.monotonic()
     full = ""
-    agents = agents_of(settings)
     recorder = TopicRecorder(
         kafka.access,
         kafka.namespace,
@@ -79,7 +78,7 @@ def record_run(settings: Settings, options: RecordOptions, console: Console) -> 
         writer,
         from_start=options.from_start,
         to_end=options.to_end,
-        agents=agents,
+        agents=agents_of(settings),
     )
     with closing(recorder), stop_on_signals() as stop, ExitStack() as held:
         metrics = RecorderMetrics()

@@ -101,7 +101,7 @@ def test_an_order_that_is_refused_after_all_makes_the_stage_start_over() -> None
 
 
 def test_an_answer_to_another_order_does_not_count() -> None:
-    """Orders are told apart by their place in the topic, and by Kafka's time, as a topic may be created again."""
+    """Orders differ by their place in the topic, and by Kafka's time, as a topic may be created again."""
     heard = Heard()
     heard.has_read_answers()
     assert heard.take(given(OrderKind.MAINTAIN, 3), answer(OrderKind.MAINTAIN, AuditOutcome.ACCEPTED, 2)) == []

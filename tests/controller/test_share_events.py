@@ -1,4 +1,4 @@
-"""Events that one sender causes without end: it gets its share, the rest is counted and told once, none displaced."""
+"""Events that one sender causes without end: it gets its share, the rest is counted and reported once."""
 
 import msgspec
 from hypothesis import given, settings
@@ -98,7 +98,7 @@ def test_what_is_passed_on_and_what_is_left_out_is_what_was_reported(found: list
 
 
 def test_a_broker_that_restarts_in_every_window_is_reported_within_its_share() -> None:
-    """A controller that takes part sees all of its lives; people are told of a bounded number."""
+    """A controller that takes part sees all of its lives; people hear of a bounded number."""
     fleet = fleet_of()
     fleet.run_windows(6)
     windows = 3 * SPAN_MS // WINDOW_MS

@@ -155,7 +155,7 @@ def test_a_child_process_gets_exactly_the_same_settings(monkeypatch: pytest.Monk
     ],
 )
 def test_a_control_character_in_any_setting_is_a_fault(table: str, name: str, value: object) -> None:
-    """A null in a file's name ends whoever opens it, and no child process can be given one."""
+    """A null in a file's name ends the process that opens it, and no child process can be given one."""
     faults = _faults(flags={table: {name: value}})
     assert [fault for fault in faults if fault.startswith(f"{table}.{name} is ")], faults
     assert all("control character" in fault for fault in faults)
@@ -163,7 +163,7 @@ def test_a_control_character_in_any_setting_is_a_fault(table: str, name: str, va
 
 @pytest.mark.parametrize("table", ["emulator", "node", "streaming", "controller", "alerts"])
 def test_a_host_for_metrics_without_a_port_is_a_fault(table: str) -> None:
-    """Nothing would be served there, and whoever asks for /ready would wait."""
+    """Nothing would be served there, and a supervisor that asks for /ready would wait."""
     assert _faults(flags={table: {"metrics_host": "0.0.0.0"}}) == (
         f"{table}: metrics_host is 0.0.0.0 without metrics_port, so nothing is served: give a port, or leave it out",
     )
