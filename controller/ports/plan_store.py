@@ -33,7 +33,7 @@ from regraft.schemas.topics import AUDIT, COMMANDS, EVENTS, LEADER, MEMBERS, PLA
 
 log = structlog.get_logger(__name__)
 
-REPORTS_WAITING_MAX = 20_000  # Events and audit entries that wait while Kafka is unavailable: hours of them.
+REPORTS_WAITING_MAX = 20_000  # Of each topic: events or audit entries while Kafka is unavailable, hours of them.
 LEADER_KEY = b"leader"  # One key: the compacted topic keeps the newest term forever.
 
 NAMED = (PLANS, MEMBERS, EVENTS, AUDIT, LEADER, SAMPLING)
@@ -64,6 +64,7 @@ class KafkaPlanStore:
         self._writer = TransactionWriter(kafka, writer_id(namespace))
         self._under_way: Batch | None = None
         self._reports: list[tuple[str, str, bytes]] = []  # Events and the audit: topic, key, encoded record.
+        self._waiting: Counter[str] = Counter()  # The same, by topic: a flood of orders must not displace events.
         self._forgotten: list[str] = []
         self._filled = (0, 0)  # The number of reports and forgotten plans in the transaction under way.
         self._read_ahead: list[Plan] | None = None
@@ -200,7 +201,8 @@ class KafkaPlanStore:
             log.error("record_not_sent", topic=name, key=key, reason=str(error))
             self.lost[name] += 1
             return
-        if len(self._reports) < REPORTS_WAITING_MAX:
+        if self._waiting[name] < REPORTS_WAITING_MAX:
+            self._waiting[name] += 1
             self._reports.append((name, key, value))
         else:
             self.lost[name] += 1
@@ -214,6 +216,7 @@ class KafkaPlanStore:
         if is_written:
             self._under_way = None
             reports, forgotten = self._filled
+            self._waiting.subtract(name for name, _, _ in self._reports[:reports])
             del self._reports[:reports], self._forgotten[:forgotten]
         return is_written
 

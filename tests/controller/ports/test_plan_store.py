@@ -4,6 +4,7 @@ import pytest
 from confluent_kafka import Producer
 
 from regraft.controller.control_ports import DeposedError
+from regraft.controller.ports import plan_store
 from regraft.controller.ports.kafka_links import TopicReader
 from regraft.controller.ports.order_topic import KafkaOrders
 from regraft.controller.ports.plan_store import KafkaPlanStore
@@ -24,7 +25,7 @@ from regraft.schemas.member import BrokerFacts, Member, MemberState
 from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.registry import newer_ids
-from regraft.schemas.topics import COMMANDS, EVENTS, NO_AGENT, ORDERS, PLANS, RESULTS, topic_name
+from regraft.schemas.topics import AUDIT, COMMANDS, EVENTS, NO_AGENT, ORDERS, PLANS, RESULTS, topic_name
 from tests.controller.state.test_plan_log import INVENTORY, plan_at
 from tests.wait_until import wait_until
 
@@ -223,4 +224,26 @@ def test_store_reports_that_kafka_is_away() -> None:
     store = KafkaPlanStore(KafkaAccess("127.0.0.1:1"), "nowhere")
     assert store.load() is None
     assert not store.begin()
+    store.close()
+
+
+def test_a_flood_of_answers_to_orders_displaces_no_event(
+    kafka: RunningKafka, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for Kafka is bounded for each topic, and there is room again once it is stored."""
+    monkeypatch.setattr(plan_store, "REPORTS_WAITING_MAX", 3)
+    store = begun(kafka, namespace)
+    order = GivenOrder(Order("b01", OrderKind.MAINTAIN, "ann", "", 1), refusal="it is unsigned")
+    for time_ms in range(5):
+        store.keep(order.entry(AuditOutcome.REFUSED, "it is unsigned", time_ms))
+    for time_ms in range(2):
+        store.emit(AdaptationEvent("b01", EventKind.MEMBER_CHANGED, Severity.INFO, time_ms, ""))
+    assert store.waiting_count == 5
+    assert store.lost == {topic_name(AUDIT, namespace): 2}
+    store.flush()
+    wait_until(lambda: not store.waiting_count or bool(store.flush()))
+    for time_ms in range(3):
+        store.keep(order.entry(AuditOutcome.REFUSED, "it is unsigned", time_ms))
+    assert store.waiting_count == 3
+    assert store.lost.total() == 2
     store.close()
