@@ -26,6 +26,7 @@ import structlog
 from pika import BasicProperties, ConnectionParameters, PlainCredentials, SSLOptions
 from pika.exceptions import AMQPError
 
+from regraft.infra.log_sparsely import is_logged
 from regraft.producers.nodes.amqp_headers import CARRIED, block_of, properties_of
 from regraft.producers.nodes.amqp_interest import BINDINGS_MAX, AmqpInterest, Binding
 from regraft.producers.nodes.amqp_keys import KeyFormError, key_of
@@ -49,8 +50,13 @@ WAITING_MAX = 20_000  # Messages that the broker has not confirmed; further ones
 EVENTS, EVERYTHING = "amq.rabbitmq.event", "#"
 PROBE_S, PROVED_S_MAX = 2.0, 10.0  # How often a message goes through the broker and back; it polls bindings as often.
 PROBE_EXPIRES_MS = "10000"
+CHANGES_ONLY = (
+    "bindings made before the node started, and those removed while it is away, are not known: give node.door_api, the "
+    "address of RabbitMQ's management plugin"
+)
 AWAY, SLOW, BAD_KEY, REDELIVERED = "broker_away", "broker_slow", "bad_topic", "redelivered"
 REFUSED, UNREADABLE_HEADERS, PARKED = "broker_refused", "headers_unreadable", "parked"
+NOT_REPORTED = "bindings_not_reported"
 
 
 @dataclass(frozen=True)
@@ -206,7 +212,7 @@ class AmqpDoor:
         self._is_caught_up, self._proved_s = False, time.monotonic()
         has_events = await self._follow_events(connection)
         bindings = await self._bindings()
-        self._check_reports(has_events, bindings is not None)
+        self._check_reports(has_events, bindings)
         self._learn(bindings)
         self.is_open = True
         is_acknowledged = not self._place.is_durable
@@ -258,11 +264,25 @@ class AmqpDoor:
         try:
             return await loop.run_in_executor(None, bindings_of, api, self._vhost, self._place.exchange)
         except NoAnswerError as error:
-            log.warning("bindings_not_reported", broker=self._name, reason=str(error))
+            self.counts[NOT_REPORTED] += 1
+            if is_logged(self.counts[NOT_REPORTED]):
+                count = self.counts[NOT_REPORTED]
+                log.warning(NOT_REPORTED, broker=self._name, reason=str(error), count=count)
             return None
 
-    def _check_reports(self, has_events: bool, has_bindings: bool) -> None:
-        if not has_events and not has_bindings and not self._place.filters:
+    def _check_reports(self, has_events: bool, bindings: list[Binding] | None) -> None:
+        """Say what cannot be learned; raise ClosedError if that is all, or the list is that of another broker."""
+        api = self._place.api
+        if bindings is not None and api is not None and Binding("queue", self._queue, EVERYTHING) not in bindings:
+            fault = (
+                f"node.door_api ({api.url}) does not list the binding of this node's own queue at exchange "
+                f"{self._place.exchange!r} of {self._host}:{self._port}: it is the interface of another broker"
+            )
+            self._refuse(fault)
+            raise ClosedError(fault)
+        if has_events and api is None:
+            log.warning("door_reports_changes_only", broker=self._name, reason=CHANGES_ONLY)
+        if not has_events and bindings is None and not self._place.filters:
             fault = (
                 f"the broker at {self._host}:{self._port} does not report what its clients want: enable its plugin "
                 "rabbitmq_event_exchange, whose events are in the virtual host of event_exchange.vhost, or give "

@@ -26,7 +26,7 @@ import structlog
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
-from regraft.producers.nodes.ask_emqx import learn_interest
+from regraft.producers.nodes.ask_emqx import learn_first, learn_interest
 from regraft.producers.nodes.door_checks import BAD_SUBJECT, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.mosquitto_reports import MosquittoReports
@@ -129,7 +129,7 @@ class MqttDoor:
             await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
             if self._api is not None:
                 ask = partial(learn_interest, self._api, self._interest)
-                await ask()
+                await learn_first(self._api, self._interest, LOG_S_MAX)
                 self._tasks.append(loop.create_task(keep_asking(ask, self._name)))
                 return
             await self._catch_up_first()

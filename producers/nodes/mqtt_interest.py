@@ -115,8 +115,11 @@ class MqttInterest:
             for wanted in filters:
                 self._want(name, wanted)
 
-    def replace(self, known: Mapping[str, Iterable[str]]) -> None:
-        """Replace what clients want, adding before removing, so that a subject in both stays wanted throughout."""
+    def replace(self, known: Mapping[str, Iterable[str]]) -> bool:
+        """Replace what clients want, adding before removing, so that a subject in both stays wanted throughout.
+
+        Return False if the node itself is not among those that want something.
+        """
         there = {name: set(filters) for name, filters in known.items() if not self._is_own(name)}
         for name, filters in there.items():
             for wanted in sorted(filters - self._refused):
@@ -130,6 +133,7 @@ class MqttInterest:
                 self._end(client, wanted)
             if not client.filters:
                 del self._clients[name]
+        return len(there) < len(known)
 
     def handle(self, kind: str, entry: str, now_s: float) -> None:
         """Process an entry of the broker's log, without its time; skip one that does not concern interest."""
