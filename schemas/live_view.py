@@ -184,7 +184,10 @@ class ShadowPlan(ShownChanges, frozen=True, kw_only=True):
 
 
 class ShownShadow(Struct, frozen=True, kw_only=True):
-    """A shadow planner's results so far. ``homes`` has the clients whose home differs on its overlay."""
+    """A shadow planner's results since it started from the overlay of ``epoch_start``, which was in force then.
+
+    ``homes`` has the clients whose home differs on its overlay.
+    """
 
     plans: int
     plans_taken_back: int
@@ -201,6 +204,7 @@ class ShownShadow(Struct, frozen=True, kw_only=True):
     last_plans: tuple[ShadowPlan, ...]
     regions: tuple[tuple[str, ...], ...] = ()
     region_links: tuple[tuple[int, int], ...] = ()
+    epoch_start: int = 0
 
 
 class ShownBill(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
@@ -64,13 +65,14 @@ class NodeFleet:
 
     async def begin(self, doors: dict[str, Door]) -> None:
         for broker in self.configuration.brokers:
-            self.proxies[broker] = LinkProxy(
-                lambda broker=broker: self.listening.get(broker, 1), self._delays_s.get(broker, 0.0)
-            )
+            self.proxies[broker] = LinkProxy(partial(self._port_of, broker), self._delays_s.get(broker, 0.0))
             await self.proxies[broker].start()
         for broker in self.configuration.brokers:
             await self.begin_node(broker, doors[broker])
         self._settling = asyncio.create_task(self._settle())
+
+    def _port_of(self, broker: str) -> int:
+        return self.listening.get(broker, 1)
 
     async def _settle(self) -> None:
         while True:
