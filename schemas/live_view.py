@@ -184,10 +184,7 @@ class ShadowPlan(ShownChanges, frozen=True, kw_only=True):
 
 
 class ShownShadow(Struct, frozen=True, kw_only=True):
-    """A shadow planner's results since it started from the overlay of ``epoch_start``, which was in force then.
-
-    ``homes`` has the clients whose home differs on its overlay.
-    """
+    """Results since the start from the overlay of ``epoch_start``. ``homes``: the clients that it has moved."""
 
     plans: int
     plans_taken_back: int
@@ -210,8 +207,7 @@ class ShownShadow(Struct, frozen=True, kw_only=True):
 class ShownBill(Struct, frozen=True, kw_only=True):
     """What 30 days of a window's traffic would cost, in ``currency``, between brokers and to subscribers.
 
-    ``per_million`` is the total per million hand-overs, which does not depend on the volume of traffic; None without
-    hand-overs.
+    ``per_million`` is the total per million hand-overs, whatever the volume of traffic is; None without hand-overs.
     """
 
     currency: str

@@ -54,7 +54,7 @@ class KafkaPorts:
         self._requests: SampleReader | None = None
         self._topics = topics
         self._register = topic_name(CLIENTS, topics.namespace)
-        self.on_wait: Callable[[str], None] = lambda _what: None  # Told again and again for what a call waits.
+        self.on_wait: Callable[[str], None] = lambda _what: None  # Gets what a call waits for, repeatedly.
 
     def connect(self, wait_s_max: float) -> None:
         """Find the end of the commands topic, from which commands are obeyed.

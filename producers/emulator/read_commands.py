@@ -56,7 +56,7 @@ class CommandReader:
     def connect(self, wait_s_max: float, on_wait: Callable[[str], None] = lambda _what: None) -> None:
         """Start reading at the present end of every partition; raise KafkaUnreachableError after ``wait_s_max``.
 
-        ``on_wait`` is told again and again for what this waits.
+        ``on_wait`` gets what this waits for, repeatedly.
         """
         deadline_s = time.monotonic() + wait_s_max
         while True:

@@ -34,7 +34,7 @@ class NodeWaiting:
         self._since_s = self._logged_s = self._pause_s = 0.0
 
     def note(self, what: str) -> None:
-        """Note what the node waits for now, empty if it goes on."""
+        """Note what the node waits for now, empty if for nothing."""
         now_s = self._stopwatch_s()
         if what != self.what:
             self.what, self._since_s, self._pause_s = what, now_s, 0.0

@@ -60,9 +60,7 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
         stop.set()
 
     earlier = {number: signal.signal(number, ask_to_stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    names = [CONTROLLER, STREAMING, ALERTS]
-    names += [DASHBOARD] if with_dashboard else []
-    names += [EMULATOR] if emulate else []
+    names = [CONTROLLER, STREAMING, ALERTS, *[DASHBOARD] * with_dashboard, *[EMULATOR] * emulate]
     try:
         with hold_lock(settings.run.directory / "run.lock"):
             require_listed_user()

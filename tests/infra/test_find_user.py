@@ -44,6 +44,6 @@ def test_what_needs_an_entry_or_a_home_says_so(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_listed_user_is_called_by_name() -> None:
-    """Whoever runs these tests has an entry."""
+    """The user who runs these tests has an entry."""
     require_listed_user()
     assert find_user()

@@ -86,8 +86,8 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(("restarted", "other"), [("b01", "b02"), ("b02", "b01")])
-def test_a_node_that_restarts_is_told_its_former_life(restarted: str, other: str) -> None:
-    """Whichever end calls, also over a later connection; the other end is told nothing, nor is a first life."""
+def test_a_node_that_restarts_learns_its_former_life(restarted: str, other: str) -> None:
+    """Whichever end calls, also over a later connection; nothing is reported to the other end, nor to a first life."""
 
     async def steps(site: Site) -> None:
         for broker in ("b01", "b02"):

@@ -268,7 +268,7 @@ def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_
 
 
 def test_a_node_restarted_without_its_file_begins_again_outside(kafka: RunningKafka, tmp_path: Path) -> None:
-    """Its neighbours tell it of its former life: it says what it waits for, is not ready, and a plan admits it."""
+    """Its neighbours report its former life: it says what it waits for, is not ready, and a plan admits it."""
     site = NodeProcesses(tmp_path, kafka, "fourth")
     port = free_port()
     try:
