@@ -33,7 +33,7 @@ REFUSED_MAX = 1_000
 TOO_MANY, AMBIGUOUS = "too_many_filters", "log_ambiguous"
 LOG_TOPIC = "$SYS/broker/log/"
 MQTT_5 = 5
-CONNECTING = ("New connection from ", "New client connected from ")
+CONNECTING = ("New connection from ", "New client connected from ", "Client connection from ")
 _QOS = re.compile(r" [012](?= )")
 _CONNECTED = re.compile(r"New client connected from .*? as (.*\))\.", re.DOTALL)
 _OPTIONS = re.compile(r" \(p(\d+), c([01]), k\d+")  # After the name; the user's name follows, and may contain the same.

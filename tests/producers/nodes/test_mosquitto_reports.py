@@ -68,6 +68,14 @@ def test_a_client_with_the_nodes_user_as_its_name_is_a_client() -> None:
     assert site.wanted == {"a": True}
 
 
+def test_what_a_former_version_took_for_a_clients_wish_ends() -> None:
+    """The file of interest may hold the node's own user as a client that wants everything."""
+    site = Site(own=USER)
+    site.interest.restore({USER: ["#"], "c": ["a"]})
+    site.begin()
+    assert {filter_ for filter_, is_wanted in site.wanted.items() if is_wanted} == {"a"}
+
+
 def test_what_the_log_does_not_show_is_missing_until_it_does() -> None:
     """The node's own end of a subscription, and a connection, prove that lines of these kinds come."""
     site = Site()
