@@ -49,7 +49,7 @@ class MosquittoReports:
     def begin_connection(self) -> str:
         """Return a filter to subscribe to, and to unsubscribe from again, over a new connection."""
         self.own_filter = f"{LOG_TOPIC}regraft-{secrets.token_hex(8)}"
-        self.is_caught_up = self._log is None
+        self.is_caught_up, self.is_outdated = self._log is None, False
         return self.own_filter
 
     @property
@@ -66,7 +66,7 @@ class MosquittoReports:
         """Process a line of the log, now or once form and file are known."""
         kind = topic.removeprefix(LOG_TOPIC)
         if kind == SUBSCRIBE and (form := self._own_form(line)) is not None:
-            self._form, self.is_outdated = form, False
+            self._form = form
             interest.note_own(form.own_name)
             self._handle_waiting(interest, now_s)
         elif self._form is None or not self.is_caught_up:
