@@ -56,7 +56,9 @@ def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for planner, shadow in summary["shadows"].items():
         share = shadow["cost_reduction_share"]
         saved = "cost not measured" if share is None else f"would save {share:.1%}"
-        since = f" of the overlay of epoch {shadow['epoch_start']}, where it last started" * bool(shadow["epoch_start"])
+        since = f" of the cost of epoch {shadow['epoch_start']}, from which it last started," * bool(
+            shadow["epoch_start"]
+        )
         again = f" in {shadow['starts']} starts" * (shadow["starts"] > 1)
         yield f"shadow planner {planner}", f"{saved}{since} by {plans_text(shadow['plans'])}{again}"
     yield from _outage_lines(summary)
@@ -84,7 +86,7 @@ def _plans(summary: Mapping[str, Any]) -> str:
         "rollbacks": summary["plans_undoing"],
         "aborted": summary["plans_aborted"],
     }
-    known = f"{summary['plans_to_save']} to save, of which {summary['plans_saved']} are known to have saved"
+    known = f"{summary['plans_to_save']} to save ({summary['plans_saved']} known to have saved)"
     return ", ".join([known, *(f"{count} {text}" for text, count in others.items() if count)])
 
 
