@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import pwd
-
-from regraft.infra.stack_error import StackError
 
 
 def find_user() -> str:
@@ -19,15 +16,3 @@ def find_user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # KeyError until Python 3.13, OSError from then on.
         return f"uid-{os.getuid()}"
-
-
-def require_listed_user() -> None:
-    """Raise StackError if the user's ID has no entry: Spark's libraries ask the system for a name, whatever is set."""
-    own_id = os.getuid()
-    try:
-        pwd.getpwuid(own_id)
-    except KeyError as error:
-        raise StackError(
-            f"User ID {own_id} has no entry in /etc/passwd, without which Spark does not start (all other parts do): "
-            f"add a line such as `regraft:x:{own_id}:0::/tmp:/bin/sh` in the image, or run as a user who has one"
-        ) from error

@@ -15,7 +15,7 @@ from rich.console import Console
 from regraft.infra.check_kafka import KafkaFault, check_kafka
 from regraft.infra.compare_topics import durability_note
 from regraft.infra.create_topics import count_brokers
-from regraft.infra.find_user import find_user, require_listed_user
+from regraft.infra.find_user import find_user
 from regraft.infra.hold_lock import hold_lock
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_server import is_kafka_ready
@@ -63,7 +63,6 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
     names = [CONTROLLER, STREAMING, ALERTS, *[DASHBOARD] * with_dashboard, *[EMULATOR] * emulate]
     try:
         with hold_lock(settings.run.directory / "run.lock"):
-            require_listed_user()
             require_kafka(settings.kafka.access)
             ensure_inventory(settings)
             create_run_topics(settings)

@@ -14,7 +14,6 @@ from typing import Any
 import structlog
 from pyspark.sql import SparkSession
 
-from regraft.infra.find_user import require_listed_user
 from regraft.infra.spark_session import base_configuration, build_spark_session
 from regraft.infra.stack_error import StackError
 from regraft.settings.run_settings import Settings
@@ -35,10 +34,8 @@ log = structlog.get_logger(__name__)
 def start_spark(settings: Settings, stop: threading.Event) -> SparkSession:
     """Return a running session; on a cluster it has an executor, or a warning was logged that there is none.
 
-    Raises StackError if no master listens, the secret of the cluster cannot be used, or the system does not know the
-    user.
+    Raises StackError if no master listens, or the secret of the cluster cannot be used.
     """
-    require_listed_user()
     spark, directory = settings.spark, settings.run.directory
     require_master(spark.master)
     # The session has Java options for logging, the query to limit what Avro may allocate: join them.

@@ -2,15 +2,32 @@
 
 import os
 import pwd
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from regraft.infra.find_cache import find_cache
-from regraft.infra.find_user import find_user, require_listed_user
+from regraft.infra.find_user import find_user
+from regraft.infra.name_user import java_options
 from regraft.infra.order_keys import OrderSettings
 from regraft.infra.stack_error import StackError
 from regraft.stages.run_loop import prepare_orders
+
+PROGRAM = """
+import os, pwd, sys
+from pathlib import Path
+def no_entry(number):
+    raise KeyError(number)
+pwd.getpwuid = no_entry
+for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+    os.environ.pop(name, None)
+from regraft.infra.spark_session import build_spark_session
+spark = build_spark_session("trial", run_dir=Path(sys.argv[1]), driver_memory_mb=512)
+print(spark.range(3).count(), spark._jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().getUserName())
+spark.stop()
+"""
 
 
 @pytest.fixture
@@ -34,16 +51,24 @@ def test_a_user_without_a_name_is_called_by_the_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("unlisted")
-def test_what_needs_an_entry_or_a_home_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark's libraries would end with a Java error about a null name."""
-    with pytest.raises(StackError, match=r"no entry in /etc/passwd.*add a line such as `regraft:x:\d+:0:"):
-        require_listed_user()
+def test_a_user_without_a_home_is_asked_for_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outside a checkout there is no other place."""
     monkeypatch.setattr("regraft.infra.find_cache.find_checkout", lambda: None)
     with pytest.raises(StackError, match="set REGRAFT_CACHE"):
         find_cache({})
 
 
-def test_a_listed_user_is_called_by_name() -> None:
-    """The user who runs these tests has an entry."""
-    require_listed_user()
+def test_a_listed_user_is_called_by_name(tmp_path: Path) -> None:
+    """The user who runs these tests has an entry, so Java needs no help."""
     assert find_user()
+    assert java_options(tmp_path) == ""
+
+
+@pytest.mark.spark
+def test_spark_runs_as_a_user_without_a_name(tmp_path: Path) -> None:
+    """Its libraries ask a class of Java, which asks the system alone; that class is replaced."""
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path / "run")],
+        capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert run.stdout.split() == ["3", f"uid-{os.getuid()}"], run.stderr
