@@ -50,3 +50,9 @@ def java_options(directory: Path) -> str:
         options = [f"--patch-module={MODULE}={place}", f"-Duser.name={find_user()}", f"-Dregraft.uid={own_id}"]
         return shlex.join([*options, f"-Duser.home={place}"])
     return ""
+
+
+def name_user(directory: Path) -> None:
+    """Give these options to Spark when this process starts it."""
+    if options := java_options(directory):
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {options}".lstrip()

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from regraft.infra.fetch_jars import spark_jars
 from regraft.infra.find_java import find_java
 from regraft.infra.find_port import LOOPBACK
-from regraft.infra.name_user import java_options
+from regraft.infra.name_user import name_user
 from regraft.infra.secure_spark import write_properties
 
 DRIVER_MEMORY_MB = 1_024
@@ -121,8 +121,7 @@ def build_spark_session(
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = executor_python, sys.executable
     if driver_host == LOOPBACK:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    if options := java_options(run_dir / "spark" / "user"):
-        os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {options}".lstrip()
+    name_user(run_dir / "spark" / "user")
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # glibc: otherwise many threads hold many half-empty arenas
     settings = base_configuration(
         run_dir,
