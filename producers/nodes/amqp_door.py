@@ -273,7 +273,8 @@ class AmqpDoor:
     def _check_reports(self, has_events: bool, bindings: list[Binding] | None) -> None:
         """Say what cannot be learned; raise ClosedError if that is all, or the list is that of another broker."""
         api = self._place.api
-        if bindings is not None and api is not None and Binding("queue", self._queue, EVERYTHING) not in bindings:
+        is_listed = any((one.kind, one.name) == ("queue", self._queue) for one in bindings or ())
+        if bindings is not None and api is not None and not is_listed:
             fault = (
                 f"node.door_api ({api.url}) does not list the binding of this node's own queue at exchange "
                 f"{self._place.exchange!r} of {self._host}:{self._port}: it is the interface of another broker"
