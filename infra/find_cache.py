@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from regraft.infra.stack_error import StackError
+
 CACHE_VARIABLE = "REGRAFT_CACHE"
 
 
@@ -17,7 +19,10 @@ def find_checkout() -> Path | None:
 
 
 def find_cache(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return ``$REGRAFT_CACHE``, else ``.cache`` of the checkout, else the user's XDG cache; it need not exist yet."""
+    """Return ``$REGRAFT_CACHE``, else ``.cache`` of the checkout, else the user's XDG cache; it need not exist yet.
+
+    Raises StackError if the user has none.
+    """
     named = environ.get(CACHE_VARIABLE)
     if named:
         return Path(named).expanduser().resolve()
@@ -25,4 +30,7 @@ def find_cache(environ: Mapping[str, str] = os.environ) -> Path:
     if checkout is not None:
         return checkout / ".cache"
     user_cache = environ.get("XDG_CACHE_HOME")
-    return (Path(user_cache) if user_cache else Path.home() / ".cache") / "regraft"
+    try:
+        return (Path(user_cache) if user_cache else Path.home() / ".cache") / "regraft"
+    except RuntimeError as error:  # No HOME, and the user's ID has no entry in the list of users.
+        raise StackError(f"This user has no home directory for a cache: set {CACHE_VARIABLE} to a directory") from error

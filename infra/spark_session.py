@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from regraft.infra.fetch_jars import spark_jars
 from regraft.infra.find_java import find_java
 from regraft.infra.find_port import LOOPBACK
+from regraft.infra.name_user import name_user
 from regraft.infra.secure_spark import write_properties
 
 DRIVER_MEMORY_MB = 1_024
@@ -108,7 +109,8 @@ def build_spark_session(
 
     ``driver_host`` is where executors on other machines reach this one, ``executor_python`` where their Python is, and
     ``secret_file`` holds the secret of the cluster (:mod:`infra.secure_spark`). Sets JAVA_HOME and PYSPARK_PYTHON of
-    this process, and PYSPARK_SUBMIT_ARGS if there is a secret, which Spark reads. Raises SparkSecretError.
+    this process, PYSPARK_SUBMIT_ARGS if there is a secret, and SPARK_SUBMIT_OPTS for a user without a name. Raises
+    SparkSecretError.
     """
     builder = SparkSession.builder.appName(app_name)
     if is_submitted():
@@ -119,6 +121,7 @@ def build_spark_session(
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = executor_python, sys.executable
     if driver_host == LOOPBACK:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    name_user(run_dir / "spark" / "user")
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # glibc: otherwise many threads hold many half-empty arenas
     settings = base_configuration(
         run_dir,

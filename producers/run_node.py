@@ -43,6 +43,7 @@ from regraft.producers.nodes.node_parts import (
     tls_of,
     topics_of,
 )
+from regraft.producers.nodes.node_waiting import NodeWaiting, waiting_for
 from regraft.producers.nodes.run_links import LinkLimits, Links
 from regraft.schemas.status_file import StatusFile
 
@@ -53,6 +54,10 @@ CONNECT_S_MAX = 60.0
 UNDECIDED_S_MAX = 60.0  # Wait for a plan that is being prepared; three times its controller's limit.
 FLUSH_S_MAX = 10.0
 STATUS_S = 1.0
+NOT_FIRST = (
+    "a peer has met an earlier life of this node, so the others have continued without it: it begins again outside the "
+    "overlay, and a plan admits it. To start all nodes afresh, stop all of them and remove all their .life files"
+)
 PROOF_S = 5.0  # Between questions to Kafka whether commands have arrived.
 PROBES_PER_SILENCE = 5
 
@@ -60,12 +65,14 @@ PROBES_PER_SILENCE = 5
 def run_node(settings: NodeSettings, stop: threading.Event) -> None:
     """Run one broker until ``stop`` is set; to the others, that is a death.
 
+    A node that learns from others that this is not its first life begins again, outside the overlay.
+
     Raises NodeError if settings, files or Kafka are not as required, if the real broker is not available, or if the
     protocol fails.
     """
     inventory = Inventory.load(settings.inventory_path)
     broker = broker_of(settings, inventory)
-    metrics, health = NodeMetrics(), NodeHealth()
+    metrics, health = NodeMetrics(), NodeHealth(NodeWaiting(broker, StatusFile(settings.own_status_file)))
     with ExitStack() as held:
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
@@ -76,9 +83,16 @@ def run_node(settings: NodeSettings, stop: threading.Event) -> None:
             buffer_records_max=settings.kafka_buffer_records_max,
         )
         held.callback(ports.close)
+        ports.on_wait = health.waiting.note_before_start
         try:
-            core = _core_of(settings, inventory, broker, ports)
-            asyncio.run(_NodeRun(settings, inventory, core, ports, metrics, health).run(stop))
+            is_over = False
+            while not is_over:
+                core = _core_of(settings, inventory, broker, ports)
+                if health.waiting.what:
+                    health.waiting.note_before_start("")
+                run = _NodeRun(settings, inventory, core, ports, metrics, health)
+                asyncio.run(run.run(stop))
+                is_over = stop.is_set() or not run.is_to_begin_outside
         except (DoorError, KafkaUnreachableError) as error:
             raise NodeError(str(error)) from error
         ports.flush(FLUSH_S_MAX)
@@ -109,6 +123,9 @@ class _NodeRun:
         metrics: NodeMetrics,
         health: NodeHealth,
     ) -> None:
+        self.is_to_begin_outside = False
+        self._is_first_life, self._boot_ms = core.takes_clients, core.boot_ms
+        self._lost: dict[str, int] = {}  # Neighbours whose lives have ended, and the epoch in which they did.
         self._settings, self._ports, self._metrics, self._health = settings, ports, metrics, health
         self._status_file = StatusFile(settings.own_status_file)
         self._addresses = read_peers(settings, core.broker)
@@ -133,8 +150,25 @@ class _NodeRun:
             silence_ms_max=silence_ms_max,
         )
         life = str(node.core.boot_ms)
-        take, lose = self._guarded(node.take), self._guarded(node.lose)
-        return Links(node.broker, life, self._addresses, take, lose, limits, self._tls)
+        take, lose = self._guarded(node.take), self._guarded(self._lose)
+        return Links(node.broker, life, self._addresses, take, lose, limits, self._tls, self._note_own_life)
+
+    def _lose(self, peer: str) -> None:
+        if peer in self._node.core.live_neighbours:
+            self._lost[peer] = self._node.core.epoch
+        self._node.lose(peer)
+
+    def _note_own_life(self, peer: str, life: str) -> None:
+        """Begin again outside the overlay if a peer has met an earlier life than what should be this node's first.
+
+        Its file of lives was removed, or is on another disk: the others have continued without this node.
+        """
+        boot = life.partition(".")[0]
+        is_first = self._is_first_life and self._node.links.life == str(self._boot_ms)
+        if not is_first or not boot.isdecimal() or int(boot) >= self._boot_ms:
+            return
+        self._is_first_life, self.is_to_begin_outside = False, True
+        log.error("life_not_first", broker=self._node.broker, peer=peer, life=life, reason=NOT_FIRST)
 
     async def run(self, stop: threading.Event) -> None:
         """Open links and door, and run until asked to stop."""
@@ -165,7 +199,8 @@ class _NodeRun:
             await node.links.close()
         if self._guard.failure is not None:
             raise NodeError(f"{node.broker} failed and restarts: {self._guard.failure}") from self._guard.failure
-        node.flush(is_last=True)
+        if not self.is_to_begin_outside:
+            node.flush(is_last=True)
 
     async def _join(self) -> None:
         """Ask to become a member unless it is one; telemetry of non-members would be refused."""
@@ -203,7 +238,7 @@ class _NodeRun:
         flush_s = self._settings.flush_ms / SECOND_MS
         flush_due_s = status_due_s = time.monotonic()
         renewal_due_s = status_due_s + RENEWED_S
-        while not stop.is_set() and self._guard.failure is None:
+        while not stop.is_set() and self._guard.failure is None and not self.is_to_begin_outside:
             obey()
             settle()
             now_s = time.monotonic()
@@ -232,6 +267,7 @@ class _NodeRun:
     def _show(self) -> None:
         document = self._status()
         self._health.is_door_open, self._health.door_fault = document["is_door_open"], document["door_fault"]
+        self._health.is_in_overlay = document["is_in_overlay"]
         self._metrics.show(document)
         self._status_file.write(document)
 
@@ -239,6 +275,10 @@ class _NodeRun:
         node, core = self._node, self._node.core
         round_trips = dict(node.links.round_trips())
         writers = (self._ports.telemetry, self._ports.answers)
+        self._lost = {peer: epoch for peer, epoch in self._lost.items() if epoch == core.epoch}
+        is_inside, lost = core.takes_clients, sorted(self._lost)
+        waiting = self._health.waiting
+        waiting.note(waiting_for(node.broker, is_member=self._is_member, is_in_overlay=is_inside, lost=lost))
         return {
             "broker": node.broker,
             "time_ms": int(time.time() * SECOND_MS),
@@ -247,7 +287,8 @@ class _NodeRun:
             "sample_share": node.sampling.share,
             "phase": str(core.phase),
             "is_member": self._is_member,
-            "is_in_overlay": core.takes_clients,
+            "is_in_overlay": is_inside,
+            "waiting_for": waiting.what,
             "is_door_open": self._door.is_open,
             "door_fault": self._door.fault,
             "is_reading": self._health.is_reading,

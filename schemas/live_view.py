@@ -184,7 +184,7 @@ class ShadowPlan(ShownChanges, frozen=True, kw_only=True):
 
 
 class ShownShadow(Struct, frozen=True, kw_only=True):
-    """A shadow planner's results so far. ``homes`` has the clients whose home differs on its overlay."""
+    """Results since the start from the overlay of ``epoch_start``. ``homes``: the clients that it has moved."""
 
     plans: int
     plans_taken_back: int
@@ -201,13 +201,13 @@ class ShownShadow(Struct, frozen=True, kw_only=True):
     last_plans: tuple[ShadowPlan, ...]
     regions: tuple[tuple[str, ...], ...] = ()
     region_links: tuple[tuple[int, int], ...] = ()
+    epoch_start: int = 0
 
 
 class ShownBill(Struct, frozen=True, kw_only=True):
     """What 30 days of a window's traffic would cost, in ``currency``, between brokers and to subscribers.
 
-    ``per_million`` is the total per million hand-overs, which does not depend on the volume of traffic; None without
-    hand-overs.
+    ``per_million`` is the total per million hand-overs, whatever the volume of traffic is; None without hand-overs.
     """
 
     currency: str

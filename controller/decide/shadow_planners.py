@@ -59,6 +59,7 @@ class ShadowPlanner:
         settings: ControllerSettings,
     ) -> None:
         self.name = name
+        self.epoch_start = start.epoch
         self.overlay = start.at_epoch(0).with_homes({})
         self.plans: deque[Plan] = deque(maxlen=PLANS_KEPT_MAX)
         self.plans_made = 0

@@ -163,6 +163,7 @@ def shown_shadow(shadow: ShadowPlanner) -> ShownShadow:
         ring=overlay.ring,
         regions=overlay.regions,
         region_links=overlay.region_links,
+        epoch_start=shadow.epoch_start,
         refusals=dict(shadow.refusals),
         faults=shadow.faults,
         fault_text=shadow.fault_text,

@@ -7,7 +7,7 @@ themselves afterwards. The producers are idempotent, so that waiting neither rep
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import structlog
@@ -19,7 +19,7 @@ from regraft.infra.read_messages import read_messages
 from regraft.infra.read_newest import read_newest
 from regraft.infra.record_writer import RecordWriter
 from regraft.infra.stack_error import StackError
-from regraft.producers.emulator.read_commands import RETRY_S, CommandReader, KafkaUnreachableError
+from regraft.producers.emulator.read_commands import RETRY_S, CommandReader, KafkaUnreachableError, topics_text
 from regraft.producers.emulator.read_members import MemberReader
 from regraft.producers.emulator.read_requests import SampleReader
 from regraft.producers.emulator.starting_point import is_undecided
@@ -57,13 +57,14 @@ class KafkaPorts:
         self._requests: SampleReader | None = None
         self._topics = topics
         self._register = topic_name(CLIENTS, topics.namespace)
+        self.on_wait: Callable[[str], None] = lambda _what: None  # Gets what a call waits for, repeatedly.
 
     def connect(self, wait_s_max: float) -> None:
         """Find the end of the commands topic, from which commands are obeyed.
 
         Raises KafkaUnreachableError if that takes longer than ``wait_s_max``.
         """
-        self._commands.connect(wait_s_max)
+        self._commands.connect(wait_s_max, self.on_wait)
 
     def withdraw_clients(self, brokers: Container[str], wait_s_max: float) -> int:
         """Remove the clients of these brokers from the register, and return how many there were.
@@ -105,11 +106,14 @@ class KafkaPorts:
                 plans = read_newest(self._kafka, topic, Plan)
             except KafkaException as error:
                 reason = error.args[0].str()
+                self.on_wait(f"{topics_text([topic])} at {self._kafka.bootstrap} ({reason})")
             now_s = time.monotonic()
             if plans is not None:
                 if now_s > undecided_until_s or not any(is_undecided(plan) for plan in plans):
                     return plans
                 deadline_s = undecided_until_s
+                undecided = ", ".join(plan.plan for plan in plans if is_undecided(plan))
+                self.on_wait(f"the end of {undecided}, which is being prepared: a running controller decides it")
             elif now_s > deadline_s:
                 raise KafkaUnreachableError(
                     f"{topic} at {self._kafka.bootstrap} could not be read within {wait_s_max:g} s ({reason}): brokers "

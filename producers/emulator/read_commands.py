@@ -7,6 +7,7 @@ consumer that gets nothing looks like one for which there is nothing, so a broke
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -29,6 +30,13 @@ class KafkaUnreachableError(RuntimeError):
     """Kafka or one of our topics was not available in time; the message names which, and what to do."""
 
 
+def topics_text(names: Sequence[str]) -> str:
+    """Return topics as text, and who creates them."""
+    return (
+        f"topic{'s' * (len(names) != 1)} {', '.join(names)}, which `regraft run` or `regraft topics --create` creates,"
+    )
+
+
 class CommandReader:
     """Reads commands from the ends of their topics; dead-letters records that do not decode or are not for us."""
 
@@ -45,8 +53,11 @@ class CommandReader:
             self._kafka, {"fetch.wait.max.ms": 50, "fetch.error.backoff.ms": 100, "enable.partition.eof": True}
         )
 
-    def connect(self, wait_s_max: float) -> None:
-        """Start reading at the present end of every partition; raise KafkaUnreachableError after ``wait_s_max``."""
+    def connect(self, wait_s_max: float, on_wait: Callable[[str], None] = lambda _what: None) -> None:
+        """Start reading at the present end of every partition; raise KafkaUnreachableError after ``wait_s_max``.
+
+        ``on_wait`` gets what this waits for, repeatedly.
+        """
         deadline_s = time.monotonic() + wait_s_max
         while True:
             try:
@@ -62,6 +73,7 @@ class CommandReader:
                         f"{', '.join(self._names)} at {self._kafka.bootstrap} did not answer within {wait_s_max:g} s "
                         f"({error.args[0].str()}): check that Kafka runs and that its topics have been created"
                     ) from error
+                on_wait(f"{topics_text(self._names)} at {self._kafka.bootstrap} ({error.args[0].str()})")
                 time.sleep(RETRY_S)
         self._assign()
 

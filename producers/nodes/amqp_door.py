@@ -24,15 +24,15 @@ import structlog
 from pika import BasicProperties
 from pika.exceptions import AMQPError
 
+from regraft.infra.log_sparsely import is_logged
 from regraft.producers.nodes.amqp_bindings import AmqpBindings
 from regraft.producers.nodes.amqp_headers import block_of, is_dead_letter, properties_of
 from regraft.producers.nodes.amqp_interest import BINDINGS_MAX, AmqpInterest, Binding, binding_in
 from regraft.producers.nodes.amqp_keys import KeyFormError, key_of
-from regraft.producers.nodes.amqp_place import ADVICE, PORTS, AmqpPlace, parameters_of, vhost_of
+from regraft.producers.nodes.amqp_place import AmqpPlace, addresses_of, parameters_of, reports_fault, vhost_of
 from regraft.producers.nodes.amqp_taken import AmqpTaken
 from regraft.producers.nodes.ask_api import NoAnswerError
 from regraft.producers.nodes.ask_rabbit import bindings_of
-from regraft.producers.nodes.door_addresses import DoorAddresses
 from regraft.producers.nodes.door_checks import DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.drive_pika import UNREADABLE, ClosedError, PikaChannel, PikaConnection
@@ -51,6 +51,7 @@ PROBE_S, PROVED_S_MAX = 2.0, 10.0  # How often a message goes through the broker
 PROBE_EXPIRES_MS = "10000"
 AWAY, SLOW, BAD_KEY, REDELIVERED = "broker_away", "broker_slow", "bad_topic", "redelivered"
 REFUSED, UNREADABLE_HEADERS, PARKED = "broker_refused", "headers_unreadable", "parked"
+NOT_REPORTED = "bindings_not_reported"
 
 
 class AmqpDoor:
@@ -61,7 +62,7 @@ class AmqpDoor:
 
     def __init__(self, url: str, name: str, user: str = "", password: str = "", place: AmqpPlace | None = None) -> None:
         self._place = place or AmqpPlace()
-        self._addresses, self._login = DoorAddresses(url, PORTS, ADVICE), (user, password)
+        self._addresses, self._login = addresses_of(url), (user, password)
         self.counts: Counter[str] = Counter()
         self.groups_once: frozenset[str] = frozenset()
         self._is_ready = False
@@ -222,7 +223,7 @@ class AmqpDoor:
         self._is_caught_up, self._proved_s = False, time.monotonic()
         has_events = await self._follow_events(connection)
         bindings = await self._list_bindings()
-        self._check_reports(has_events, bindings is not None)
+        self._check_reports(has_events, bindings)
         self._learn(bindings)
         is_acknowledged = not self._place.is_durable
         await main.ask(channel.basic_consume, queue=queue, on_message_callback=self._take, auto_ack=is_acknowledged)
@@ -283,18 +284,19 @@ class AmqpDoor:
         try:
             return await loop.run_in_executor(None, bindings_of, api, self._vhost, self._place.exchange)
         except NoAnswerError as error:
-            log.warning("bindings_not_reported", broker=self._name, reason=str(error))
+            self.counts[NOT_REPORTED] += 1
+            if is_logged(self.counts[NOT_REPORTED]):
+                count = self.counts[NOT_REPORTED]
+                log.warning(NOT_REPORTED, broker=self._name, reason=str(error), count=count)
             return None
 
-    def _check_reports(self, has_events: bool, has_bindings: bool) -> None:
-        if not has_events and not has_bindings and not self._place.filters:
-            fault = (
-                f"the broker at {self._addresses} does not report what its clients want: enable its plugin "
-                "rabbitmq_event_exchange, whose events are in the virtual host of event_exchange.vhost, or give "
-                "node.door_api, the address of its management plugin, or name the filters in node.door_filters"
-            )
+    def _check_reports(self, has_events: bool, bindings: list[Binding] | None) -> None:
+        """Say what cannot be learned; raise ClosedError if that is all, or the list is that of another broker."""
+        if fault := reports_fault(self._addresses, self._place, self._queue, bindings, has_events=has_events):
             self._refuse(fault)
             raise ClosedError(fault)
+        if has_events and self._place.api is None:
+            log.warning("door_reports_changes_only", broker=self._name, reason=AmqpPlace.CHANGES_ONLY)
 
     def _refuse(self, fault: str) -> None:
         """Make the start of the door fail if it is still under way: waiting longer would not help."""

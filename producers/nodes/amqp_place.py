@@ -8,10 +8,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 from urllib.parse import unquote
 
 from pika import ConnectionParameters, PlainCredentials, SSLOptions
 
+from regraft.producers.nodes.amqp_interest import Binding
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.ask_rabbit import login_of
 from regraft.producers.nodes.door_addresses import DoorAddresses
@@ -30,12 +32,22 @@ class AmqpPlace:
     restarts of node and broker. ``overlay`` is the overlay's namespace.
     """
 
+    CHANGES_ONLY: ClassVar[str] = (
+        "bindings made before the node started, and those removed while it is away, are not known: give node.door_api, the "
+        "address of RabbitMQ's management plugin"
+    )
+
     exchange: str = "amq.topic"
     api: BrokerApi | None = None
     filters: Sequence[str] = ()
     is_durable: bool = False
     tls: ssl.SSLContext | None = None
     overlay: str = DEFAULT_NAMESPACE
+
+
+def addresses_of(door: str) -> DoorAddresses:
+    """Return the addresses of a door; raise DoorError for any that is none of a RabbitMQ."""
+    return DoorAddresses(door, PORTS, ADVICE)
 
 
 def parameters_of(addresses: DoorAddresses, user: str, password: str, place: AmqpPlace) -> ConnectionParameters:
@@ -54,3 +66,22 @@ def parameters_of(addresses: DoorAddresses, user: str, password: str, place: Amq
 def vhost_of(addresses: DoorAddresses) -> str:
     """Return the virtual host that the path of a door names."""
     return unquote(addresses.path[1:]) or "/"
+
+
+def reports_fault(
+    addresses: DoorAddresses, place: AmqpPlace, queue: str, bindings: list[Binding] | None, *, has_events: bool
+) -> str:
+    """Return why the broker does not report what its clients want, "" if it does; ``queue`` is the node's own."""
+    is_listed = any((one.kind, one.name) == ("queue", queue) for one in bindings or ())
+    if bindings is not None and place.api is not None and not is_listed:
+        return (
+            f"node.door_api ({place.api.url}) does not list the binding of this node's own queue at exchange "
+            f"{place.exchange!r} of {addresses}: it is the interface of another broker"
+        )
+    if has_events or bindings is not None or place.filters:
+        return ""
+    return (
+        f"the broker at {addresses} does not report what its clients want: enable its plugin "
+        "rabbitmq_event_exchange, whose events are in the virtual host of event_exchange.vhost, or give "
+        "node.door_api, the address of its management plugin, or name the filters in node.door_filters"
+    )

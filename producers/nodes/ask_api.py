@@ -18,6 +18,8 @@ from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 import msgspec
 import structlog
 
+from regraft.infra.log_sparsely import is_logged
+
 log = structlog.get_logger(__name__)
 
 POLL_S = 2.0
@@ -58,13 +60,17 @@ class BrokerApi:
             raise NoAnswerError(f"{place} gives no answer ({error})") from error
 
 
-async def keep_asking(ask: Callable[[], Awaitable[None]], broker: str) -> None:
+async def keep_asking(ask: Callable[[], Awaitable[object]], broker: str) -> None:
     """Poll what clients want until cancelled; while the interface does not answer, the known interest stays."""
+    failed_count = 0  # Since the last answer.
     while True:
         await asyncio.sleep(POLL_S)
         try:
             await ask()
+            failed_count = 0
         except NoAnswerError as error:
-            log.warning("interest_not_reported", broker=broker, reason=str(error))
+            failed_count += 1
+            if is_logged(failed_count):
+                log.warning("interest_not_reported", broker=broker, reason=str(error), count=failed_count)
         except Exception:  # An odd answer must not end the polling.
             log.exception("interest_not_read", broker=broker)

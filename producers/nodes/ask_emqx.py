@@ -7,6 +7,7 @@ the earlier ones. Source: EMQX 5, ``GET /api/v5/subscriptions``.
 from __future__ import annotations
 
 import asyncio
+import time
 
 import msgspec
 
@@ -15,6 +16,7 @@ from regraft.producers.nodes.mqtt_interest import MqttInterest
 
 PAGE = 1_000  # Subscriptions per answer.
 PAGES_MAX = 100
+PAUSE_S = 0.1
 PATH = "/api/v5/subscriptions"
 _PREFIXES = ("$queue/", "$exclusive/")  # EMQX's own; they restrict who receives, not which topics match.
 
@@ -50,7 +52,24 @@ def filters_of_clients(api: BrokerApi) -> dict[str, list[str]]:
     )
 
 
-async def learn_interest(api: BrokerApi, interest: MqttInterest) -> None:
-    """Update the interest to what clients want now; raise NoAnswerError if the interface does not answer."""
+async def learn_interest(api: BrokerApi, interest: MqttInterest) -> bool:
+    """Update the interest to what clients want now; return False if the node itself is not listed.
+
+    Raises NoAnswerError if the interface does not answer.
+    """
     loop = asyncio.get_running_loop()
-    interest.replace(await loop.run_in_executor(None, filters_of_clients, api))
+    return interest.replace(await loop.run_in_executor(None, filters_of_clients, api))
+
+
+async def learn_first(api: BrokerApi, interest: MqttInterest, s_max: float) -> None:
+    """Update the interest once the node itself is listed; raise NoAnswerError if it is not within ``s_max``.
+
+    The interface of another broker also has a list, and nothing in it would look wrong.
+    """
+    until_s = time.monotonic() + s_max
+    while not await learn_interest(api, interest):
+        if time.monotonic() > until_s:
+            raise NoAnswerError(
+                f"{api.url}{PATH} does not list this node's own subscription, so it belongs to another broker"
+            )
+        await asyncio.sleep(PAUSE_S)

@@ -24,6 +24,7 @@ class Hello(msgspec.Struct, array_like=True, tag=0, frozen=True):
 
     ``peer_life`` is the life of the other end that the sender met last, empty if none, and ``received`` how many frames
     of that life it has received. ``called`` is the broker that a caller wants to reach, empty in an answer.
+    ``former_peer_life`` is the life of the other end before ``peer_life`` that ended without a plan, empty if none.
     """
 
     version: int
@@ -32,6 +33,7 @@ class Hello(msgspec.Struct, array_like=True, tag=0, frozen=True):
     peer_life: NameOrNone
     received: SequenceNumber
     called: NameOrNone = ""
+    former_peer_life: NameOrNone = ""
 
 
 class LinkSession:
@@ -43,7 +45,7 @@ class LinkSession:
 
     def __init__(self, broker: str, life: str) -> None:
         self.broker, self.life = broker, life
-        self.peer_life = ""
+        self.peer_life = self.former_peer_life = ""
         self.received = 0
         self.bytes_kept = 0
         self.over_count = 0  # Frames no longer owed: acknowledged, or for a life of the peer that has ended.
@@ -59,7 +61,7 @@ class LinkSession:
 
     def hello(self, called: str = "") -> Hello:
         """Return the hello that begins a connection."""
-        return Hello(LINK_VERSION, self.broker, self.life, self.peer_life, self.received, called)
+        return Hello(LINK_VERSION, self.broker, self.life, self.peer_life, self.received, called, self.former_peer_life)
 
     def handle_hello(self, hello: Hello) -> bool:
         """Handle the peer's hello; return True if it has begun another life without a renewal.
@@ -77,6 +79,7 @@ class LinkSession:
                 self.bytes_kept -= len(body)
                 self.over_count += 1
                 self.lost_notifications += is_notification(body)
+        self.former_peer_life = self.peer_life if was_known and not was_announced else ""
         self.peer_life, self.received, self._first_number, self._renewed_from = hello.life, 0, 1, None
         return was_known and not was_announced
 

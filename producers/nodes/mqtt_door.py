@@ -15,8 +15,9 @@ import json
 import secrets
 import ssl
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,17 +26,17 @@ import structlog
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
-from regraft.producers.nodes.ask_emqx import learn_interest
+from regraft.producers.nodes.ask_emqx import learn_first, learn_interest
 from regraft.producers.nodes.door_addresses import DoorAddresses
 from regraft.producers.nodes.door_checks import BAD_SUBJECT, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
+from regraft.producers.nodes.mosquitto_reports import MosquittoReports
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
 from regraft.producers.nodes.mqtt_messages import fields_for, message_of
 from regraft.producers.nodes.mqtt_session import AWAY, FAILED, IDS, MqttLogin, MqttSession, PublishFields
 from regraft.producers.nodes.mqtt_taken import Taken, TakenAtOnce, TakenUntilSafe
 from regraft.producers.nodes.mqtt_topics import TopicError, topic_of
-from regraft.producers.nodes.read_mosquitto_log import MosquittoLog
 from regraft.producers.nodes.retry_pause import RetryPause
 from regraft.producers.nodes.watch_echoes import EchoWatch
 from regraft.schemas.status_file import replace_file
@@ -48,7 +49,6 @@ PORTS = {"mqtt": 1883, "mqtts": 8883}
 ADVICE = "mqtt://host:port names an MQTT 5 broker, mqtts one with TLS"
 CONNECT_S_MAX = 10.0
 LOG_S_MAX = 2.0  # Until the broker's log must show our own subscription.
-LOG_LINES_MAX = 100_000
 MAINTAIN_S = 1.0
 SESSION_S = 60  # The broker keeps QoS 1 messages for this long while the connection is cut.
 DURABLE_S = 7 * 24 * 3_600  # And for this long while a node with a durable session is away.
@@ -89,11 +89,9 @@ class MqttDoor:
         self.counts, self.groups_once = Counter[str](), frozenset[str]()
         self._name, self._filters, self._session_s = name, tuple(filters), session_s
         self._is_durable, self._interest_file, self._changes_stored = is_durable, interest_file, 0
-        self._log = None if log_file is None else MosquittoLog(log_file)
-        self._is_caught_up = log_file is None
         self._api = api
-        self._early_entries: deque[tuple[str, str]] = deque(maxlen=LOG_LINES_MAX)  # Until the log file is read.
         self._client_id = f"regraft-{name}" if is_durable else f"regraft-{name}-{secrets.token_hex(4)}"
+        self._reports = MosquittoReports(name, (self._client_id, user), log_file, self.counts)
         context = (tls or ssl.create_default_context()) if self._addresses.scheme == "mqtts" else None
         self._session = MqttSession(self._login(user, password, context), self._take, self.counts)
         self._is_subscribed = False
@@ -138,11 +136,11 @@ class MqttDoor:
             await self._search.look()
             if self._api is not None:
                 ask = partial(learn_interest, self._api, self._interest)
-                await ask()
+                await learn_first(self._api, self._interest, LOG_S_MAX)
                 self._tasks.append(loop.create_task(keep_asking(ask, self._name)))
                 return
             await self._catch_up_first()
-            await self._await_own_subscription()
+            await self._await_reports()
         except DoorError:
             await self.close()
             raise
@@ -174,53 +172,58 @@ class MqttDoor:
         self._changes_stored = interest.changes_count
         replace_file(self._interest_file, json.dumps(interest.known()))
 
-    async def _await_own_subscription(self) -> None:
-        """Wait until the broker's log reports a subscription; raise DoorError if it does not, without filters."""
-        until_s = time.monotonic() + LOG_S_MAX
-        while self._interest is not None and not self._interest.reported_count:
-            if self._filters:
-                log.info("door_log_silent", broker=self._name, filters=len(self._filters))
-                return
-            if time.monotonic() > until_s:
-                await self.close()
-                raise DoorError(
-                    f"the broker at {self._addresses} does not report what its clients want: let Mosquitto "
-                    "`log_dest topic` with `log_type subscribe`, `log_type unsubscribe` and `log_type notice`, and let "
-                    f"this client read {LOG_TOPIC}#; of an EMQX give node.door_api; for any other broker name the "
-                    "filters in node.door_filters"
-                )
-            await asyncio.sleep(0.01)
+    async def _await_reports(self) -> None:
+        """Wait until the log shows what this node does; raise DoorError if it does not, unless filters are listed."""
+        reports = self._reports
+        if await _comes_true(lambda: reports.is_understood):
+            async with self._knocking():
+                if await _comes_true(lambda: not reports.missing):
+                    return
+        if self._filters:
+            log.info("door_log_silent", broker=self._name, filters=len(self._filters), missing=list(reports.missing))
+            return
+        await self.close()
+        place = f"the broker at {self._addresses}"
+        if not reports.is_understood:
+            raise DoorError(
+                f"{place} does not report what its clients want: let Mosquitto "
+                "`log_dest topic` with `log_type subscribe`, `log_type unsubscribe` and `log_type notice`, and let "
+                f"this client read {LOG_TOPIC}#; of an EMQX give node.door_api; for any other broker name the "
+                "filters in node.door_filters"
+            )
+        raise DoorError(
+            f"{place} reports what its clients subscribe to, but not {', nor '.join(reports.missing)}: what they want "
+            "would never end. Set that, or name the filters in node.door_filters"
+        )
+
+    @asynccontextmanager
+    async def _knocking(self) -> AsyncIterator[None]:
+        """Hold a connection that says nothing: a Mosquitto reports it before it asks who is there."""
+        try:
+            _, writer = await asyncio.open_connection(self._addresses.host, self._addresses.port)
+        except OSError:  # Then the door's own connection ends as well, and is made again.
+            yield
+            return
+        try:
+            yield
+        finally:
+            writer.transport.abort()
 
     async def _catch_up_first(self) -> None:
         """Wait until the broker's log file has been read; raise DoorError if our subscription does not appear there."""
-        until_s = time.monotonic() + LOG_S_MAX
-        while not self._catch_up():
-            if self._log is not None and time.monotonic() > until_s:
-                await self.close()
-                raise DoorError(
-                    f"{self._log.file} does not hold the subscription of {self._client_id}: node.door_log_file is the "
-                    "file of Mosquitto's `log_dest file`, with `log_type subscribe`, `log_type unsubscribe` and "
-                    "`log_type notice`, where the node may read it"
-                )
-            await asyncio.sleep(0.01)
+        if not await _comes_true(self._catch_up):
+            await self.close()
+            fault = self._reports.file_fault or f"does not hold the subscription of {self._client_id}"
+            raise DoorError(
+                f"{self._reports.file} {fault}: node.door_log_file is the file of Mosquitto's `log_dest file`, with "
+                "`log_type subscribe`, `log_type unsubscribe` and `log_type notice`, where the node may read it"
+            )
 
     def _catch_up(self) -> bool:
         """Process the log file up to our own subscription, then later entries; return False if it is not there yet."""
-        interest = self._interest
-        if self._log is None or self._is_caught_up or interest is None or not self.is_open:
-            return self._is_caught_up
-        try:
-            lines = self._log.read(f"{self._client_id} 1 {EVERYTHING}")
-        except OSError as error:
-            log.warning("log_not_read", broker=self._name, reason=str(error))
-            lines = None
-        if lines is None:
-            return False
-        interest.catch_up(lines, time.monotonic())
-        self._is_caught_up = True
-        while self._early_entries:
-            interest.handle(*self._early_entries.popleft(), time.monotonic())
-        return True
+        if self._interest is None or not self.is_open:
+            return self._reports.is_caught_up
+        return self._reports.catch_up(self._interest, time.monotonic())
 
     @property
     def is_open(self) -> bool:
@@ -297,18 +300,20 @@ class MqttDoor:
 
     async def _open(self) -> None:
         """Connect and subscribe; raise OSError if the broker refuses."""
-        self._is_caught_up = self._log is None
+        own_filter = self._reports.begin_connection()
         if not await self._session.connect(self._addresses.host, self._addresses.port):
             self._taken.begin()
         # With QoS 1 the log survives a cut of some seconds, but would queue behind the messages of a durable session.
         log_qos = QoS.AT_MOST_ONCE if self._is_durable else QoS.AT_LEAST_ONCE
-        reporting = [TopicFilter(f"{LOG_TOPIC}#", max_qos=log_qos)] if self._api is None else []
-        reasons = await self._session.subscribe([*reporting, _everything()])
+        reporting = [TopicFilter(each, max_qos=log_qos) for each in (f"{LOG_TOPIC}#", own_filter)]
+        reasons = await self._session.subscribe([*(reporting if self._api is None else ()), _everything()])
         if reasons[-1].value >= FAILED:
             self._reason = f"may not subscribe to {EVERYTHING}: {reasons[-1].name}"
             log.warning("door_refused", broker=self._name, reason=self._reason)
             raise ConnectionError(self._reason)
         self._is_subscribed = True
+        if self._api is None:
+            self._session.unsubscribe(own_filter)
         if self._first is None or self._first.done():
             await self._look_again()
         self._catch_up()
@@ -329,6 +334,8 @@ class MqttDoor:
                 if self._interest is not None:
                     self._interest.expire(time.monotonic())
                 self._catch_up()
+                if self._reports.is_outdated:
+                    self._session.cut("its log has another form than before, which is learnt at the next connection")
                 self._store()
                 self._search.ask_again(is_hinted=self._echoes.is_suspected)
             except Exception as error:  # A full disk, an odd line: tried again in a second.
@@ -341,7 +348,7 @@ class MqttDoor:
         topic = packet.topic
         if topic.startswith("$"):
             if topic.startswith(LOG_TOPIC):
-                self._handle_log(topic, packet.payload.decode(errors="replace"))
+                self._handle_log(topic, packet.payload)
             return True
         packet_id = packet.packet_id or 0
         if len(topic) > SUBJECT_BYTES_MAX:
@@ -359,13 +366,17 @@ class MqttDoor:
         if message.receipt:
             self.release(message.receipt)
 
-    def _handle_log(self, topic: str, entry: str) -> None:
-        if self._interest is None:
-            return
-        if self._is_caught_up:
-            self._interest.handle(topic, entry, time.monotonic())
-        else:
-            self._early_entries.append((topic, entry))
+    def _handle_log(self, topic: str, line: bytes) -> None:
+        if self._interest is not None:
+            self._reports.take(self._interest, topic, line, time.monotonic())
+
+
+async def _comes_true(condition: Callable[[], bool]) -> bool:
+    """Wait until a condition holds, for ``LOG_S_MAX`` at most; return whether it does."""
+    until_s = time.monotonic() + LOG_S_MAX
+    while not (is_true := condition()) and time.monotonic() < until_s:
+        await asyncio.sleep(0.01)
+    return is_true
 
 
 def _everything() -> TopicFilter:

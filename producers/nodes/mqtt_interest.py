@@ -1,8 +1,8 @@
 """What clients of an MQTT broker want, as subjects. Pure: :mod:`producers.nodes.mqtt_door` listens to the broker.
 
-In: configured filters; who subscribes, unsubscribes, connects and disconnects, as Mosquitto reports it under
-``$SYS/broker/log`` and in its log file; or all subscriptions, as EMQX lists them. Out: subjects that become wanted, and
-that no longer are.
+In: configured filters; who subscribes, unsubscribes, connects and disconnects, as the entries of Mosquitto's log say
+(:mod:`producers.nodes.mosquitto_reports`); or all subscriptions, as EMQX lists them. Out: subjects that become wanted,
+and that no longer are.
 
 The session of a client that disconnects may last, and no broker reports for how long: what it wanted stays wanted for
 ``session_s``. A client of MQTT 3.1.1 with a clean session has none, so what it wanted ends at once. While the broker is
@@ -33,7 +33,7 @@ REFUSED_MAX = 1_000
 TOO_MANY, AMBIGUOUS = "too_many_filters", "log_ambiguous"
 LOG_TOPIC = "$SYS/broker/log/"
 MQTT_5 = 5
-_TIME = re.compile(r"^[\dT:+.-]+: ")
+CONNECTING = ("New connection from ", "New client connected from ", "Client connection from ")
 _QOS = re.compile(r" [012](?= )")
 _CONNECTED = re.compile(r"New client connected from .*? as (.*\))\.", re.DOTALL)
 _OPTIONS = re.compile(r" \(p(\d+), c([01]), k\d+")  # After the name; the user's name follows, and may contain the same.
@@ -68,9 +68,9 @@ class MqttInterest:
     ) -> None:  # fmt: skip
         self.counts, self._groups_once = counts, groups_once
         self.changes_count = 0  # Changes of what clients want; the door stores it after some.
-        self.reported_count = 0  # Subscriptions that the broker has reported, including our own.
         self._session_s = session_s
         self._own = re.compile(rf"{re.escape(own)}(-[0-9a-f]{{8}})?")
+        self._own_names: set[str] = set()  # Further ones.
         self._refused: set[str] = set()  # Invalid filters; each is refused once, however often it is listed.
         self._clients: dict[str, _Client] = {}
         self._filter_count = 0
@@ -82,14 +82,22 @@ class MqttInterest:
         for wanted in filters:
             self._wanted.add(subjects_of(wanted))
 
-    def catch_up(self, lines: Iterable[str], now_s: float) -> None:
-        """Process lines of the broker's log file, and report only what differs at the end.
+    def note_own(self, name: str) -> None:
+        """Note a name by which the broker's log knows the node; what that name wants is no client's wish."""
+        if not self._is_own(name):
+            self._own_names.add(name)
+            self._forget(name)
 
-        Lines that were received before change nothing. The file does not name the kind of a line: its form shows it.
+    def _is_own(self, name: str) -> bool:
+        return name in self._own_names or self._own.fullmatch(name) is not None
+
+    def catch_up(self, entries: Iterable[str], now_s: float) -> None:
+        """Process entries of the broker's log file, and report only what differs at the end.
+
+        Those that were received before change nothing. The file does not name the kind of an entry: its form shows it.
         """
         with self._wanted.net_changes():
-            for line in lines:
-                entry = _TIME.sub("", line, count=1)
+            for entry in entries:
                 if not self._handle_notice(entry, now_s):
                     found = self._names_and_filters(entry)
                     is_known = any(self._is_known(name) for name, _ in found)
@@ -108,10 +116,12 @@ class MqttInterest:
             for wanted in filters:
                 self._want(name, wanted)
 
-    def replace(self, known: Mapping[str, Iterable[str]]) -> None:
-        """Replace what clients want, adding before removing, so that a subject in both stays wanted throughout."""
-        self.reported_count += 1
-        there = {name: set(filters) for name, filters in known.items() if not self._own.fullmatch(name)}
+    def replace(self, known: Mapping[str, Iterable[str]]) -> bool:
+        """Replace what clients want, adding before removing, so that a subject in both stays wanted throughout.
+
+        Return False if the node itself is not among those that want something.
+        """
+        there = {name: set(filters) for name, filters in known.items() if not self._is_own(name)}
         for name, filters in there.items():
             for wanted in sorted(filters - self._refused):
                 try:
@@ -124,11 +134,11 @@ class MqttInterest:
                 self._end(client, wanted)
             if not client.filters:
                 del self._clients[name]
+        return len(there) < len(known)
 
-    def handle(self, topic: str, text: str, now_s: float) -> None:
-        """Process an entry of the broker's log; skip one that does not concern interest."""
-        entry = _TIME.sub("", text, count=1)
-        match topic.removeprefix(LOG_TOPIC):
+    def handle(self, kind: str, entry: str, now_s: float) -> None:
+        """Process an entry of the broker's log, without its time; skip one that does not concern interest."""
+        match kind:
             case "M/subscribe":
                 self._handle_subscribe(entry)
             case "M/unsubscribe":
@@ -154,9 +164,8 @@ class MqttInterest:
 
     def _take_subscribing(self, found: list[tuple[str, str]]) -> None:
         """Take a subscription, in each way in which its line can be read."""
-        self.reported_count += 1
         for name, wanted in found:
-            if self._own.fullmatch(name):
+            if self._is_own(name):
                 continue
             try:
                 self._want(name, wanted)
@@ -194,7 +203,7 @@ class MqttInterest:
         return known or found[:1]
 
     def _is_known(self, name: str) -> bool:
-        return name in self._clients or self._own.fullmatch(name) is not None
+        return name in self._clients or self._is_own(name)
 
     def _handle_unsubscribe(self, entry: str) -> bool:
         """Handle "NAME FILTER"; return False if no client wanted that."""
@@ -233,7 +242,7 @@ class MqttInterest:
             self.counts[AMBIGUOUS] += 1
         for options in found:
             name, protocol, is_clean = text[: options.start()], int(options[1]), options[2] == "1"
-            if self._own.fullmatch(name):
+            if self._is_own(name):
                 continue
             if _ADDRESS.search(name) and len(self._bracketed) < REFUSED_MAX:
                 self._bracketed[name] = None

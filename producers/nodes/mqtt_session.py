@@ -138,6 +138,11 @@ class MqttSession:
         packet = mqtt5.SubscribePacket(self._new_id(), filters)
         return cast(mqtt5.SubAckPacket, await self._ask(self._connection, packet.write())).reason_codes
 
+    def unsubscribe(self, topic_filter: str) -> None:
+        """Unsubscribe without waiting for the answer."""
+        if self._connection is not None:
+            self._connection.write(mqtt5.UnsubscribePacket(self._new_id(), [topic_filter]).write())
+
     async def lost(self) -> str:
         """Wait until the connection has ended; return why."""
         return "never connected" if self._closed is None else await self._closed
@@ -203,6 +208,8 @@ class MqttSession:
                 if packet.reason_code.value < FAILED:
                     self._begin(connection, packet)
                 self._answer.set_result(packet)
+            case mqtt5.UnsubAckPacket():
+                pass
             case mqtt5.SubAckPacket() if self._answer is not None and not self._answer.done():
                 self._answer.set_result(packet)
             case _:

@@ -49,6 +49,7 @@ class _Subscription(msgspec.Struct):
 
 
 class _Subscriptions(msgspec.Struct):
+    server_id: str = ""
     subscriptions_list: list[_Subscription] | None = None
 
 
@@ -60,6 +61,11 @@ class _Client(Client):
     def use_key(self, public_key: str) -> None:
         """Log in with a signature; the library would want a package for keys, and the file of the seed."""
         self._auth_configured, self._public_nkey = True, public_key
+
+    @property
+    def server_id(self) -> str:
+        """What the connected server calls itself."""
+        return str(self._server_info.get("server_id", ""))
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         try:
@@ -282,12 +288,19 @@ class NatsClientDoor:
         found: list[_Subscription] = []
         for page in range(PAGES_MAX):
             answer = self._api.ask(f"/subsz?subs=1&limit={PAGE}&offset={page * PAGE}", _Subscriptions)
+            if answer.server_id != self._client.server_id:  # Of another one, client IDs and wishes would be mistaken.
+                raise NoAnswerError(
+                    f"{self._api.url} is the monitoring port of server {answer.server_id}, but {self._url} is server "
+                    f"{self._client.server_id}"
+                )
             listed = answer.subscriptions_list or []
             found += listed
             if len(listed) < PAGE:
                 return found
-        self.counts["too_many_subscriptions"] += 1
-        return found
+        raise NoAnswerError(
+            f"{self._api.url}/subsz lists more than {PAGE * PAGES_MAX:,} subscriptions, which is the limit: give the "
+            "server a leaf port and name that as node.door"
+        )
 
     async def _handle(self, message: Any) -> None:
         lines = "".join(f"{name}: {value}{END}" for name, value in (message.headers or {}).items())

@@ -10,6 +10,7 @@ from typing import Any
 
 from regraft.infra.serve_metrics import Health, Pulse
 from regraft.infra.stage_metrics import StageMetrics
+from regraft.producers.nodes.node_waiting import NodeWaiting
 
 SILENCE_S_MAX = 10.0
 GAUGES = {
@@ -60,13 +61,15 @@ class NodeMetrics:
 class NodeHealth:
     """A node's health, for /health and /ready; read from other threads.
 
-    A broker that is away, or a plan that has yet to admit this node, is not a fault: a restart would not help.
+    A broker that is away, or a plan that has yet to admit this node, is not a fault: a restart would not help. But the
+    node is not ready then.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, waiting: NodeWaiting) -> None:
+        self.waiting = waiting
         self.pulse = Pulse("the node", SILENCE_S_MAX)
         self.is_running = False
-        self.is_door_open = False
+        self.is_door_open = self.is_in_overlay = False
         self.is_reading = True  # Until a question to Kafka shows otherwise.
         self.door_fault = ""
 
@@ -75,12 +78,14 @@ class NodeHealth:
         fault = self.pulse.fault() if self.is_running else None
         states = (
             (self.is_door_open, "the broker beside the node answers", "the broker beside the node does not answer"),
+            (self.is_in_overlay, "the node is in the overlay", "the node is not in the overlay"),
             (self.is_reading, "what Kafka has for the node arrives", "what Kafka has for the node does not arrive"),
             (not self.door_fault, "the broker reaches no other node by itself", self.door_fault),
         )
+        notes = [note for is_proved, _, note in states if not is_proved]
         return Health(
-            self.is_running and all(is_proved for is_proved, _, _ in states),
+            self.is_running and not notes,
             () if fault is None else (fault,),
-            tuple(note for is_proved, _, note in states if not is_proved),
+            (*notes, *([f"waiting for {self.waiting.what}"] if self.waiting.what else [])),
             tuple(what for is_proved, what, _ in states if is_proved),
         )

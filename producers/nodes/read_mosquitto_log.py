@@ -1,7 +1,7 @@
 """Read what Mosquitto has logged since the last read, up to the line of the node's own subscription.
 
-In: the file of ``log_dest file``, or another with Mosquitto's output. Out: lines. Their meaning belongs to
-:mod:`producers.nodes.mqtt_interest`; everything after the node's own line is received from the broker itself.
+In: the file of ``log_dest file``, or another with Mosquitto's output. Out: lines. Their form belongs to
+:mod:`producers.nodes.log_line_form`; everything after the node's own line is received from the broker itself.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class MosquittoLog:
     file: Path
     _position: int = 0
 
-    def read(self, own_line: str) -> list[str] | None:
-        """Return the new lines up to the last that ends with ``own_line``, None if there is none yet.
+    def read(self, own_filter: str) -> list[bytes] | None:
+        """Return the new lines up to that of the subscription to ``own_filter``, None if there is none yet.
 
         Raises OSError if the file cannot be read.
         """
@@ -31,11 +31,11 @@ class MosquittoLog:
             begin = max(begin, size - LOG_BYTES_MAX)
             log.seek(begin)
             content = log.read(LOG_BYTES_MAX)
-        own = f" {own_line}\n".encode()
-        place = content.rfind(own)
+        own = f" {own_filter}\n".encode()
+        place = content.find(own)  # The first: the second is of the end of this subscription.
         if place < 0:
             return None
         end = place + len(own)
         self._position = begin + end
-        lines = content[:end].decode(errors="replace").split("\n")[:-1]
+        lines = content[:end].split(b"\n")[:-1]
         return lines[1:] if is_cut else lines

@@ -69,7 +69,8 @@ class Links:
     """All links of one node.
 
     ``on_message`` receives each message from a peer, in order; ``on_new_life`` receives a peer whose former life is
-    over, after all messages of that life. Both are called on the event loop and must not block.
+    over, after all messages of that life; ``on_own_life`` receives another life of this node that a peer has met. All
+    are called on the event loop and must not block.
     """
 
     def __init__(
@@ -81,12 +82,13 @@ class Links:
         on_new_life: Callable[[str], None],
         limits: LinkLimits | None = None,
         tls: LinkTls | None = None,
+        on_own_life: Callable[[str, str], None] = lambda _peer, _life: None,
     ) -> None:
         self.broker, self.life = broker, life
         self.counts: Counter[str] = Counter()
         self.peers: dict[str, Peer] = {}
         self._addresses = addresses
-        self._on_message, self._on_new_life = on_message, on_new_life
+        self._on_message, self._on_new_life, self._on_own_life = on_message, on_new_life, on_own_life
         self._limits, self._tls = limits or LinkLimits(), tls
         self._wanted: set[str] = set()
         self._server: asyncio.Server | None = None
@@ -254,6 +256,9 @@ class Links:
             self._on_new_life(hello.broker)
         peer.connection, connection.peer = connection, hello.broker
         self.counts["connected"] += 1
+        for life in (hello.peer_life, hello.former_peer_life):
+            if life not in ("", self.life):
+                self._on_own_life(hello.broker, life)
         return peer.session
 
     def _check(self, connection: LinkConnection, hello: Hello, called: str | None) -> None:

@@ -6,7 +6,6 @@ a plan belongs to :mod:`regraft.commands.plans_command`.
 
 from __future__ import annotations
 
-import getpass
 import platform
 import time
 from contextlib import closing
@@ -76,9 +75,10 @@ def print_answer(answer: AuditEntry | None, done: str) -> None:
 
 def _signed(settings: Settings, order: Order) -> Order:
     """Return the order with the name of who gives it and the machine, signed if there is a key."""
+    from regraft.infra.find_user import find_user
     from regraft.infra.order_keys import new_nonce
 
-    key, user = settings.orders.operator_key(), getpass.getuser()
+    key, user = settings.orders.operator_key(), find_user()
     giver = order.by or (user if key is None else key.name)
     placed = structs.replace(order, by=giver, source=f"{user}@{platform.node()}", nonce=new_nonce())
     if key is not None:

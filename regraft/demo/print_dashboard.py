@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 
 from rich.console import Console
 
 from regraft.dashboard.operator_tokens import make_token, read_secret
+from regraft.infra.find_user import find_user
 from regraft.settings.run_settings import Settings
 from regraft.stages.run_loop import dashboard_address
 
@@ -20,7 +20,7 @@ def print_dashboard(settings: Settings, console: Console) -> None:
     secret, dashboard = read_secret(settings.dashboard), settings.dashboard
     if secret is not None:
         token = make_token(
-            secret, getpass.getuser(), dashboard.namespace, TOKEN_HOURS, dashboard.token_hours_max, time.time()
+            secret, find_user(), dashboard.namespace, TOKEN_HOURS, dashboard.token_hours_max, time.time()
         )
         lines.append(f"Token to give orders with, for {TOKEN_HOURS:g} h: {token}")
     for line in lines:

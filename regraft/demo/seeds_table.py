@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 TREE_CHANGES = (
-    ("plans (after the shift)", "plans_completed", "{:d}"),
+    ("plans to save (after the shift)", "plans_to_save", "{:d}"),
     ("links exchanged", "links_exchanged", "{:d}"),
     ("publishers moved", "publishers_moved", "{:d}"),
 )
@@ -61,7 +61,7 @@ def _cell(summary: dict[str, Any], name: str, form: str) -> str:
     text = form.format(value)
     if name == "windows_closed":
         return f"{text} ({summary['windows_incomplete']})"
-    if name == "plans_completed" and "users_moved" not in summary:
+    if name == "plans_to_save":
         return f"{text} ({summary['plans_completed_after_regime_change']})"
     if name == "window_close_to_command_ms_p50":
         return f"{text} / {summary['window_close_to_command_ms_p95']:,.0f}"

@@ -18,6 +18,7 @@ NOT_MEASURED = "not measured"
 NAME_WIDTH_MAX = 30  # The names of joined planners are too long for a column next to their figures.
 CHANGES = {
     "links_exchanged": "links exchanged",
+    "links_repaired": "links by repairs and changes of members",
     "publishers_moved": "publishers moved",
     "users_moved": "users moved",
     "id_moves": "ring IDs reassigned",
@@ -47,7 +48,7 @@ def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "deliveries", f"{summary['deliveries']:,} of {summary['deliveries_expected']:,}"
     yield "lost / repeated / out of order", _faults(summary)
     yield "windows closed", f"{summary['windows_closed']}, of which {summary['windows_incomplete']} incomplete"
-    yield "plans", f"{summary['plans_completed']} completed, {summary['plans_aborted']} aborted"
+    yield "plans", _plans(summary)
     yield "changes", _counts({text: summary.get(name, 0) for name, text in CHANGES.items()})
     yield "cost per second", _saving(summary["cost_initial"], summary["cost_final"], summary["cost_reduction_share"])
     if summary.get("is_charged"):
@@ -55,7 +56,11 @@ def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for planner, shadow in summary["shadows"].items():
         share = shadow["cost_reduction_share"]
         saved = "cost not measured" if share is None else f"would save {share:.1%}"
-        yield f"shadow planner {planner}", f"{saved} by {plans_text(shadow['plans'])}"
+        since = f" of the cost of epoch {shadow['epoch_start']}, from which it last started," * bool(
+            shadow["epoch_start"]
+        )
+        again = f" in {shadow['starts']} starts" * (shadow["starts"] > 1)
+        yield f"shadow planner {planner}", f"{saved}{since} by {plans_text(shadow['plans'])}{again}"
     yield from _outage_lines(summary)
     yield "window's end to first command", _latency(summary)
     yield "restarts", _counts(summary["restarts"])
@@ -73,6 +78,16 @@ def _faults(summary: Mapping[str, Any]) -> str:
         "out of order took a detour around congestion": summary["out_of_order_on_detours"],
     }
     return ", ".join([counts, *(f"{count:,} {text}" for text, count in excused.items() if count)])
+
+
+def _plans(summary: Mapping[str, Any]) -> str:
+    others = {
+        "repairs and changes of members": summary["plans_of_members"],
+        "rollbacks": summary["plans_undoing"],
+        "aborted": summary["plans_aborted"],
+    }
+    known = f"{summary['plans_to_save']} to save ({summary['plans_saved']} known to have saved)"
+    return ", ".join([known, *(f"{count} {text}" for text, count in others.items() if count)])
 
 
 def _saving(before: float | None, after: float | None, share: float | None) -> str:

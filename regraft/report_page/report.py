@@ -111,6 +111,8 @@ def _figures(summary: dict[str, Any]) -> str:
         ("lost / repeated / out of order", "{lost} / {repeated} / {out_of_order}".format(**summary)),
         ("windows closed (incomplete)", f"{summary['windows_closed']} ({summary['windows_incomplete']})"),
         ("plans completed (aborted)", f"{summary['plans_completed']} ({summary['plans_aborted']})"),
+        ("plans to save (known to have saved)", f"{summary['plans_to_save']} ({summary['plans_saved']})"),
+        ("repairs and changes of members", number_text(summary["plans_of_members"])),
         (
             "smallest share of notifications that costs are estimated from",
             _share(summary["telemetry_share"]),

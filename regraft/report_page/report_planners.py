@@ -11,9 +11,11 @@ from statistics import fmean
 
 from regraft.report_page.html_parts import html_table, known_text, number_text
 from regraft.report_page.kind_pages import page_of
-from regraft.run_records.run_record import RunRecord
-from regraft.run_records.summary import saved_share
+from regraft.run_records.judge_plans import serves_members
+from regraft.run_records.run_record import RunRecord, ShadowRun
 from regraft.schemas.plan import PlanPhase
+
+Row = tuple[str, ...]
 
 
 def planner_part(record: RunRecord) -> str:
@@ -22,8 +24,8 @@ def planner_part(record: RunRecord) -> str:
         return "<p>There was no shadow planner in this run: add some with --shadow.</p>"
     comparison, page = record.comparison, page_of(record)
     final = (None, None) if comparison is None else (comparison.before.total_per_s, comparison.after.total_per_s)
-    means = _mean_costs(record)
-    completed = [plan for plan in record.plans if plan.phase is PlanPhase.COMPLETED]
+    means, share = _mean_costs(record), None if comparison is None else comparison.cost_reduction_share
+    completed = [plan for plan in record.plans if plan.phase is PlanPhase.COMPLETED and not serves_members(plan)]
     acting = (
         str(len([plan for plan in completed if not plan.undoes])),
         str(sum(bool(plan.undoes) for plan in completed)),
@@ -40,14 +42,13 @@ def planner_part(record: RunRecord) -> str:
             known_text(means["bootstrap"]),
             *("",) * (6 + len(page.changes)),
         ),
-        _planner_row(record, "acting", record.planner, final[1], means["acting"], acting),
+        _planner_row(record, "acting", record.planner, final[1], share, means["acting"], acting),
     ]
     for shadow in record.shadows:
         changes = (shadow.links_exchanged, *(change.of_shadow(shadow) for change in page.changes))
         counts = (shadow.plans, shadow.plans_rolled_back, *changes, sum(shadow.refusals.values()))
         shown = tuple(number_text(count) for count in counts)
-        mean = means[f"shadow:{shadow.planner}"]
-        rows.append(_planner_row(record, "shadow", shadow.planner, shadow.final_cost_per_s, mean, shown))
+        rows.append(_shadow_row(record, shadow, means[f"shadow:{shadow.planner}"], shown))
     movers = (change.head for change in page.changes)
     heads = ("planner", "role", "cost/s, last windows", "saved", "cost/s, mean of all", "plans", "rolled back",
              "links exchanged", *movers, "refusals", "decision, ms mean", "max")  # fmt: skip
@@ -60,15 +61,20 @@ def planner_part(record: RunRecord) -> str:
     )
 
 
+def _shadow_row(record: RunRecord, shadow: ShadowRun, mean_per_s: float | None, counts: Sequence[str]) -> Row:
+    cost_per_s, share = shadow.final_cost_per_s, shadow.saved_share
+    return _planner_row(record, "shadow", shadow.planner, cost_per_s, share, mean_per_s, counts)
+
+
 def _planner_row(
     record: RunRecord,
     role: str,
     planner: str,
     cost_per_s: float | None,
+    share: float | None,
     mean_per_s: float | None,
     counts: Sequence[str],
-) -> tuple[str, ...]:
-    share = saved_share(cost_per_s, record.comparison)
+) -> Row:
     times = record.decision_times.get(f"{role}:{planner}")
     saved = "" if share is None else f"{share:.1%}"
     took = ("", "") if times is None else (number_text(times.mean_ms, 1), number_text(times.max_ms, 1))
@@ -98,7 +104,8 @@ def _shadow_notes(record: RunRecord) -> list[str]:
     starts = max(shadow.starts for shadow in record.shadows)
     if starts > 1:
         notes.append(
-            f"The controller was started {starts} times; each time the shadow planners restarted from the overlay then "
-            "in force, so their figures partly reflect the acting planner."
+            f"Shadow planners started {starts} times, from the overlay then in force: with each controller, and when "
+            "brokers died or came. What they would save is a share of the cost of the overlay from which they last "
+            "started; their plans and means are those of all starts, so these partly reflect the acting planner."
         )
     return notes

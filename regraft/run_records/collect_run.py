@@ -187,20 +187,22 @@ def last_windows(stored: StoredRun, kind: AnyKind, traffic_end_ms: int) -> Seque
 def cost_shadows(
     shadows: Iterable[ShadowRun], stored: StoredRun, kind: AnyKind, traffic_end_ms: int
 ) -> tuple[ShadowRun, ...]:
-    """Return the shadow planners with the cost of each one's last overlay, on the windows of :func:`compare_overlays`.
+    """Return the shadow planners with the cost of each one's last overlay, and of that from which it last started.
 
-    On a ring, a user that a shadow moved counts as there unless it has left the home that the acting plans gave it.
+    Both are costed on the windows of :func:`compare_overlays`. On a ring, a user that a shadow moved counts as there
+    unless it has left the home that the acting plans gave it.
     """
     last = last_windows(stored, kind, traffic_end_ms)
     if not last:
         return tuple(shadows)
-    first = configuration_at(stored, kind.inventory.bootstrap.epoch, kind.inventory)
+    bootstrap_epoch = kind.inventory.bootstrap.epoch
     costed = []
     for shadow in shadows:
-        last_overlay = first.reshaped(shadow.overlay) if shadow.overlay else first
-        overlay = last_overlay.with_homes(_within(last_overlay.brokers, first.home_of | dict(shadow.homes)))
-        final = _breakdown(stored, kind, overlay, last)
-        costed.append(replace(shadow, final_cost_per_s=final.total_per_s))
+        start = configuration_at(stored, max(shadow.epoch_start, bootstrap_epoch), kind.inventory)
+        last_overlay = start.reshaped(shadow.overlay) if shadow.overlay else start
+        overlay = last_overlay.with_homes(_within(last_overlay.brokers, start.home_of | dict(shadow.homes)))
+        final, before = (_breakdown(stored, kind, each, last) for each in (overlay, start))
+        costed.append(replace(shadow, final_cost_per_s=final.total_per_s, start_cost_per_s=before.total_per_s))
     return tuple(costed)
 
 

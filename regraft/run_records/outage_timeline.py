@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from regraft.run_records.judge_plans import serves_members
 from regraft.schemas.event import AdaptationEvent, EventKind
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE
 
 MEMBER_EVENTS = frozenset({"member_changed", "deaths_doubted", "repair_waits"})
-MEMBER_PLANNERS = frozenset({"repair", "membership"})  # Their plans serve membership, not cost.
 EMULATOR, CONTROLLER = "emulator", "controller"
 DEATH_WORD = "died"
 DOWN_WORDS = (DEATH_WORD, "hangs")  # A broker that hangs for long counts as dead.
@@ -69,7 +69,7 @@ def outage_timeline(
     lines = [
         TimelineEntry(event.time_ms, CONTROLLER, event.text) for event in kept if event.kind.value in MEMBER_EVENTS
     ]
-    of_members = [plan for plan in plans if _planner_of(plan) in MEMBER_PLANNERS]
+    of_members = [plan for plan in plans if serves_members(plan)]
     lines += [
         TimelineEntry(entry.time_ms, CONTROLLER, f"{plan.plan} ({_planner_of(plan)}): {entry.phase}")
         for plan in of_members

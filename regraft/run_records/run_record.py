@@ -113,8 +113,9 @@ class ShadowRun:
     """What one shadow planner would have achieved in the run, as the controller reports it.
 
     ``overlay`` is its last overlay in the form of the live view, with ``homes`` of the publishers that it would have
-    moved. ``final_cost_per_s`` is that overlay's cost on the windows of the OverlayComparison, None if there are none.
-    ``starts`` counts the controllers in which it ran; in each it started from the overlay then in force.
+    moved. ``final_cost_per_s`` is that overlay's cost on the windows of the OverlayComparison, and ``start_cost_per_s``
+    that of the overlay from which it last started; None if there are none. ``starts`` counts how often it started, from
+    the overlay in force: in each controller, and when brokers died or came. ``epoch_start`` is that of the last start.
     """
 
     planner: str
@@ -131,6 +132,16 @@ class ShadowRun:
     overlay: Mapping[str, Any] = field(default_factory=dict)
     homes: Mapping[str, str] = field(default_factory=dict)
     final_cost_per_s: float | None = None
+    start_cost_per_s: float | None = None
+    epoch_start: int = 0
+
+    @property
+    def saved_share(self) -> float | None:
+        """The share that it would save of the cost of the overlay from which it last started; what led there was not
+        its own doing. None if not measured."""
+        if self.final_cost_per_s is None or not self.start_cost_per_s:
+            return None
+        return 1 - self.final_cost_per_s / self.start_cost_per_s
 
 
 @dataclass(frozen=True, slots=True)

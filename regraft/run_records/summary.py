@@ -12,7 +12,8 @@ from typing import Any
 from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.scot_configuration import ScotConfiguration
-from regraft.run_records.run_record import OverlayComparison, RunRecord, ShadowRun
+from regraft.run_records.judge_plans import began_after, has_saved, is_to_save, serves_members
+from regraft.run_records.run_record import RunRecord, ShadowRun
 from regraft.schemas.plan import Plan, PlanPhase
 
 FAULTS = {
@@ -24,6 +25,7 @@ FAULTS = {
 
 # A plan completes once the windows after it have been checked; with the demo's windows of 5 s that took 30 s.
 SHIFT_ANSWER_S_MIN = 35
+WITHHELD_SHARE_MAX = 0.5  # Of the notifications that were due; with more, a run shows nothing about this traffic.
 
 
 def summarise(record: RunRecord) -> dict[str, Any]:
@@ -37,9 +39,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         **_ledger_faults(record),
         "windows_closed": len(record.windows),
         "windows_incomplete": record.windows_incomplete,
-        "plans_completed": len(completed),
-        "plans_aborted": sum(plan.phase is PlanPhase.ABORTED for plan in record.plans),
-        "links_exchanged": sum(len(plan.links_added) for plan in completed),
+        **_plan_figures(record, completed),
         **MOVED_FIGURES[record.inventory.bootstrap.KIND](record, completed),
         **_shift_figures(record, completed),
         **_outage_figures(record),
@@ -49,7 +49,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "cost_least": _rounded(comparison.least_per_s if comparison else None),
         "links_corrected": record.links_corrected,
         "planner": record.planner,
-        "shadows": {shadow.planner: _shadow_figures(shadow, comparison) for shadow in record.shadows},
+        "shadows": {shadow.planner: _shadow_figures(shadow) for shadow in record.shadows},
         "horizon_windows": record.horizon.windows if record.horizon else None,
         "subscription_lifetime_s": _rounded(record.horizon.lifetime_s if record.horizon else None),
         "cost_compared_windows": comparison.window_count if comparison else 0,
@@ -91,7 +91,27 @@ def failures(summary: dict[str, Any]) -> list[str]:
         found.append("no window closed: see the log of the streaming job")
     if not summary["plans_completed"]:
         found.append("no plan was completed, at least 1 is needed: see the refusals in the report")
+    elif summary["plans_completed"] == summary["plans_of_members"] + summary["plans_undoing"]:
+        found.append(f"no plan that was to save was completed, only {_others(summary)}: see the refusals in the report")
+    found += _withheld_failures(summary)
     return found + _overlay_failures(summary) + _shift_failures(summary) + _bill_failures(summary)
+
+
+def _others(summary: dict[str, Any]) -> str:
+    counts = {"repairs or changes of members": summary["plans_of_members"], "rollbacks": summary["plans_undoing"]}
+    return " and ".join(f"{count} {what}" for what, count in counts.items() if count)
+
+
+def _withheld_failures(summary: dict[str, Any]) -> list[str]:
+    """Return a fault if most of the traffic never took place."""
+    withheld = summary["notifications_withheld"]
+    due = withheld + summary["notifications_published"]
+    if withheld <= WITHHELD_SHARE_MAX * due:
+        return []
+    return [
+        f"{withheld:,} of {due:,} notifications that were due ({withheld / due:.0%}) were withheld, as the machine was "
+        "too busy: this run shows nothing; end other work on the machine, or run it with fewer brokers (--brokers)"
+    ]
 
 
 def _bill_failures(summary: dict[str, Any]) -> list[str]:
@@ -133,23 +153,31 @@ def _overlay_failures(summary: dict[str, Any]) -> list[str]:
         return [
             f"the final overlay costs {after:g} per second, the first {before:g} on the same traffic: see the plans"
         ]
+    if after == before and summary["regime_change_expected"]:
+        return [f"nothing was saved: the final overlay costs as much as the first, {before:g} per second"]
     return []
 
 
 def _shift_failures(summary: dict[str, Any]) -> list[str]:
-    """Return faults if no plan followed an expected shift of the interests."""
+    """Return faults if no plan has saved anything after an expected shift of the interests."""
     after_s = summary["traffic_after_regime_change_s"]
-    if not summary["regime_change_expected"] or summary["plans_completed_after_regime_change"]:
+    if not summary["regime_change_expected"] or summary["plans_saved_after_regime_change"]:
         return []
     if after_s is None:
         return ["the interests never shifted, although they should have: see the log of the emulator"]
+    if summary["plans_completed_after_regime_change"]:
+        return [
+            "no plan that began after the shift of the interests is known to have saved anything: see the gain of each "
+            "in the report"
+        ]
+    what = "no plan that was to save and began after the shift of the interests was completed"
     if after_s < SHIFT_ANSWER_S_MIN:
         return [
-            f"no plan that began after the shift of the interests was completed, and {after_s:g} s of traffic after it "
+            f"{what}, and {after_s:g} s of traffic after it "
             f"are too few to show one: run it long enough to leave {SHIFT_ANSWER_S_MIN} s (--duration)"
         ]
     return [
-        "no plan that began after the shift of the interests was completed: see the plans and the refusals in the "
+        f"{what}: see the plans and the refusals in the "
         "report; one that was still in progress, as on a busy machine, needs a longer run (--duration)"
     ]
 
@@ -161,17 +189,13 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
     return sorted(values)[max(math.ceil(len(values) * percent / 100) - 1, 0)]
 
 
-def saved_share(cost_per_s: float | None, comparison: OverlayComparison | None) -> float | None:
-    """Return the share of the bootstrap overlay's cost that an overlay saves on the compared windows."""
-    if cost_per_s is None or comparison is None or comparison.before.total_per_s <= 0:
-        return None
-    return 1 - cost_per_s / comparison.before.total_per_s
-
-
-def _shadow_figures(shadow: ShadowRun, comparison: OverlayComparison | None) -> dict[str, Any]:
+def _shadow_figures(shadow: ShadowRun) -> dict[str, Any]:
     return {
+        "cost_start": _rounded(shadow.start_cost_per_s),
         "cost_final": _rounded(shadow.final_cost_per_s),
-        "cost_reduction_share": _rounded(saved_share(shadow.final_cost_per_s, comparison), 4),
+        "cost_reduction_share": _rounded(shadow.saved_share, 4),
+        "epoch_start": shadow.epoch_start,
+        "starts": shadow.starts,
         "plans": shadow.plans,
         "plans_taken_back": shadow.plans_rolled_back,
         "links_exchanged": shadow.links_exchanged,
@@ -187,6 +211,21 @@ def _telemetry_figures(record: RunRecord) -> dict[str, Any]:
     share = min((window.sample_share for window in record.windows), default=None)
     counts = {"telemetry_records": record.telemetry_records, "notifications_withheld": record.withheld_count}
     return {**counts, "telemetry_share": share}
+
+
+def _plan_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
+    """Return counts of plans; those that were to save apart from repairs, changes of members and rollbacks."""
+    of_members = [plan for plan in completed if serves_members(plan)]
+    return {
+        "plans_completed": len(completed),
+        "plans_aborted": sum(plan.phase is PlanPhase.ABORTED for plan in record.plans),
+        "plans_to_save": sum(map(is_to_save, completed)),
+        "plans_saved": sum(map(has_saved, completed)),
+        "plans_of_members": len(of_members),
+        "plans_undoing": sum(bool(plan.undoes) for plan in completed),
+        "links_exchanged": sum(len(plan.links_added) for plan in completed if not serves_members(plan)),
+        "links_repaired": sum(len(plan.links_added) for plan in of_members),
+    }
 
 
 def _publisher_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
@@ -259,18 +298,14 @@ MOVED_FIGURES = {
 
 
 def _shift_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
-    """Return whether interests were to shift, and what followed if they did."""
+    """Return whether interests were to shift, and which plans that were to save followed if they did."""
+    followed = began_after(completed, record.regime_change_ms)
     return {
-        "plans_completed_after_regime_change": _started_after(completed, record.regime_change_ms),
+        "plans_completed_after_regime_change": sum(map(is_to_save, followed)),
+        "plans_saved_after_regime_change": sum(map(has_saved, followed)),
         "regime_change_expected": record.expects_regime_change,
         "traffic_after_regime_change_s": _traffic_after_shift_s(record),
     }
-
-
-def _started_after(plans: Sequence[Plan], time_ms: int | None) -> int:
-    if time_ms is None:
-        return 0
-    return sum(bool(plan.history) and plan.history[0].time_ms >= time_ms for plan in plans)
 
 
 def _traffic_after_shift_s(record: RunRecord) -> float | None:

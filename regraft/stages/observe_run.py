@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from regraft.run_records.judge_plans import began_after, has_saved
 from regraft.run_records.outage_timeline import OutageTimeline, last_deaths, outage_timeline
 from regraft.run_records.run_record import (
     BurstFigures,
@@ -30,7 +31,7 @@ from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.live_view import LiveView, LiveViewError, ShownPlan, ShownShadow, decode_view
 from regraft.schemas.member import MemberState
-from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan import Plan
 from regraft.stages.show_run import Frame
 
 Document = Mapping[str, Any]
@@ -57,7 +58,7 @@ class RunObserver:
         self.latencies_ms: dict[str, float] = {}
         self.events: dict[tuple[int, str, str, str], AdaptationEvent] = {}
         self._changes_before: tuple[int, int] | None = None  # At USERS_CONNECT_MS.
-        self._shadows: dict[tuple[int, str], ShownShadow] = {}
+        self._shadows: dict[tuple[int, int, str], ShownShadow] = {}  # By controller, epoch of the start, planner.
         self._refusals_before: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
 
@@ -137,11 +138,9 @@ class RunObserver:
 
     @property
     def has_followed_shift(self) -> bool:
-        """True if a plan that began after the interests shifted has completed."""
-        shift_ms, plans = self.regime_change_ms, () if self.view is None else self.view.plans
-        return shift_ms is not None and any(
-            plan.phase == PlanPhase.COMPLETED and plan.history[0].time_ms >= shift_ms for plan in plans
-        )
+        """True if a plan that began after the interests shifted has saved something."""
+        plans = () if self.view is None else self.view.plans
+        return any(map(has_saved, began_after(plans, self.regime_change_ms)))
 
     @property
     def users(self) -> UserFigures | None:
@@ -190,9 +189,9 @@ class RunObserver:
 
     @property
     def shadows(self) -> tuple[ShadowRun, ...]:
-        """What the shadow planners have achieved so far, including counts of controllers that were killed."""
+        """What the shadow planners have achieved so far, including counts from before they started again."""
         by_planner: dict[str, list[ShownShadow]] = {}
-        for (_started_ms, planner), shadow in sorted(self._shadows.items(), key=lambda item: item[0]):
+        for (*_, planner), shadow in sorted(self._shadows.items(), key=lambda item: item[0]):
             by_planner.setdefault(planner, []).append(shadow)
         return tuple(_shadow_run(planner, found) for planner, found in by_planner.items())
 
@@ -227,7 +226,7 @@ class RunObserver:
             refusals=self.refusals,
             shadow_plans={shadow.planner: shadow.plans for shadow in self.shadows},
             horizon=self.horizon,
-            ledger=self.ledger,
+            ledger=self.ledger if self.emulator else None,
             services=services,
             note=NO_LEADER if not self._has_leader else "" if view is None else _note(view),
         )
@@ -240,7 +239,7 @@ class RunObserver:
         self.view = view
         self.latencies_ms.update(view.window_close_to_command_ms)
         for planner, shadow in view.shadows.items():
-            self._shadows[view.started_ms, planner] = shadow
+            self._shadows[view.started_ms, shadow.epoch_start, planner] = shadow
         for point in view.cost:
             self._take_window(point)
         _forget_oldest(self.windows, WINDOWS_MAX)
@@ -311,7 +310,7 @@ def parse_ledger(document: Document) -> DeliveryLedger:
 
 
 def _shadow_run(planner: str, found: Sequence[ShownShadow]) -> ShadowRun:
-    """Return a planner's totals over all controllers in which it ran; its overlay is that in the last."""
+    """Return a planner's totals over all its starts; its overlay is that of the last."""
     refusals: Counter[str] = Counter()
     for shadow in found:
         refusals.update(shadow.refusals)
@@ -335,6 +334,7 @@ def _shadow_run(planner: str, found: Sequence[ShownShadow]) -> ShadowRun:
             "region_links": last.region_links,
         },
         homes=dict(last.homes),
+        epoch_start=last.epoch_start,
     )
 
 

@@ -5,7 +5,6 @@ In: settings. Out: only the effects of the stages. The demo, with its own server
 
 from __future__ import annotations
 
-import getpass
 import signal
 import threading
 import time
@@ -16,6 +15,7 @@ from rich.console import Console
 from regraft.infra.check_kafka import KafkaFault, check_kafka
 from regraft.infra.compare_topics import durability_note
 from regraft.infra.create_topics import count_brokers
+from regraft.infra.find_user import find_user
 from regraft.infra.hold_lock import hold_lock
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_server import is_kafka_ready
@@ -60,9 +60,7 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
         stop.set()
 
     earlier = {number: signal.signal(number, ask_to_stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    names = [CONTROLLER, STREAMING, ALERTS]
-    names += [DASHBOARD] if with_dashboard else []
-    names += [EMULATOR] if emulate else []
+    names = [CONTROLLER, STREAMING, ALERTS, *[DASHBOARD] * with_dashboard, *[EMULATOR] * emulate]
     try:
         with hold_lock(settings.run.directory / "run.lock"):
             require_kafka(settings.kafka.access)
@@ -96,7 +94,7 @@ def prepare_orders(orders: OrderSettings) -> str:
     if orders.allow_unsigned:
         return "Orders: accepted from anybody who can write to Kafka, as orders.allow_unsigned is set."
     if orders.trusted_keys_file is None and orders.directory is not None:
-        is_new = make_local_keys(orders.directory, getpass.getuser(), LOCAL_KEYS_DAYS)
+        is_new = make_local_keys(orders.directory, find_user(), LOCAL_KEYS_DAYS)
         made = f", made now for {LOCAL_KEYS_DAYS} days" if is_new else ""
         return (
             f"Orders: only with the keys in {orders.directory}{made}; commands that use this run directory find them."

@@ -36,7 +36,7 @@ class Frame:
     """Everything that the view shows at one moment; ``plans`` are (plan, epoch, phase, reason), newest last.
 
     ``running_s`` is the planned length of the run, None if it has none. ``shadow_plans`` holds how many plans each
-    shadow planner would have made.
+    shadow planner would have made. ``ledger`` is None where nobody counts deliveries, as next to real brokers.
     """
 
     stage: str
@@ -51,7 +51,7 @@ class Frame:
     refusals: Mapping[str, int] | None = None
     shadow_plans: Mapping[str, int] = field(default_factory=dict)
     horizon: HorizonUse | None = None
-    ledger: DeliveryLedger = field(default_factory=DeliveryLedger)
+    ledger: DeliveryLedger | None = None
     services: tuple[ServiceUse, ...] = ()
     note: str = ""
 
@@ -149,9 +149,13 @@ def frame_text(frame: Frame) -> str:
         f"plans {frame.plans_completed} completed, {frame.plans_aborted} aborted",
         frame.cost_text,
         *([frame.shadow_text] if frame.shadow_text else []),
-        f"lost {ledger.lost}, repeated {ledger.repeated}, out of order {ledger.out_of_order}",
+        *([] if ledger is None else [_ledger_text(ledger)]),
     ]
     return "; ".join([*parts, frame.note] if frame.note else parts)
+
+
+def _ledger_text(ledger: DeliveryLedger) -> str:
+    return f"lost {ledger.lost}, repeated {ledger.repeated}, out of order {ledger.out_of_order}"
 
 
 def draw_frame(frame: Frame, events: Sequence[str], console: Console) -> RenderableType:
@@ -236,9 +240,10 @@ def _count_table(frame: Frame) -> Table:
     table.add_column()
     table.add_column(justify="right")
     table.add_row("windows closed (incomplete)", f"{len(frame.windows)} ({frame.windows_incomplete})")
-    table.add_row("published / delivered", f"{ledger.published:,} / {ledger.delivered:,}")
-    verdict = f"{ledger.lost} / {ledger.repeated} / {ledger.out_of_order}"
-    table.add_row("lost / repeated / out of order", Text(verdict, style="green" if ledger.is_clean else "bold red"))
+    if ledger is not None:
+        table.add_row("published / delivered", f"{ledger.published:,} / {ledger.delivered:,}")
+        verdict = f"{ledger.lost} / {ledger.repeated} / {ledger.out_of_order}"
+        table.add_row("lost / repeated / out of order", Text(verdict, style="green" if ledger.is_clean else "bold red"))
     if frame.horizon is not None:
         lifetime_s = frame.horizon.lifetime_s
         lives = "too few have ended" if lifetime_s is None else f"{lifetime_s:.1f} s"

@@ -289,6 +289,8 @@ def feed_mqtt(rng: random.Random, count: int) -> Counter[str]:
     door._search.is_open = True
     door._checks.begin(taken.interest, taken.message)
     door._interest = MqttInterest(door._checks.note_interest, "regraft-b01", 60.0, door.counts)
+    own_filter = door._reports.begin_connection()
+    door._handle_log(f"{LOG_TOPIC}M/subscribe", f"1795672537: {door._client_id} 1 {own_filter}".encode())
     counts: Counter[str] = Counter()
     reader = PacketReader(1_000)
     connection = cast(Any, SimpleNamespace(refuse=lambda *_: counts.update(["connection closed"])))
@@ -297,7 +299,7 @@ def feed_mqtt(rng: random.Random, count: int) -> Counter[str]:
             reader = PacketReader(1_000)
         if rng.random() < 0.3:
             topic, entry = _log_line(rng)
-            door._handle_log(LOG_TOPIC + topic, entry)
+            door._handle_log(LOG_TOPIC + topic, f"1795672537: {entry}".encode(errors="surrogateescape"))
             counts["log lines"] += 1
             continue
         try:
@@ -334,8 +336,8 @@ def _log_line(rng: random.Random) -> tuple[str, str]:
     name, filter_ = rng.choice(names), rng.choice(("a/#", "a b", "#/x", "+", "", "a\x01", "$SYS/#", "a+", "/" * 99))
     return rng.choice(
         (
-            ("M/subscribe", f"1795672537: {name} {rng.randrange(3)} {filter_}"),
-            ("M/unsubscribe", f"1795672537: {name} {filter_}"),
+            ("M/subscribe", f"{name} {rng.randrange(3)} {filter_}"),
+            ("M/unsubscribe", f"{name} {filter_}"),
             ("N", f"New client connected from 1.1.1.1:1 as {name} (p{rng.choice((2, 5))}, c{rng.randrange(2)}, k60)."),
             ("N", f"Client {name} {rng.choice(('disconnected.', 'closed its connection.', 'disconnected: x'))}"),
             ("N", filter_ + name),

@@ -84,6 +84,7 @@ def small_shadow(final_cost_per_s: float | None = 60.0) -> ShadowRun:
         refusals={"gain_within_noise": 4},
         overlay={"links": (("b00", "b01"), ("b00", "b03"), ("b01", "b02"))},
         final_cost_per_s=final_cost_per_s,
+        start_cost_per_s=None if final_cost_per_s is None else 164.8,
     )
 
 

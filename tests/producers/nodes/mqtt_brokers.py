@@ -50,12 +50,15 @@ class MqttServer(ServerProcess):
 class MqttClient:
     """A client with its own thread; its messages are passed to ``take`` in the event loop that created it."""
 
-    def __init__(self, port: int, take: Callable[[Any], None], name: str = "", version: int = 5) -> None:
+    def __init__(
+        self, port: int, take: Callable[[Any], None], name: str = "", version: int = 5, user: str | None = None
+    ) -> None:
         from paho.mqtt import client as paho
         from paho.mqtt.enums import CallbackAPIVersion
 
         loop = asyncio.get_running_loop()
         self.paho = paho.Client(CallbackAPIVersion.VERSION2, name, protocol=version)
+        self.paho.username_pw_set(user, "x" if user else None)
         self.paho.max_inflight_messages_set(1_000)
         self._done: set[int] = set()
         self.paho.on_message = lambda _client, _data, message: loop.call_soon_threadsafe(take, message)

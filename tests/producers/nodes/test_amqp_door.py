@@ -10,12 +10,15 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from structlog.testing import capture_logs
 
 from regraft.producers.nodes.amqp_door import AmqpDoor
 from regraft.producers.nodes.amqp_place import AmqpPlace
+from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
 from tests.producers.nodes.door_brokers import Received, amqp_broker
+from tests.producers.nodes.http_stand_in import answering
 from tests.producers.nodes.rabbit_servers import RabbitServer, needs_rabbit, shared_rabbit
 from tests.producers.nodes.server_process import free_port
 from tests.producers.nodes.test_doors import opened, until
@@ -243,6 +246,24 @@ def test_a_broker_without_events_is_polled(run_amqp: Callable[..., None], monkey
         _ask(server, "DELETE", f"{binding}/b.%2A")
         await until(lambda: not received.wanted)
         await door.close()
+
+    run_amqp(steps)
+
+
+def test_what_a_broker_does_not_report_is_said(run_amqp: Callable[..., None]) -> None:
+    """The list of another broker is refused; without a list, the log says what is not known."""
+
+    async def steps(broker: Any, _received: Received) -> None:
+        other = [{"destination_type": "queue", "destination": "regraft.b02.x", "routing_key": "#"}]
+        with answering(lambda *_: (200, other)) as url:
+            place = AmqpPlace(broker.exchange, BrokerApi(url))
+            with pytest.raises(DoorError, match=r"node\.door_api .* is the interface of another broker"):
+                await AmqpDoor(broker.server.url, "b01", place=place).start(lambda *_: None, lambda _: None)
+        with capture_logs() as logs:
+            door = AmqpDoor(broker.server.url, "b01", place=AmqpPlace(broker.exchange))
+            await door.start(lambda *_: None, lambda _: None)
+            await door.close()
+        assert "give node.door_api" in next(each["reason"] for each in logs if "reports" in each["event"])
 
     run_amqp(steps)
 

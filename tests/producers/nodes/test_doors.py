@@ -207,5 +207,11 @@ def test_a_nats_server_without_monitoring_is_reported(tmp_path: Path, monkeypatc
             asyncio.run(start(server.url, free_port()))
         with pytest.raises(DoorError, match="no NATS server accepts a client"):
             asyncio.run(start(f"nats://127.0.0.1:{free_port()}", server.api_port))
+        other = NatsServer("b02", tmp_path).start()
+        try:
+            with pytest.raises(DoorError, match="is the monitoring port of server"):
+                asyncio.run(start(server.url, other.api_port))
+        finally:
+            other.stop()
     finally:
         server.stop()

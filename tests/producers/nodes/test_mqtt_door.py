@@ -434,3 +434,17 @@ def test_the_door_stays_closed_if_emqx_gives_no_list(run_site: Callable[..., Non
                 await site.open()
 
         run_site(steps, is_plain=True, api=BrokerApi(url, KEY, "wrong"))
+
+
+def test_the_list_of_another_emqx_is_refused(run_site: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list without the node itself is not that of its broker, however right it looks."""
+    monkeypatch.setattr("regraft.producers.nodes.mqtt_door.LOG_S_MAX", 0.3)
+    emqx = EmqxList()
+    emqx.subscriptions = [("c", "a/#"), ("regraft-b02-0123abcd", "#")]
+    with emqx.serving() as url:
+
+        async def steps(site: MqttSite) -> None:
+            with pytest.raises(DoorError, match="does not list this node's own subscription"):
+                await site.open()
+
+        run_site(steps, is_plain=True, api=BrokerApi(url, KEY, SECRET))

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
+from regraft.producers.nodes.mqtt_interest import MqttInterest
 
 V2_0 = ("Client {} disconnected.", "Client {} closed its connection.", "Client {} has exceeded timeout, disconnecting.")
 V2_1 = (
@@ -24,10 +24,10 @@ def test_interest_ends_when_a_client_without_session_leaves(left: str, name: str
     interest = MqttInterest(wanted.__setitem__, "regraft-b01", 3_600.0, Counter())
     connected = "New client connected from 127.0.0.1:50123 as {} (p2, c1, k60)."
     for other in ("sensor", name):
-        interest.handle(f"{LOG_TOPIC}N", f"1795672537: {connected.format(other)}", 0.0)
-    interest.handle(f"{LOG_TOPIC}M/subscribe", f"1795672537: {name} 1 a/b", 0.0)
+        interest.handle("N", connected.format(other), 0.0)
+    interest.handle("M/subscribe", f"{name} 1 a/b", 0.0)
     assert wanted == {"a.b": True}
-    interest.handle(f"{LOG_TOPIC}N", f"1795672538: {left.format(name)}", 1.0)
+    interest.handle("N", left.format(name), 1.0)
     assert wanted == {"a.b": False}
     assert interest.known() == {}
 
@@ -38,7 +38,7 @@ def interest_of(wanted: dict[str, bool], counts: Counter[str] | None = None) -> 
 
 def connect(interest: MqttInterest, name: str, user: str = "") -> None:
     named = f", u'{user}'" if user else ""
-    interest.handle(f"{LOG_TOPIC}N", f"New client connected from 10.0.0.9:1 as {name} (p2, c1, k60{named}).", 0.0)
+    interest.handle("N", f"New client connected from 10.0.0.9:1 as {name} (p2, c1, k60{named}).", 0.0)
 
 
 ODD_NAMES = (
@@ -55,13 +55,13 @@ def test_no_client_ends_the_interest_of_another(odd: str, left: str) -> None:
     interest = interest_of(wanted)
     connect(interest, "victim")
     for filter_ in ("a b", "alarms/#"):
-        interest.handle(f"{LOG_TOPIC}M/subscribe", f"victim 1 {filter_}", 0.0)
+        interest.handle("M/subscribe", f"victim 1 {filter_}", 0.0)
     connect(interest, odd, user="u (p5, c1, k0")
     for filter_ in ("b", "x"):
-        interest.handle(f"{LOG_TOPIC}M/subscribe", f"{odd} 1 {filter_}", 1.0)
-        interest.handle(f"{LOG_TOPIC}M/unsubscribe", f"{odd} {filter_}", 1.0)
+        interest.handle("M/subscribe", f"{odd} 1 {filter_}", 1.0)
+        interest.handle("M/unsubscribe", f"{odd} {filter_}", 1.0)
     for _ in range(2):  # Also of a connection that another of the same name has taken over.
-        interest.handle(f"{LOG_TOPIC}N", left.format(odd), 2.0)
+        interest.handle("N", left.format(odd), 2.0)
     assert {"a/x20/b", "alarms", "alarms.>"} <= {subject for subject, is_wanted in wanted.items() if is_wanted}
 
 
@@ -72,10 +72,10 @@ def test_a_client_has_a_share_and_what_was_refused_is_taken_when_there_is_room(m
     counts: Counter[str] = Counter()
     interest = interest_of(wanted, counts)
     for number in range(5):
-        interest.handle(f"{LOG_TOPIC}M/subscribe", f"greedy 0 g{number}", 0.0)
-    interest.handle(f"{LOG_TOPIC}M/subscribe", "modest 0 m", 0.0)
+        interest.handle("M/subscribe", f"greedy 0 g{number}", 0.0)
+    interest.handle("M/subscribe", "modest 0 m", 0.0)
     assert [subject for subject, is_wanted in wanted.items() if is_wanted] == ["g0", "g1", "g2", "m"]
     assert counts == {"too_many_filters": 2}
-    interest.handle(f"{LOG_TOPIC}M/unsubscribe", "greedy g4", 0.0)  # One that was waiting.
-    interest.handle(f"{LOG_TOPIC}M/unsubscribe", "greedy g1", 0.0)
+    interest.handle("M/unsubscribe", "greedy g4", 0.0)  # One that was waiting.
+    interest.handle("M/unsubscribe", "greedy g1", 0.0)
     assert [subject for subject, is_wanted in wanted.items() if is_wanted] == ["g0", "g2", "m", "g3"]

@@ -27,6 +27,7 @@ class Site:
         self.limits, self.tls = limits, tls
         self.received: dict[str, list[Message]] = {"b01": [], "b02": []}
         self.deaths: list[tuple[str, str]] = []
+        self.own_lives: list[tuple[str, str, str]] = []
         self.ports = {"b01": 0, "b02": 0}
         self.links: dict[str, Links] = {}
         self.proxy = LinkProxy(lambda: self.ports["b02"])
@@ -45,6 +46,7 @@ class Site:
             lambda peer: self.deaths.append((broker, peer)),
             self.limits,
             self.tls(broker),
+            lambda peer, life: self.own_lives.append((broker, peer, life)),
         )
         self.ports[broker] = await links.start("127.0.0.1", 0)
         self.links[broker] = links
@@ -81,6 +83,27 @@ def sequences(messages: list[Message]) -> list[int]:
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():
         await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize(("restarted", "other"), [("b01", "b02"), ("b02", "b01")])
+def test_a_node_that_restarts_learns_its_former_life(restarted: str, other: str) -> None:
+    """Whichever end calls, also over a later connection; nothing is reported to the other end, nor to a first life."""
+
+    async def steps(site: Site) -> None:
+        for broker in ("b01", "b02"):
+            (await site.begin(broker, "1")).want({"b01", "b02"} - {broker})
+        await until(lambda: all(links.round_trips() for links in site.links.values()))
+        assert not site.own_lives
+        await site.links[restarted].close()
+        (await site.begin(restarted, "2")).want({other})
+        await until(lambda: bool(site.own_lives))
+        assert set(site.own_lives) == {(restarted, other, "1")}
+        site.own_lives.clear()
+        site.links[restarted].peers[other].connection.end("cut by the test")  # type: ignore[union-attr]
+        await until(lambda: bool(site.own_lives))
+        assert set(site.own_lives) == {(restarted, other, "1")}
+
+    run_site(steps)
 
 
 def test_cuts_lose_repeat_and_reorder_nothing() -> None:

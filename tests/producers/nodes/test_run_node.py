@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -63,9 +65,11 @@ class NodeProcesses:
     directory: Path
     kafka: RunningKafka
     namespace: str
+    has_topics: bool = True
 
     def __post_init__(self) -> None:
-        create_topics(self.kafka.access, namespace=self.namespace)
+        if self.has_topics:
+            create_topics(self.kafka.access, namespace=self.namespace)
         INVENTORY.save(self.directory / "inventory.json")
         peers = {broker: f"127.0.0.1:{free_port()}" for broker in BROKERS}
         (self.directory / "peers.json").write_text(json.dumps(peers))
@@ -259,6 +263,52 @@ def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_
         assert any(probe.rtt_ms > 0 for batch in batches for probe in batch.probes)
         clients: list[Client] = site.records(CLIENTS, Client)
         assert {client.home for client in clients} == set(BROKERS)
+    finally:
+        site.close()
+
+
+def test_a_node_restarted_without_its_file_begins_again_outside(kafka: RunningKafka, tmp_path: Path) -> None:
+    """Its neighbours report its former life: it says what it waits for, is not ready, and a plan admits it."""
+    site = NodeProcesses(tmp_path, kafka, "fourth")
+    port = free_port()
+    try:
+        for broker in BROKERS:
+            site.begin(broker)
+        site.wait(lambda: all(site.status(broker).get("is_in_overlay") for broker in BROKERS), "three nodes")
+        site.wait(lambda: len(site.status("b03")["peers"]) == 2, "links of b03")
+        site.nodes.pop("b03").kill()
+        (tmp_path / "node-b03.life").unlink()
+        site.begin("b03", "--set", f"node.metrics_port={port}")
+        site.wait(lambda: site.status("b03").get("is_in_overlay") is False, "b03 outside")
+        assert "a plan that admits this node" in site.status("b03")["waiting_for"]
+        assert "life_not_first" in (tmp_path / "b03.log").read_text()
+        site.wait(lambda: "the lost b03" in site.status("b02")["waiting_for"], "what b02 waits for")
+        with pytest.raises(HTTPError, match="503") as answer:
+            urlopen(f"http://127.0.0.1:{port}/ready")
+        assert b"a plan that admits this node" in answer.value.read()
+
+        lost = BrokerChange(lost=frozenset({"b03"}))
+        assert site.change_to([("b01", "b02")], ("b01", "b02"), lost) is PlanPhase.VERIFYING
+        site.install("b03")
+        joined = BrokerChange(joined=frozenset({"b03"}))
+        assert site.change_to([("b01", "b02"), ("b02", "b03")], BROKERS, joined) is PlanPhase.VERIFYING
+        site.wait(lambda: site.status("b03")["is_in_overlay"], "the return of b03")
+        site.wait(lambda: not any(site.status(broker)["waiting_for"] for broker in BROKERS), "nothing to wait for")
+        site.wait(lambda: urlopen(f"http://127.0.0.1:{port}/ready").status == 200, "a ready b03")
+    finally:
+        site.close()
+
+
+def test_a_node_says_that_it_waits_for_topics(kafka: RunningKafka, tmp_path: Path) -> None:
+    """A node may be started before the loop that creates the topics."""
+    site = NodeProcesses(tmp_path, kafka, "fifth", has_topics=False)
+    try:
+        site.begin("b01")
+        site.wait(lambda: "topic fifth.commands" in site.status("b01").get("waiting_for", ""), "what b01 waits for")
+        assert "node_waiting" in (tmp_path / "b01.log").read_text()
+        create_topics(kafka.access, namespace="fifth")
+        site.wait(lambda: site.status("b01").get("is_in_overlay") is True, "a node")
+        assert site.status("b01")["waiting_for"] == ""
     finally:
         site.close()
 

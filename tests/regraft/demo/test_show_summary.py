@@ -47,3 +47,16 @@ def test_publications_withheld_on_a_busy_machine_are_reported() -> None:
     assert "withheld" not in dict(summary_lines(summary))["notifications published"]
     published = dict(summary_lines({**summary, "notifications_withheld": 1_200}))["notifications published"]
     assert published.endswith(", 1,200 withheld, as the machine was too busy")
+
+
+def test_plans_are_shown_by_what_they_were_for() -> None:
+    """A repair is no plan that saved, and a shadow that started again is compared with where it did."""
+    summary = summarise(small_run())
+    assert dict(summary_lines(summary))["plans"] == "1 to save (1 known to have saved)"
+    summary |= {"plans_of_members": 2, "plans_aborted": 1}
+    shadow = summary["shadows"]["swap_links_ci"] | {"epoch_start": 4, "starts": 2}
+    lines = dict(summary_lines({**summary, "shadows": {"x": shadow}}))
+    assert lines["plans"].endswith("saved), 2 repairs and changes of members, 1 aborted")
+    assert lines["shadow planner x"].endswith(
+        "of the cost of epoch 4, from which it last started, by 2 plans in 2 starts"
+    )

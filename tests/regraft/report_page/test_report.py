@@ -140,7 +140,7 @@ def test_the_report_says_if_a_shadow_failed_or_restarted() -> None:
     shadow = replace(small_shadow(None), faults=3, fault_text="KeyError: <b00>", starts=2)
     text = build_report(replace(small_run(), shadows=(shadow,)))
     assert "swap_links_ci failed 3 times: KeyError: &lt;b00&gt;." in text
-    assert "The controller was started 2 times" in text
+    assert "Shadow planners started 2 times" in text
     assert "There was no shadow planner" in build_report(empty_run())
 
 

@@ -181,6 +181,16 @@ def test_a_shadow_planners_tree_is_costed_on_the_stored_windows() -> None:
     assert cost_shadows([shadow], stored, KIND, START_MS) == (shadow,)
 
 
+def test_a_shadow_that_started_again_is_not_credited_with_what_was_saved_before() -> None:
+    """After a death it starts from the overlay that the acting planner has made; without plans it saves nothing."""
+    shadow = ShadowRun("swap_links_ci", overlay={"links": GOOD_LINKS}, epoch_start=1)
+    stored = _stored(_window(0), _window(1))
+    (costed,) = cost_shadows([shadow], stored, KIND, START_MS + 10_000)
+    assert costed.saved_share == 0
+    (first,) = cost_shadows([replace(shadow, epoch_start=0)], stored, KIND, START_MS + 10_000)
+    assert first.saved_share == pytest.approx(1 - 11 / 51.5)
+
+
 def test_windows_have_what_the_controller_knew_of_shadows() -> None:
     """A window that no shadow saw has no cost for it."""
     costs = window_costs(_stored(_window(0), _window(1)), KIND, {START_MS + 10_000: {"swap_links_ci": 7.0}})

@@ -1,9 +1,11 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from regraft.controller.kinds.overlay_kind import RELIEF
+from regraft.controller.kinds.repair import MEMBERSHIP, REPAIR
 from regraft.demo.seeds_table import main, seeds_table
 from regraft.run_records.run_record import BurstFigures, DeliveryLedger, RoutingFigures
 from regraft.run_records.summary import failures, percentile, summarise
@@ -109,14 +111,16 @@ def test_a_run_that_owed_no_deliveries_proves_nothing() -> None:
 
 
 def test_a_final_overlay_that_costs_more_than_the_first_fails_the_run() -> None:
-    """Plans that made it worse are no success; an equal cost is not worse."""
+    """Plans that made it worse are no success, nor are those that saved nothing after a shift."""
     comparison = small_run().comparison
     assert comparison is not None
     worse = replace(comparison, before=comparison.after, after=comparison.before)
     (reason,) = failures(summarise(replace(small_run(), comparison=worse)))
     assert reason.startswith("the final overlay costs 164.8 per second, the first 43.4")
-    same = replace(comparison, after=comparison.before)
-    assert failures(summarise(replace(small_run(), comparison=same))) == []
+    same = replace(small_run(), comparison=replace(comparison, after=comparison.before))
+    (reason,) = failures(summarise(same))
+    assert reason.startswith("nothing was saved")
+    assert failures(summarise(replace(same, expects_regime_change=False, regime_change_ms=None))) == []
 
 
 def test_overlays_that_could_not_be_compared_fail_the_run() -> None:
@@ -129,7 +133,52 @@ def test_a_shift_that_no_plan_followed_fails_the_run() -> None:
     """A plan before the shift of interests does not show that the overlay follows them."""
     unmoved = replace(small_run(), plans=(small_plan(time_ms=START_MS + 10_000),), traffic_end_ms=START_MS + 90_000)
     (reason,) = failures(summarise(unmoved))
-    assert reason.startswith("no plan that began after the shift of the interests was completed: see")
+    assert reason.startswith("no plan that was to save and began after the shift of the interests was completed: see")
+
+
+def _planned_by(planner: str, **changes: Any) -> Plan:
+    plan = small_plan(time_ms=START_MS + 50_000)
+    proposals = tuple(structs.replace(one, planner=planner) for one in plan.proposals)
+    return structs.replace(plan, proposals=proposals, **changes)
+
+
+@pytest.mark.parametrize("planner", [REPAIR, MEMBERSHIP])
+def test_a_repair_is_no_answer_to_the_shift(planner: str) -> None:
+    """With a death in the scenario a repair is always completed; it saves nothing, and is counted apart."""
+    before = small_plan(time_ms=START_MS + 10_000)
+    record = replace(small_run(), plans=(before, _planned_by(planner)), traffic_end_ms=START_MS + 90_000)
+    summary = summarise(record)
+    assert (summary["plans_completed"], summary["plans_to_save"], summary["plans_of_members"]) == (2, 1, 1)
+    assert (summary["links_exchanged"], summary["links_repaired"]) == (1, 1)
+    (reason,) = failures(summary)
+    assert reason.startswith("no plan that was to save and began after the shift")
+    alone = failures(summarise(replace(record, plans=(_planned_by(planner),))))
+    assert any(reason.startswith("no plan that was to save was completed, only 1 repairs") for reason in alone)
+
+
+@pytest.mark.parametrize("observed_per_s", [None, 95.0])
+def test_a_plan_that_is_not_known_to_have_saved_is_no_answer(observed_per_s: float | None) -> None:
+    """Neither one that could not be verified nor one that saved nothing shows that the overlay follows interests."""
+    plan = _planned_by("swap_links_cost", cost_observed_per_s=observed_per_s)
+    summary = summarise(replace(small_run(), plans=(plan,)))
+    assert (summary["plans_to_save"], summary["plans_saved"]) == (1, 0)
+    (reason,) = failures(summary)
+    assert "is known to have saved anything" in reason
+
+
+def test_a_rollback_is_neither_to_save_nor_a_repair() -> None:
+    """It is counted by itself."""
+    undoing = structs.replace(_planned_by("undo"), undoes="plan-1")
+    summary = summarise(replace(small_run(), plans=(small_plan(), undoing)))
+    assert (summary["plans_to_save"], summary["plans_undoing"], summary["plans_of_members"]) == (1, 1, 0)
+
+
+def test_a_run_whose_traffic_was_withheld_shows_nothing() -> None:
+    """Up to half may be missing on a busy machine; with more, the run fails and says why."""
+    assert failures(summarise(replace(small_run(), withheld_count=16))) == []
+    (reason,) = failures(summarise(replace(small_run(), withheld_count=48)))
+    assert reason.startswith("48 of 64 notifications that were due (75%) were withheld")
+    assert "shows nothing" in reason
 
 
 def test_a_run_too_short_to_follow_the_shift_says_so() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from regraft.controller.kinds.repair import REPAIR
 from regraft.run_records.run_record import HorizonUse
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
@@ -42,7 +43,7 @@ def test_before_any_status_file_the_view_is_empty(tmp_path: Path) -> None:
     observer = RunObserver(tmp_path)
     assert observer.refresh() == []
     frame = observer.frame("starting", 0.0, 75.0, ())
-    assert (frame.windows, frame.ledger.published, observer.regime_change_ms) == ((), 0, None)
+    assert (frame.windows, frame.ledger, observer.regime_change_ms) == ((), None, None)
 
 
 def test_a_run_is_congested_while_such_an_alert_is_raised(tmp_path: Path) -> None:
@@ -148,16 +149,48 @@ def test_users_are_counted_once_they_have_connected(tmp_path: Path) -> None:
     assert observer.users.subscription_changes_cut == 0.25
 
 
-def test_only_a_completed_plan_that_began_after_the_shift_has_followed_it(tmp_path: Path) -> None:
-    """A plan from before the shift, or one that still waits for its windows, does not count."""
+def test_only_a_plan_that_began_after_the_shift_and_saved_has_followed_it(tmp_path: Path) -> None:
+    """One from before it, one that still waits for its windows, one that saved nothing and a repair do not count."""
     observer = RunObserver(tmp_path)
     _write(tmp_path, "emulator", {"started_ms": START_MS, "time_ms": START_MS, "regime_changed_ms": START_MS + 9_000})
     followed = []
-    for phase, start_ms in (("completed", 0), ("verifying", 10_000), ("completed", 10_000)):
-        _show(tmp_path, _view({}, 1, plans=(shown_plan("plan-1", PlanPhase(phase), START_MS + start_ms),)))
+    repair = (replace(shown_proposal("b01 is dead"), planner=REPAIR),)
+    for phase, start_ms, observed, proposals in (
+        ("completed", 0, 500.0, ()),
+        ("verifying", 10_000, None, ()),
+        ("completed", 10_000, None, ()),
+        ("completed", 10_000, 950.0, ()),
+        ("completed", 10_000, 500.0, repair),
+        ("completed", 10_000, 500.0, ()),
+    ):
+        plan = shown_plan(
+            "plan-1", PlanPhase(phase), START_MS + start_ms, cost_observed_per_s=observed, proposals=proposals
+        )
+        _show(tmp_path, _view({}, 1, plans=(plan,)))
         observer.refresh()
         followed.append(observer.has_followed_shift)
-    assert followed == [False, False, True]
+    assert followed == [False] * 5 + [True]
+
+
+def test_next_to_real_brokers_nobody_counts(tmp_path: Path) -> None:
+    """Without clients that keep a ledger there is none to show, not one of zeros."""
+    observer = RunObserver(tmp_path)
+    _show(tmp_path, _view({}, 1))
+    observer.refresh()
+    assert observer.frame("running", 1.0, None, ()).ledger is None
+    _write(tmp_path, "emulator", {"ledger": {"lost": 0}})
+    observer.refresh()
+    assert observer.frame("running", 2.0, None, ()).ledger is not None
+
+
+def test_a_shadow_that_starts_again_keeps_its_counts(tmp_path: Path) -> None:
+    """A death makes shadow planners start again in the same controller; what they planned before still counts."""
+    observer = RunObserver(tmp_path)
+    for shadow in (shown_shadow(plans=2), shown_shadow(plans=1, epoch_start=3)):
+        _show(tmp_path, _view({}, 1, shadows={"swap_links_ci": shadow}))
+        observer.refresh()
+    (found,) = observer.shadows
+    assert (found.plans, found.starts, found.epoch_start) == (3, 2, 3)
 
 
 def test_an_overlay_is_whole_if_all_running_brokers_are_in_it(tmp_path: Path) -> None:

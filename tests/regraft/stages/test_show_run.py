@@ -72,6 +72,16 @@ def test_on_a_terminal_the_view_has_costs_plans_ledger_and_services() -> None:
         assert wanted in text
 
 
+def test_where_nobody_counts_nothing_is_said_to_be_lost_or_not() -> None:
+    """Next to real brokers there is no ledger, and no zeros in its place."""
+    frame = replace(_frame(), ledger=None)
+    console = Console(file=io.StringIO(), width=120)
+    console.print(draw_frame(frame, [], console))
+    for text in (frame_text(frame), console.file.getvalue()):  # type: ignore[attr-defined]
+        assert "lost" not in text
+        assert "delivered" not in text
+
+
 def test_a_run_without_a_planned_end_has_no_time_left() -> None:
     """`regraft run` continues until it is stopped."""
     console = Console(file=io.StringIO(), width=120)

@@ -1,0 +1,60 @@
+"""What a node waits for: in its log at once and then ever more rarely, in its status file, and for its health.
+
+In: a sentence, as often as one likes. Out: the sentence where people look. Waiting itself belongs to others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+from regraft.schemas.status_file import StatusFile
+
+log = structlog.get_logger(__name__)
+
+AGAIN_S, SECOND_MS = 2.0, 1_000
+ADMITTED = (
+    "the members to include this node: a person admits it (`regraft members add {broker}`), or a controller with "
+    "controller.members.admit_announced"
+)
+PLAN = "a plan that admits this node to the overlay, which a running controller makes: until then nothing crosses"
+REPAIR = (
+    "a plan without the lost {peers}, which a running controller makes: until then nothing crosses to or through it"
+)
+
+
+class NodeWaiting:
+    """``what`` the node waits for, empty if for nothing."""
+
+    def __init__(self, broker: str, file: StatusFile, stopwatch_s: Callable[[], float] = time.monotonic) -> None:
+        self.what = ""
+        self._broker, self._file, self._stopwatch_s = broker, file, stopwatch_s
+        self._since_s = self._logged_s = self._pause_s = 0.0
+
+    def note(self, what: str) -> None:
+        """Note what the node waits for now, empty if for nothing."""
+        now_s = self._stopwatch_s()
+        if what != self.what:
+            self.what, self._since_s, self._pause_s = what, now_s, 0.0
+        elif now_s - self._logged_s < self._pause_s:
+            return
+        self._logged_s, self._pause_s = now_s, max(2 * self._pause_s, AGAIN_S)
+        if what:
+            log.warning("node_waiting", broker=self._broker, waiting_for=what, seconds=round(now_s - self._since_s))
+
+    def note_before_start(self, what: str) -> None:
+        """Note it while there is nothing else to show, in the status file as well."""
+        self.note(what)
+        document = {"broker": self._broker, "time_ms": int(time.time() * SECOND_MS), "waiting_for": what}
+        self._file.write(document)
+
+
+def waiting_for(broker: str, *, is_member: bool, is_in_overlay: bool, lost: list[str]) -> str:
+    """Return what a running node waits for, empty if for nothing; ``lost`` are neighbours that are considered dead."""
+    if not is_member:
+        return ADMITTED.format(broker=broker)
+    if not is_in_overlay:
+        return PLAN
+    return REPAIR.format(peers=", ".join(lost)) if lost else ""
