@@ -33,8 +33,8 @@ class AmqpPlace:
     """
 
     CHANGES_ONLY: ClassVar[str] = (
-        "bindings made before the node started, and those removed while it is away, are not known: give node.door_api, the "
-        "address of RabbitMQ's management plugin"
+        "bindings made before the node started, and those removed while it is away, are not known: give node.door_api, "
+        "the address of RabbitMQ's management plugin"
     )
 
     exchange: str = "amq.topic"
