@@ -18,8 +18,8 @@ from regraft.producers.workloads.stock_settings import Detours, WorkloadSettings
 from regraft.schemas.sampled_blocks import Sampling, sampling_faults
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
-EMULATED, NATS, MQTT = "emulated", "nats", "mqtt"
-REAL_BROKERS = (NATS, MQTT)
+EMULATED, NATS, MQTT, AMQP = "emulated", "nats", "mqtt", "amqp"
+REAL_BROKERS = (NATS, MQTT, AMQP)
 BROKERS = (EMULATED, *REAL_BROKERS)
 
 
@@ -28,11 +28,11 @@ class EmulatorSettings:
     """All settings of the emulator; brokers, links and service times are in the inventory.
 
     ``bootstrap``: Kafka servers as host:port. ``inventory_path``: the brokers and costs to emulate, as JSON.
-    ``brokers``: emulated, or nats or mqtt for real NATS or Mosquitto servers on this machine with a node next to each,
-    on whose links the inventory's costs are delays in ms, and without suspensions. ``status_file``: where the state of
-    the run is written each second. ``namespace``: prefix of the topic names. ``seed``: seed of every random choice.
-    ``workload``: who publishes and subscribes to what on a tree. ``checkins``: which users want which topics where on a
-    ring.
+    ``brokers``: emulated, or nats, mqtt or amqp for real NATS, Mosquitto or RabbitMQ servers on this machine with a
+    node each, on whose links the inventory's costs are delays in ms, and without suspensions. ``status_file``: where
+    the state of the run is written each second. ``namespace``: prefix of the topic names. ``seed``: seed of every
+    random choice. ``workload``: who publishes and subscribes to what on a tree. ``checkins``: which users want which
+    topics where on a ring.
 
     ``control_service_ms``: how long a broker takes to serve anything but a notification. ``queue_length_max``: length
     of a broker's queue beyond which notifications are dropped. ``link_bytes_per_ms``: bandwidth of a link in each

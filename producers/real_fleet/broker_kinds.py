@@ -16,8 +16,11 @@ from regraft.infra.find_extras import require_extras
 from regraft.infra.find_port import LOOPBACK
 from regraft.infra.mosquitto_server import start_mosquitto_service
 from regraft.infra.nats_server import start_nats_service
+from regraft.infra.rabbit_server import start_rabbit_service
 from regraft.infra.supervise import Supervisor
-from regraft.producers.emulator_settings import MQTT, NATS
+from regraft.producers.emulator_settings import AMQP, MQTT, NATS
+from regraft.producers.nodes.ask_api import BrokerApi
+from regraft.producers.nodes.ask_rabbit import login_of
 from regraft.producers.nodes.doors import Door
 from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.producers.real_fleet.fleet_client import PUBLISHER_HEADER, FleetClient, Take
@@ -29,13 +32,15 @@ log = structlog.get_logger(__name__)
 class ServerAddress:
     """Where clients and a node's door connect.
 
-    ``interest_file`` is where a door may keep what clients want for its next life, ``log_file`` the broker's output.
+    ``interest_file`` is where a door may keep what clients want for its next life, ``log_file`` the broker's output,
+    ``api_url`` its management interface.
     """
 
     url: str
     door_url: str
     interest_file: Path | None = None
     log_file: Path | None = None
+    api_url: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,15 @@ def broker_kind(name: str) -> BrokerKind:
     require_extras(f"Brokers = {name}", name)
     if name == NATS:
         return BrokerKind(NATS, _start_nats, NatsClient.connect, lambda at, broker: NatsDoor(at.door_url, broker))
+    if name == AMQP:
+        from regraft.producers.nodes.amqp_door import AmqpDoor
+        from regraft.producers.nodes.amqp_place import AmqpPlace
+        from regraft.producers.real_fleet.amqp_client import AmqpClient
+
+        def amqp_door_of(at: ServerAddress, broker: str) -> Door:
+            return AmqpDoor(at.door_url, broker, place=AmqpPlace(api=BrokerApi(at.api_url, *login_of("", ""))))
+
+        return BrokerKind(AMQP, _start_rabbit, AmqpClient.connect, amqp_door_of)
     from regraft.producers.nodes.mqtt_door import MqttDoor
     from regraft.producers.real_fleet.mqtt_client import MqttClient
 
@@ -70,6 +84,11 @@ def _start_nats(supervisor: Supervisor, broker: str, directory: Path) -> ServerA
 def _start_mosquitto(supervisor: Supervisor, broker: str, directory: Path) -> ServerAddress:
     url = f"mqtt://{LOOPBACK}:{start_mosquitto_service(supervisor, broker, directory)}"
     return ServerAddress(url, url, directory / f"{broker}.interest.json", directory / f"{broker}.log")
+
+
+def _start_rabbit(supervisor: Supervisor, broker: str, directory: Path) -> ServerAddress:
+    address = start_rabbit_service(supervisor, broker, directory)
+    return ServerAddress(address.url, address.url, api_url=address.api_url)
 
 
 class NatsClient:

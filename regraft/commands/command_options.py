@@ -64,7 +64,9 @@ DryRun = Annotated[
 ]
 Scenario = Annotated[
     str | None,
-    typer.Option("--scenario", metavar="NAME", help="stocks (default), outage, chord, scot, mincost, nats or mqtt."),
+    typer.Option(
+        "--scenario", metavar="NAME", help="stocks (default), outage, chord, scot, mincost, nats, mqtt or amqp"
+    ),
 ]
 Duration = Annotated[
     float | None, typer.Option("--duration", metavar="SECONDS", help="Running time after the start; default 180.")

@@ -11,8 +11,9 @@ import random
 import structlog
 
 from regraft.infra.mosquitto_server import find_mosquitto
+from regraft.infra.rabbit_server import find_rabbit
 from regraft.overlay.inventory import Inventory
-from regraft.producers.emulator_settings import MQTT, REAL_BROKERS
+from regraft.producers.emulator_settings import AMQP, MQTT, REAL_BROKERS
 from regraft.schemas.topics import NO_AGENT
 from regraft.settings.run_settings import Settings
 from regraft.settings.scenarios import scenario_of
@@ -42,9 +43,11 @@ def ensure_inventory(settings: Settings) -> Inventory:
 
 
 def check_brokers(settings: Settings) -> Settings:
-    """Return the settings. Raises NoMosquittoError if they need Mosquitto and it is not installed."""
+    """Return the settings. Raises NoMosquittoError or NoRabbitError if they need one that is not installed."""
     if settings.emulator.brokers == MQTT:
         find_mosquitto()
+    elif settings.emulator.brokers == AMQP:
+        find_rabbit()
     return settings
 
 

@@ -19,11 +19,9 @@ import pytest
 
 from regraft.infra.find_port import choose_ports
 from regraft.infra.make_certificates import LocalAuthority
+from regraft.infra.rabbit_server import PLUGINS, NoRabbitError, find_rabbit, rabbit_environment
 from regraft.producers.nodes.ask_api import BrokerApi
 
-PROGRAM = "rabbitmq-server"
-ELSEWHERE = Path("/usr/lib/rabbitmq/bin") / PROGRAM  # The one on Debian's PATH switches its user.
-PLUGINS = "[rabbitmq_event_exchange,rabbitmq_management]."
 START_S_MAX = 90.0
 STARTS_MAX = 3
 IS_UP = b"Server startup complete"
@@ -40,16 +38,11 @@ ssl_options.fail_if_no_peer_cert = true
 """
 
 
-def find_rabbit() -> Path | None:
-    if ELSEWHERE.is_file():
-        return ELSEWHERE
-    found = shutil.which(PROGRAM)
-    return Path(found) if found else None
-
-
 def needs_rabbit() -> None:
     """Skip the test if RabbitMQ is not available."""
-    if find_rabbit() is None or shutil.which("epmd") is None:
+    try:
+        find_rabbit()
+    except NoRabbitError:
         pytest.skip("no RabbitMQ is installed")
 
 
@@ -63,20 +56,8 @@ class RabbitServer:
         (directory / "plugins").write_text(plugins)
         places = {"port": self.port, "tls_port": self.tls_port, "api_port": self.api_port, "directory": directory}
         (directory / "rabbit.conf").write_text(SETTINGS.format(**places))
-        self._environment = {
-            **os.environ,
-            "HOME": str(directory),
-            "RABBITMQ_NODENAME": f"t{self.port}@localhost",
-            "RABBITMQ_CONFIG_FILE": str(directory / "rabbit.conf"),
-            "RABBITMQ_MNESIA_BASE": str(directory / "db"),
-            "RABBITMQ_LOG_BASE": str(directory / "log"),
-            "RABBITMQ_LOGS": "-",
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
-            "RABBITMQ_DIST_PORT": str(self.peers_port),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none",
-            "ERL_EPMD_PORT": str(self.names_port),
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-        }
+        environment = rabbit_environment(directory, f"t{self.port}", self.names_port, self.peers_port)
+        self._environment = {**os.environ, **environment}
         self._processes: list[subprocess.Popen[bytes]] = []
 
     @property
