@@ -26,27 +26,34 @@ class AmqpBindings:
         self._exchange, self._own, self._queue = exchange, own, ""
         self._asked = AskedSubjects(EVERYTHING)
         self._asking: asyncio.Future[None] | None = None
+        self._main: PikaChannel | None = None
 
     async def begin(self, main: PikaChannel, queue: str) -> None:
         """Bind a queue to all that is wanted; done again for each connection. Raises ClosedError."""
-        self._queue = queue
+        self._queue, self._main = queue, main  # From now on, further keys are bound at once.
         await self._change(main, [*self._asked.asked, self._own])
         if EVERYTHING not in self._asked.asked:  # A former life, or version, may have asked for it.
             await self._change(main, (), [EVERYTHING])
 
-    def ask_for(self, main: PikaChannel | None, subjects: Collection[str]) -> asyncio.Future[Any] | None:
+    @property
+    def _open_main(self) -> PikaChannel | None:
+        """The channel, None if it is closed: the next connection begins with all keys."""
+        return None if self._main is None or self._main.closed.done() else self._main
+
+    def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
         """Bind further keys; what is returned completes once the broker has them."""
         new = self._asked.add({binding_key_of(subject) for subject in subjects})
+        main = self._open_main
         if main is None:
-            return None  # They are bound before the next connection counts as open.
+            return None
         if new:
             self._asking = asyncio.ensure_future(self._try(main, new))
         return None if self._asking is None or self._asking.done() else self._asking
 
-    def ask_only(self, main: PikaChannel | None, subjects: Collection[str]) -> None:
+    def ask_only(self, subjects: Collection[str]) -> None:
         """Bind these keys, and unbind others."""
         new, old = self._asked.replace({binding_key_of(subject) for subject in subjects})
-        if main is not None:
+        if (main := self._open_main) is not None:
             self._asking = asyncio.ensure_future(self._try(main, new, old))
 
     async def _try(self, main: PikaChannel, new: Sequence[str], old: Sequence[str] = ()) -> None:

@@ -143,11 +143,11 @@ class AmqpDoor:
 
     def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
         """Bind further keys; what is returned completes once the broker has them."""
-        return self._bindings.ask_for(self._main if self.is_open else None, subjects)
+        return self._bindings.ask_for(subjects)
 
     def ask_only(self, subjects: Collection[str]) -> None:
         """Bind these keys, and unbind others."""
-        self._bindings.ask_only(self._main if self.is_open else None, subjects)
+        self._bindings.ask_only(subjects)
 
     def _note_published(self) -> None:
         self._published += 1

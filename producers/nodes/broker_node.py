@@ -48,6 +48,7 @@ from regraft.producers.nodes.doors import Door, LocalMessage
 from regraft.producers.nodes.groups_once import GroupHandlers, excluded_groups
 from regraft.producers.nodes.node_clients import NodeClients
 from regraft.producers.nodes.receipts import Receipts
+from regraft.producers.nodes.reply_inboxes import ReplyInboxes
 from regraft.producers.nodes.run_links import Links
 from regraft.producers.nodes.wanted_elsewhere import WantedElsewhere
 from regraft.schemas.client import Client, Role
@@ -107,7 +108,8 @@ class BrokerNode:
         self.links = links_of(self)
         self.receipts = Receipts(self.links.frames_owed, self.links.frames_over, door.release)
         self._checks = DoorChecks(self.broker, self.counts, door.release)  # For any door, checked there or not.
-        self._checks.begin(self._note_interest, self._note_message)
+        self._inboxes = ReplyInboxes(self._want, self._note_message)
+        self._checks.begin(self._inboxes.note_interest, self._inboxes.take)
 
     def add_candidate(self, peer: str) -> None:
         """Connect to one more broker, so that a link to it is measured."""
@@ -199,7 +201,7 @@ class BrokerNode:
         """Note that local clients want a subject, or no longer do."""
         self._checks.note_interest(subject, is_wanted)
 
-    def _note_interest(self, subject: str, is_wanted: bool) -> None:
+    def _want(self, subject: str, is_wanted: bool) -> None:
         self.clients.note_interest(subject, is_wanted)
         self.clients.settle(self.core.takes_clients)
 
@@ -210,6 +212,7 @@ class BrokerNode:
 
     def settle_receipts(self) -> None:
         """Release safe messages at the door, and publish those that could not be published before."""
+        self._inboxes.release_overdue()
         if len(self.receipts):
             for message in self.receipts.settle():
                 self._note_message(message)
@@ -313,7 +316,7 @@ class BrokerNode:
                 case ClientDropped(client, connection, _):
                     self.clients.drop(client, connection)
                 case Confirmed(subscription):
-                    self.clients.confirm(subscription)
+                    self._inboxes.note_confirmed(self.clients.confirm(subscription))
                 case Cancelled():
                     pass  # The real broker has already notified its client.
                 case _:

@@ -184,7 +184,7 @@ class NatsDoor:
     def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
         """Subscribe further subjects; what is returned completes once the server has them."""
         new, leaf = self._asked.add(subjects), self._leaf
-        if leaf is None or not leaf.is_caught_up:
+        if leaf is None or not leaf.has_asked:
             return None  # They are subscribed before the next connection counts as open.
         if new:
             self._asking = leaf.ask(self._lines("LS+", new))
@@ -193,7 +193,7 @@ class NatsDoor:
     def ask_only(self, subjects: Collection[str]) -> None:
         """Subscribe these subjects and unsubscribe others."""
         new, old = self._asked.replace(subjects)
-        if self._leaf is not None and self._leaf.is_caught_up:
+        if self._leaf is not None and self._leaf.has_asked:
             self._leaf.write_soon(self._lines("LS+", new) + self._lines("LS-", old))
 
     def _lines(self, word: str, subjects: Iterable[str]) -> bytes:

@@ -265,10 +265,12 @@ class NodeClients:
         self._on_change(subscription, Role.SUBSCRIBER, filter_)
         self._ask(SubscribeRequest(subscription, subscription, filter_))
 
-    def confirm(self, subscription: str) -> None:
-        """Note that a subscription has reached every publisher that it concerns."""
-        if subscription in self._subjects:
-            self.on_confirmed(self._subjects[subscription], True)
+    def confirm(self, subscription: str) -> str:
+        """Note that a subscription has reached every publisher that it concerns; return its subject, if it has one."""
+        subject = self._subjects.get(subscription, "")
+        if subject:
+            self.on_confirmed(subject, True)
+        return subject
 
     def allow(self, name: str, stay: int, now_ms: float) -> None:
         """Note that all brokers know a publisher, and send its waiting messages."""

@@ -16,12 +16,12 @@ from regraft.producers.brokers.broker_messages import Bundle, Message, Subscribe
 from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.nodes import wanted_elsewhere
 from regraft.producers.nodes.asked_subjects import ASKED_MAX, AskedSubjects
-from regraft.producers.nodes.doors import MemoryDoor
+from regraft.producers.nodes.doors import LocalMessage, MemoryDoor
 from regraft.producers.nodes.groups_once import GroupHandlers
 from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.producers.nodes.subject_filters import filter_of, subject_of_filter
 from regraft.producers.nodes.wanted_elsewhere import WantedElsewhere
-from tests.producers.nodes.door_brokers import NEEDS, Received, amqp_broker
+from tests.producers.nodes.door_brokers import NEEDS, Received, amqp_broker, broker_of
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.node_fleet import NodeFleet
 from tests.producers.nodes.rabbit_servers import shared_rabbit
@@ -230,5 +230,30 @@ def test_a_rabbitmq_knows_again_what_cannot_be_routed() -> None:
             await until(lambda: door.ask_for(()) is None)
             publish("wanted.a", b"4")
             await until(lambda: returned == [b"1", b"3", b"4"])
+
+    asyncio.run(asyncio.wait_for(go(), 60))
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("kind", ["nats", "amqp"])
+def test_what_becomes_wanted_while_a_door_opens_is_asked_for(kind: str, tmp_path: Path) -> None:
+    """A subscription of another broker may arrive at any moment of a door's start."""
+    NEEDS[kind]()
+
+    async def go() -> None:
+        received = Received()
+        async with broker_of(kind, received, tmp_path) as broker:
+            door, asked = broker.door, 0
+            door.ask_only(())
+            opening = asyncio.create_task(door.start(lambda *_: None, received.messages.append))
+            while not opening.done():
+                door.ask_for([f"wanted.{asked}"])
+                asked += 1
+                await asyncio.sleep(0.002)
+            await opening
+            await until(lambda: door.ask_for(()) is None)
+            for number in range(asked):
+                await broker.publish(LocalMessage(f"wanted.{number}", b"x"))
+            await until(lambda: len(received.messages) == asked)
 
     asyncio.run(asyncio.wait_for(go(), 60))

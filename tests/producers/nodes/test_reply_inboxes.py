@@ -1,0 +1,100 @@
+"""Inboxes of NATS clients cost the overlay nothing until a request crosses."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regraft.overlay.configuration import Configuration
+from regraft.producers.nodes import reply_inboxes
+from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.nodes.reply_inboxes import ReplyInboxes
+from tests.producers.nodes.door_brokers import NEEDS
+from tests.producers.nodes.nats_servers import NatsServer
+from tests.producers.nodes.node_fleet import NodeFleet
+
+ASK = LocalMessage("svc", b"?", "_INBOX.x.1")
+OTHER = LocalMessage("data", b"1")
+
+
+def inboxes_with(seen: list[Any]) -> ReplyInboxes:
+    return ReplyInboxes(lambda *each: seen.append(each), seen.append)
+
+
+def test_an_inbox_is_wanted_when_a_reply_to_it_is_asked_for() -> None:
+    """The request waits until the overlay knows the inbox; later ones, and everything else, cross at once."""
+    seen: list[Any] = []
+    inboxes = inboxes_with(seen)
+    for subject in ("_INBOX.x.*", "_INBOX.y.*", "data"):
+        inboxes.note_interest(subject, True)
+    assert seen == [("data", True)]
+    inboxes.take(ASK)
+    inboxes.take(OTHER)
+    inboxes.take(ASK)
+    assert seen[1:] == [("_INBOX.x.*", True), OTHER]
+    inboxes.note_confirmed("_INBOX.x.*")
+    inboxes.take(ASK)
+    assert seen[3:] == [ASK, ASK, ASK]
+    for subject in ("_INBOX.x.*", "_INBOX.y.*"):
+        inboxes.note_interest(subject, False)
+    assert seen[6:] == [("_INBOX.x.*", False)]
+
+
+def test_no_request_waits_for_long_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither if the overlay does not answer, nor if the client leaves meanwhile; an unknown inbox is no inbox here."""
+    monkeypatch.setattr(reply_inboxes, "WAIT_S_MAX", -1.0)
+    seen: list[Any] = []
+    inboxes = inboxes_with(seen)
+    inboxes.take(ASK)
+    assert seen == [ASK]
+    inboxes.note_interest("_INBOX.x.1", True)
+    inboxes.take(ASK)
+    inboxes.release_overdue()
+    assert seen[1:] == [("_INBOX.x.1", True), ASK]
+    inboxes.note_interest("_INBOX.x.1", False)
+    inboxes.note_interest("_INBOX.x.>", True)
+    inboxes.take(ASK)
+    inboxes.note_interest("_INBOX.x.>", False)
+    assert seen[3:] == [("_INBOX.x.1", False), ("_INBOX.x.>", True), ("_INBOX.x.>", False), ASK]
+
+
+@pytest.mark.stack
+def test_the_first_request_of_a_connection_is_answered(tmp_path: Path) -> None:
+    """Ten clients whose requests are answered at home are unknown elsewhere; one that asks another site is answered."""
+    NEEDS["nats"]()
+
+    async def go() -> None:
+        import nats
+
+        servers = {broker: NatsServer(broker, tmp_path).start() for broker in ("b01", "b02")}
+        fleet = NodeFleet(Configuration.of(0, ("b01", "b02"), [("b01", "b02")]), {"b01": 0.02, "b02": 0.02})
+        try:
+            await fleet.begin({broker: NatsDoor(server.leaf_url, broker) for broker, server in servers.items()})
+            here, there = [await nats.connect(server.url) for server in servers.values()]
+
+            async def answer(message: Any) -> None:
+                await message.respond(b"!")
+
+            await here.subscribe("home", cb=answer)
+            await there.subscribe("away", cb=answer)
+            await asyncio.gather(here.flush(), there.flush())
+            clients = [await nats.connect(servers["b01"].url) for _ in range(10)]
+            for client in clients:
+                assert (await client.request("home", b"?", timeout=5)).data == b"!"
+            await fleet.all_confirmed()
+            assert fleet.nodes["b01"].clients.interest_count == 1
+            for client in clients[:3]:
+                assert (await client.request("away", b"?", timeout=5)).data == b"!"
+            assert fleet.nodes["b01"].clients.interest_count == 4
+            for client in (here, there, *clients):
+                await client.close()
+        finally:
+            await fleet.close()
+            for server in servers.values():
+                server.stop()
+
+    asyncio.run(asyncio.wait_for(go(), 60))
