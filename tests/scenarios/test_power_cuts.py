@@ -20,11 +20,17 @@ def scot_with(seed: int, *outages: str) -> VirtualLoop:
 
 
 @pytest.mark.parametrize(
-    ("overlay_with", "count"),
-    [(tree_with, 16), (tree_with, 10), (ring_with, 16), (ring_with, 10), (scot_with, 12), (scot_with, 8)],
+    ("overlay_with", "count", "for_s"),
+    [
+        (tree_with, 16, 2),
+        (tree_with, 10, 30),
+        (ring_with, 16, 30),
+        (ring_with, 10, 2),
+        (scot_with, 12, 2),
+        (scot_with, 8, 30),
+    ],
     ids=["tree-all", "tree-most", "ring-all", "ring-most", "scot-all", "scot-most"],
 )
-@pytest.mark.parametrize("for_s", [2, 30])
 def test_brokers_that_all_restart_serve_again_without_an_order(
     overlay_with: Callable[..., VirtualLoop], count: int, for_s: int
 ) -> None:
