@@ -38,6 +38,7 @@ from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.drive_pika import UNREADABLE, ClosedError, PikaChannel, PikaConnection
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
 from regraft.producers.nodes.retry_pause import RetryPause
+from regraft.schemas.safe_names import safe_name
 
 log = structlog.get_logger(__name__)
 
@@ -64,7 +65,7 @@ class AmqpDoor:
         self._addresses, self._login = DoorAddresses(url, PORTS, ADVICE), (user, password)
         self.counts: Counter[str] = Counter()
         self._is_ready = False
-        self._name, self._own = name, f"regraft.{name}"
+        self._name, self._own = name, f"regraft.{safe_name(name)}"
         self._vhost = vhost_of(self._addresses)
         self._interest: AmqpInterest | None = None
         overlay = self._place.overlay

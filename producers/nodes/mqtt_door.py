@@ -38,6 +38,7 @@ from regraft.producers.nodes.mqtt_topics import TopicError, topic_of
 from regraft.producers.nodes.read_mosquitto_log import MosquittoLog
 from regraft.producers.nodes.retry_pause import RetryPause
 from regraft.producers.nodes.watch_echoes import EchoWatch
+from regraft.schemas.safe_names import safe_name
 from regraft.schemas.status_file import replace_file
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 from regraft.schemas.wire_grammar import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX, SUBJECT_BYTES_MAX
@@ -93,7 +94,8 @@ class MqttDoor:
         self._is_caught_up = log_file is None
         self._api = api
         self._early_entries: deque[tuple[str, str]] = deque(maxlen=LOG_LINES_MAX)  # Until the log file is read.
-        self._client_id = f"regraft-{name}" if is_durable else f"regraft-{name}-{secrets.token_hex(4)}"
+        self._own = f"regraft-{safe_name(name)}"
+        self._client_id = self._own if is_durable else f"{self._own}-{secrets.token_hex(4)}"
         context = (tls or ssl.create_default_context()) if self._addresses.scheme == "mqtts" else None
         self._session = MqttSession(self._login(user, password, context), self._take, self.counts)
         self._is_subscribed = False
@@ -122,7 +124,7 @@ class MqttDoor:
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
         """Open the door; raise DoorError if the broker cannot be reached, or nothing reports what its clients want."""
         self._checks.begin(on_interest, on_message)
-        self._interest = MqttInterest(self._checks.note_interest, f"regraft-{self._name}", self._session_s, self.counts)
+        self._interest = MqttInterest(self._checks.note_interest, self._own, self._session_s, self.counts)
         try:
             self._interest.want_always(self._filters)
         except TopicError as error:
