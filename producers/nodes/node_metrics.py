@@ -76,7 +76,7 @@ class NodeHealth:
         states = (
             (self.is_door_open, "the broker beside the node answers", "the broker beside the node does not answer"),
             (self.is_reading, "commands arrive from Kafka", "commands do not arrive from Kafka"),
-            (not self.door_fault, "the broker reaches no other node by itself", self.door_fault),
+            (not self.door_fault, "nothing is wrong around the broker", self.door_fault),
         )
         return Health(
             self.is_running and all(is_proved for is_proved, _, _ in states),

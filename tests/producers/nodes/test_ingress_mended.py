@@ -1,0 +1,149 @@
+"""Durable ingress from JetStream while consumers and streams are deleted and made again, and with names of any kind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.jetstream_taken import StreamTaken
+from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.schemas.safe_names import safe_name
+from tests.producers.nodes.door_brokers import Received
+from tests.producers.nodes.nats_servers import NatsServer, needs_nats
+from tests.producers.nodes.test_doors import until
+
+STREAM = "ORDERS"
+MENDED_S_MAX = 9.0
+Steps = Callable[[NatsDoor, Any, Received], Awaitable[None]]
+
+
+def run_door(directory: Path, steps: Steps, name: str = "b01") -> None:
+    """Run steps with an open door that reads from a stream, and with a client's JetStream."""
+    needs_nats()
+    import nats
+
+    server = NatsServer("b01", directory, f'jetstream {{ store_dir: "{directory}/b01" }}').start()
+
+    async def go() -> None:
+        client, received = await nats.connect(server.url), Received()
+        stream = client.jetstream()
+        await stream.add_stream(name=STREAM, subjects=["orders.>"])
+        door = NatsDoor(server.leaf_url, name, stream=STREAM)
+
+        def take(message: LocalMessage) -> None:
+            if message.subject == "orders.x":  # Not the stream's answers to its publisher.
+                received.messages.append(message)
+
+        await door.start(lambda *one: received.interest.append(one), take)
+        try:
+            await asyncio.wait_for(steps(door, stream, received), 60)
+        finally:
+            await door.close()
+            await client.close()
+
+    try:
+        asyncio.run(go())
+    finally:
+        server.stop()
+
+
+async def publish(stream: Any, numbers: range) -> None:
+    for number in numbers:
+        await stream.publish("orders.x", b"%d" % number)
+
+
+async def all_there(received: Received, count: int) -> None:
+    async with asyncio.timeout(MENDED_S_MAX):
+        while len(received.messages) < count:
+            await asyncio.sleep(0.01)
+    assert [int(message.payload) for message in received.messages] == list(range(count))
+
+
+@pytest.mark.stack
+def test_a_deleted_consumer_is_made_again(tmp_path: Path) -> None:
+    """Within seconds, where it was: what was stored meanwhile crosses, and nothing twice, safe or not."""
+
+    async def steps(door: NatsDoor, stream: Any, received: Received) -> None:
+        for ended in (10, 20):
+            await publish(stream, range(ended - 10, ended))
+            await all_there(received, ended)
+            for message in received.messages[1 : ended - 2]:  # Not the first, nor the last two.
+                door.release(message.receipt)
+            await asyncio.sleep(0.1)
+            await stream.delete_consumer(STREAM, "regraft-b01")
+        await publish(stream, range(20, 30))
+        await all_there(received, 30)
+        assert door.counts["consumer_made_again"] == 2
+        assert door.fault == ""
+        for message in received.messages:
+            door.release(message.receipt)
+        await asyncio.sleep(0.3)
+        assert len(received.messages) == 30
+        assert (await stream.consumer_info(STREAM, "regraft-b01")).ack_floor.stream_seq == 30
+
+    run_door(tmp_path, steps)
+
+
+@pytest.mark.stack
+def test_a_deleted_stream_is_reported_until_it_is_back(tmp_path: Path) -> None:
+    """The fault names it; what it stored crosses as any other message; a new one is read from its beginning."""
+
+    async def steps(door: NatsDoor, stream: Any, received: Received) -> None:
+        await publish(stream, range(3))
+        await all_there(received, 3)
+        await stream.delete_stream(STREAM)
+        async with asyncio.timeout(MENDED_S_MAX):
+            while "stream not found (stream 'ORDERS')" not in door.fault:
+                await asyncio.sleep(0.01)
+        assert door.is_open
+        await stream._nc.publish("orders.x", b"3")
+        await all_there(received, 4)
+        await stream.add_stream(name=STREAM, subjects=["orders.>"])
+        await publish(stream, range(4, 7))
+        async with asyncio.timeout(MENDED_S_MAX):
+            while door.fault:
+                await asyncio.sleep(0.01)
+        await until(lambda: len(received.messages) >= 7)
+        await asyncio.sleep(0.3)
+        assert {int(message.payload) for message in received.messages} == set(range(7))
+        door.release(received.messages[0].receipt)  # Of the former stream: it acknowledges nothing of this one.
+        for message in received.messages[4:]:
+            door.release(message.receipt)
+        await asyncio.sleep(0.3)
+        assert (await stream.consumer_info(STREAM, "regraft-b01")).ack_floor.stream_seq == 3
+
+    run_door(tmp_path, steps)
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("name", ["eu.west/1 b", "kühlhaus 東京 *", "b" * 256, "東" * 256])
+def test_a_broker_may_have_any_name(tmp_path: Path, name: str) -> None:
+    """The node's consumer is named after it, without characters that JetStream refuses."""
+
+    async def steps(_door: NatsDoor, stream: Any, received: Received) -> None:
+        await publish(stream, range(2))
+        await all_there(received, 2)
+        assert [each.name for each in await stream.consumers_info(STREAM)] == [f"regraft-{safe_name(name)}"]
+
+    run_door(tmp_path, steps, name)
+
+
+def test_a_new_consumer_begins_at_the_first_message_that_is_not_safe() -> None:
+    """Messages that were safe before are recognised; those of another stream with equal numbers are not."""
+    taken = StreamTaken()
+    assert taken.next_number is None
+    taken.note_floor(4)
+    receipts = [taken.take((number, "t"), f"ack {number}") for number in (5, 6, 7)]
+    assert taken.release(receipts[1] or 0) == "ack 6"
+    assert taken.next_number == 5
+    assert taken.take((5, "t"), "ack again") is None
+    assert taken.take((6, "t"), "ack 6") == 0
+    assert taken.release(receipts[0] or 0) == "ack again"
+    taken.begin_again()
+    assert (taken.next_number, taken.release(receipts[2] or 0)) == (1, "")
+    assert (taken.take((6, "later"), "") or 0) > 3
