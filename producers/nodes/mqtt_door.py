@@ -32,9 +32,10 @@ from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
 from regraft.producers.nodes.mqtt_messages import fields_for, message_of
+from regraft.producers.nodes.mqtt_retained import RetainedTopics
 from regraft.producers.nodes.mqtt_session import AWAY, FAILED, IDS, MqttLogin, MqttSession, PublishFields
 from regraft.producers.nodes.mqtt_taken import Taken, TakenAtOnce, TakenUntilSafe
-from regraft.producers.nodes.mqtt_topics import TopicError, topic_of
+from regraft.producers.nodes.mqtt_topics import TopicError, subject_of, topic_of
 from regraft.producers.nodes.read_mosquitto_log import MosquittoLog
 from regraft.producers.nodes.retry_pause import RetryPause
 from regraft.producers.nodes.watch_echoes import EchoWatch
@@ -90,6 +91,8 @@ class MqttDoor:
         self.counts: Counter[str] = Counter()
         self._name, self._filters, self._session_s = name, tuple(filters), session_s
         self._is_durable, self._interest_file, self._changes_stored = is_durable, interest_file, 0
+        self._retained_file = None if interest_file is None else interest_file.with_suffix(".retained.json")
+        self._retained = RetainedTopics(lambda _subject, _wanted: None, None, self.counts)
         self._log = None if log_file is None else MosquittoLog(log_file)
         self._is_caught_up = log_file is None
         self._api = api
@@ -130,6 +133,8 @@ class MqttDoor:
         except TopicError as error:
             raise DoorError(f"node.door_filters: {error}") from error
         self._restore(self._interest)
+        self._retained = RetainedTopics(self._interest.keep, self._retained_file, self.counts)
+        self._retained.restore()
         loop = asyncio.get_running_loop()
         self._first = loop.create_future()
         self._tasks = [loop.create_task(each) for each in (self._keep_open(), self._maintain())]
@@ -168,6 +173,7 @@ class MqttDoor:
             log.warning("interest_not_restored", broker=self._name, reason=str(error))
 
     def _store(self) -> None:
+        self._retained.store()
         interest = self._interest
         if self._interest_file is None or interest is None or interest.changes_count == self._changes_stored:
             return
@@ -249,10 +255,22 @@ class MqttDoor:
         try:
             qos, fields = fields_for(checked, (self._checks.stamp_header, self._checks.stamp_of(message)))
             self._echoes.note_handed_over(checked)
-            return self._session.publish(topic_of(checked.subject), checked.payload, qos, fields)
+            return self._hand_over(checked, qos, fields)
         except ValueError:  # From topic_of, or the codec.
             self.counts[BAD_TOPIC] += 1
             return False
+
+    def _hand_over(self, message: LocalMessage, qos: int, fields: PublishFields) -> bool:
+        """Publish a message, and follow its topic if the broker retains it."""
+        subject, payload = message.subject, message.payload
+        is_retained = fields["retain"] and self._session.keeps_retained
+        if is_retained and payload and not self._retained.may_retain(subject):
+            is_retained = fields["retain"] = False
+        is_taken = self._session.publish(topic_of(subject), payload, qos, fields)
+        if is_taken and is_retained:
+            expiry_s = fields["message_expiry_interval"]
+            self._retained.note(subject, is_deleted=not payload, expiry_s=expiry_s, now_s=time.time())
+        return is_taken
 
     def _send_question(self, message: LocalMessage) -> None:
         self._session.publish(topic_of(message.subject), message.payload, 0, PublishFields())
@@ -328,6 +346,7 @@ class MqttDoor:
             try:
                 if self._interest is not None:
                     self._interest.expire(time.monotonic())
+                self._retained.expire(time.time())
                 self._catch_up()
                 self._store()
                 self._search.ask_again(is_hinted=self._echoes.is_suspected)
@@ -344,6 +363,8 @@ class MqttDoor:
                 self._handle_log(topic, packet.payload.decode(errors="replace"))
             return True
         packet_id = packet.packet_id or 0
+        if packet.retain and not packet.payload:
+            self._retained.forget(subject_of(topic))
         if len(topic) > SUBJECT_BYTES_MAX:
             self._checks.refuse(BAD_SUBJECT, f"a topic of {len(topic)} characters: at most {SUBJECT_BYTES_MAX}")
             return True

@@ -111,6 +111,11 @@ class MqttSession:
         """Return True if the broker has accepted us and is connected."""
         return self._connection is not None
 
+    @property
+    def keeps_retained(self) -> bool:
+        """Return True if the broker retains messages."""
+        return self._limits.retain_available
+
     async def connect(self, host: str, port: int) -> bool:
         """Connect; return True if the broker still has the session. Raises OSError if it is away or refuses us."""
         login, loop = self._login, asyncio.get_running_loop()
