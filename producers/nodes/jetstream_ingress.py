@@ -120,8 +120,8 @@ class JetStreamIngress:
         """
         now_s = time.monotonic()
         if now_s - self._asked_s > ASK_AGAIN_S:
-            if not self.is_ready and self._created:
-                self._note_fault(self.fault or NO_ANSWER)
+            if not self.is_ready and self._created and not self.fault:
+                self._note_fault(NO_ANSWER)
             self.begin()
         elif now_s - self._looked_s > LOOK_S:
             self._look()
@@ -129,13 +129,13 @@ class JetStreamIngress:
     # --- answers of the server ---------------------------------------------------------------------------------------
 
     def _handle_answer(self, purpose: str, answer: dict[str, Any]) -> None:
-        if error := answer.get("error"):
+        if not answer:  # A status: nothing answers there.
+            self.is_ready = False
+        elif error := answer.get("error"):
             self._handle_error(purpose, error)
         elif purpose == "stream":
             self._note_stream(answer)
             self._ask("CONSUMER.INFO", b"", "known", self._consumer)
-        elif not answer:  # Nothing answers there at all.
-            self.is_ready = False
         elif answer["config"].get("deliver_subject") or answer["config"].get("ack_policy") != "explicit":
             self._note_fault(FOREIGN.format(self._consumer))
         else:

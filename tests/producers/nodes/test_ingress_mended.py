@@ -22,12 +22,14 @@ MENDED_S_MAX = 9.0
 Steps = Callable[[NatsDoor, Any, Received], Awaitable[None]]
 
 
-def run_door(directory: Path, steps: Steps, name: str = "b01") -> None:
-    """Run steps with an open door that reads from a stream, and with a client's JetStream."""
+def server_in(directory: Path) -> NatsServer:
     needs_nats()
-    import nats
+    return NatsServer("b01", directory, f'jetstream {{ store_dir: "{directory}/b01" }}').start()
 
-    server = NatsServer("b01", directory, f'jetstream {{ store_dir: "{directory}/b01" }}').start()
+
+def run_door(server: NatsServer, steps: Steps, name: str = "b01") -> None:
+    """Run steps with an open door that reads from a stream, and with a client's JetStream."""
+    import nats
 
     async def go() -> None:
         client, received = await nats.connect(server.url), Received()
@@ -86,7 +88,7 @@ def test_a_deleted_consumer_is_made_again(tmp_path: Path) -> None:
         assert len(received.messages) == 30
         assert (await stream.consumer_info(STREAM, "regraft-b01")).ack_floor.stream_seq == 30
 
-    run_door(tmp_path, steps)
+    run_door(server_in(tmp_path), steps)
 
 
 @pytest.mark.stack
@@ -117,7 +119,31 @@ def test_a_deleted_stream_is_reported_until_it_is_back(tmp_path: Path) -> None:
         await asyncio.sleep(0.3)
         assert (await stream.consumer_info(STREAM, "regraft-b01")).ack_floor.stream_seq == 3
 
-    run_door(tmp_path, steps)
+    run_door(server_in(tmp_path), steps)
+
+
+@pytest.mark.stack
+def test_a_server_without_jetstream_is_reported_until_it_has_it_again(tmp_path: Path) -> None:
+    """The door stays open for everything else; what the stream holds crosses once JetStream is switched on."""
+    server = server_in(tmp_path)
+    settings = server.file.read_text()
+
+    async def steps(door: NatsDoor, stream: Any, received: Received) -> None:
+        await publish(stream, range(3))
+        await all_there(received, 3)
+        server.stop()
+        server.file.write_text(settings.replace("jetstream {", "# {"))
+        server.start()
+        await until(lambda: door.fault == "JetStream does not answer (stream 'ORDERS')")
+        assert door.is_open
+        server.stop()
+        server.file.write_text(settings)
+        server.start()
+        await until(lambda: door.is_open and not door.fault)
+        await publish(stream, range(3, 6))
+        await all_there(received, 6)
+
+    run_door(server, steps)
 
 
 @pytest.mark.stack
@@ -130,7 +156,7 @@ def test_a_broker_may_have_any_name(tmp_path: Path, name: str) -> None:
         await all_there(received, 2)
         assert [each.name for each in await stream.consumers_info(STREAM)] == [f"regraft-{safe_name(name)}"]
 
-    run_door(tmp_path, steps, name)
+    run_door(server_in(tmp_path), steps, name)
 
 
 def test_a_new_consumer_begins_at_the_first_message_that_is_not_safe() -> None:
