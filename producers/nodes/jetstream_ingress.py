@@ -201,7 +201,7 @@ class JetStreamIngress:
             if is_present and _status_of(message.headers) in WAITED:
                 self._ask_next()
             elif is_present:  # The consumer is gone, or its leader: look in a second or so, so as not to ask nonstop.
-                self.is_ready, self._asked_s = False, time.monotonic() - ASK_AGAIN_S
+                self.is_ready, self._looked_s = False, time.monotonic() - LOOK_S
             return
         ack, _, subject = message.reply.partition("@")
         key = _numbers_of(ack)

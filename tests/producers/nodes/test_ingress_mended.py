@@ -15,6 +15,7 @@ from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.schemas.safe_names import safe_name
 from tests.producers.nodes.door_brokers import Received
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
+from tests.producers.nodes.server_process import free_port
 from tests.producers.nodes.test_doors import until
 
 STREAM = "ORDERS"
@@ -27,15 +28,27 @@ def server_in(directory: Path) -> NatsServer:
     return NatsServer("b01", directory, f'jetstream {{ store_dir: "{directory}/b01" }}').start()
 
 
-def run_door(server: NatsServer, steps: Steps, name: str = "b01") -> None:
+async def make_stream(stream: Any, copies: int) -> None:
+    import nats.errors
+
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await stream.add_stream(name=STREAM, subjects=["orders.>"], num_replicas=copies)
+                return
+            except nats.errors.Error:  # The cluster has no leader yet.
+                await asyncio.sleep(0.3)
+
+
+def run_door(servers: list[NatsServer], steps: Steps, name: str = "b01") -> None:
     """Run steps with an open door that reads from a stream, and with a client's JetStream."""
     import nats
 
     async def go() -> None:
-        client, received = await nats.connect(server.url), Received()
+        client, received = await nats.connect([server.url for server in servers]), Received()
         stream = client.jetstream()
-        await stream.add_stream(name=STREAM, subjects=["orders.>"])
-        door = NatsDoor(server.leaf_url, name, stream=STREAM)
+        await make_stream(stream, len(servers))
+        door = NatsDoor(",".join(server.leaf_url for server in servers), name, stream=STREAM)
 
         def take(message: LocalMessage) -> None:
             if message.subject == "orders.x":  # Not the stream's answers to its publisher.
@@ -51,7 +64,8 @@ def run_door(server: NatsServer, steps: Steps, name: str = "b01") -> None:
     try:
         asyncio.run(go())
     finally:
-        server.stop()
+        for server in servers:
+            server.stop()
 
 
 async def publish(stream: Any, numbers: range) -> None:
@@ -88,7 +102,7 @@ def test_a_deleted_consumer_is_made_again(tmp_path: Path) -> None:
         assert len(received.messages) == 30
         assert (await stream.consumer_info(STREAM, "regraft-b01")).ack_floor.stream_seq == 30
 
-    run_door(server_in(tmp_path), steps)
+    run_door([server_in(tmp_path)], steps)
 
 
 @pytest.mark.stack
@@ -119,7 +133,7 @@ def test_a_deleted_stream_is_reported_until_it_is_back(tmp_path: Path) -> None:
         await asyncio.sleep(0.3)
         assert (await stream.consumer_info(STREAM, "regraft-b01")).ack_floor.stream_seq == 3
 
-    run_door(server_in(tmp_path), steps)
+    run_door([server_in(tmp_path)], steps)
 
 
 @pytest.mark.stack
@@ -143,7 +157,53 @@ def test_a_server_without_jetstream_is_reported_until_it_has_it_again(tmp_path: 
         await publish(stream, range(3, 6))
         await all_there(received, 6)
 
-    run_door(server, steps)
+    run_door([server], steps)
+
+
+@pytest.mark.stack
+def test_ingress_survives_the_loss_of_leaders(tmp_path: Path) -> None:
+    """In a cluster of three, another server leads stream and consumer; then the consumer's dies. Nothing is lost."""
+    needs_nats()
+    ports = [free_port() for _ in range(3)]
+    routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
+    servers = [
+        NatsServer(
+            f"s{number}",
+            tmp_path,
+            f'cluster {{ name: c, listen: "127.0.0.1:{port}", routes: [{routes}] }}\n'
+            f'jetstream {{ store_dir: "{tmp_path}/s{number}" }}',
+        )
+        for number, port in enumerate(ports)
+    ]
+    for server in servers:
+        server.start()
+
+    async def send(stream: Any, numbers: range) -> None:
+        import nats.errors
+
+        for number in numbers:
+            is_stored = False
+            while not is_stored:  # A stream without a leader answers nobody.
+                try:
+                    await stream.publish("orders.x", b"%d" % number, headers={"Nats-Msg-Id": str(number)})
+                    is_stored = True
+                except nats.errors.Error:
+                    await asyncio.sleep(0.2)
+
+    async def steps(_door: NatsDoor, stream: Any, received: Received) -> None:
+        for turn, what in enumerate(("CONSUMER", "STREAM")):
+            await send(stream, range(10 * turn, 10 * turn + 10))
+            await until(lambda: len(received.messages) == 10 * turn + 10)  # noqa: B023
+            of = f"{STREAM}.regraft-b01" if what == "CONSUMER" else STREAM
+            await stream._nc.request(f"$JS.API.{what}.LEADER.STEPDOWN.{of}", b"", timeout=10)
+        await send(stream, range(20, 30))
+        await until(lambda: len(received.messages) >= 30)
+        leader = (await stream.consumer_info(STREAM, "regraft-b01")).cluster.leader
+        next(server for server in servers if server.file.stem == leader).stop()
+        await send(stream, range(30, 40))
+        await until(lambda: {int(message.payload) for message in received.messages} == set(range(40)))
+
+    run_door(servers, steps)
 
 
 @pytest.mark.stack
@@ -156,7 +216,7 @@ def test_a_broker_may_have_any_name(tmp_path: Path, name: str) -> None:
         await all_there(received, 2)
         assert [each.name for each in await stream.consumers_info(STREAM)] == [f"regraft-{safe_name(name)}"]
 
-    run_door(server_in(tmp_path), steps, name)
+    run_door([server_in(tmp_path)], steps, name)
 
 
 def test_a_new_consumer_begins_at_the_first_message_that_is_not_safe() -> None:
