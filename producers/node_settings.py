@@ -12,6 +12,7 @@ from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.serve_metrics import port_faults
 from regraft.producers.door_faults import door_faults, listen_faults
 from regraft.producers.workloads.stock_settings import too_small
+from regraft.schemas.safe_names import safe_name
 from regraft.schemas.sampled_blocks import Sampling, sampling_faults
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
@@ -128,19 +129,23 @@ class NodeSettings:
         return KafkaAccess(self.bootstrap, f"regraft-node-{self.broker or 'none'}", self.security)
 
     @property
+    def _file_name(self) -> str:
+        return f"node-{safe_name(self.broker or 'none')}"
+
+    @property
     def own_status_file(self) -> Path:
         """The status file of this broker's node: several nodes may share a directory."""
-        return self.status_file.with_name(f"node-{self.broker}.json")
+        return self.status_file.with_name(f"{self._file_name}.json")
 
     @property
     def life_file(self) -> Path:
         """The file that marks that this node has begun before."""
-        return self.status_file.with_name(f"node-{self.broker}.life")
+        return self.status_file.with_name(f"{self._file_name}.life")
 
     @property
     def interest_file(self) -> Path:
         """The file that keeps what clients of an MQTT broker want, for the node's next life."""
-        return self.status_file.with_name(f"node-{self.broker}.interest.json")
+        return self.status_file.with_name(f"{self._file_name}.interest.json")
 
     @property
     def peers_file(self) -> Path:

@@ -50,6 +50,12 @@ class AmqpBindings:
             self._asking = asyncio.ensure_future(self._try(main, new))
         return None if self._asking is None or self._asking.done() else self._asking
 
+    def repair(self, queue: str, key: str) -> None:
+        """Bind a key again whose binding was removed, unless the node no longer asks for it."""
+        main = self._open_main
+        if main is not None and queue == self._queue and (key in self._asked.asked or key == self._own):
+            self._asking = asyncio.ensure_future(self._try(main, [key]))
+
     def ask_only(self, subjects: Collection[str]) -> None:
         """Bind these keys, and unbind others."""
         new, old = self._asked.replace({binding_key_of(subject) for subject in subjects})

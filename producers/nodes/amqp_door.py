@@ -12,7 +12,6 @@ without events, the latter is polled. While the broker is away, its clients' int
 from __future__ import annotations
 
 import asyncio
-import secrets
 import struct
 import time
 from collections import Counter, OrderedDict, deque
@@ -30,6 +29,7 @@ from regraft.producers.nodes.amqp_headers import block_of, is_dead_letter, prope
 from regraft.producers.nodes.amqp_interest import BINDINGS_MAX, AmqpInterest, Binding, binding_in
 from regraft.producers.nodes.amqp_keys import KeyFormError, key_of
 from regraft.producers.nodes.amqp_place import AmqpPlace, addresses_of, parameters_of, reports_fault, vhost_of
+from regraft.producers.nodes.amqp_queue import UNDER_WAY_MAX, declare_queue
 from regraft.producers.nodes.amqp_taken import AmqpTaken
 from regraft.producers.nodes.ask_api import NoAnswerError
 from regraft.producers.nodes.ask_rabbit import bindings_of
@@ -38,13 +38,12 @@ from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.drive_pika import UNREADABLE, ClosedError, PikaChannel, PikaConnection
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
 from regraft.producers.nodes.retry_pause import RetryPause
+from regraft.schemas.safe_names import safe_name
 
 log = structlog.get_logger(__name__)
 
 CONNECT_S_MAX = 15.0
 CLOSE_S_MAX = 2.0
-QUEUE_KEPT_MS = 7 * 24 * 3_600_000  # The broker keeps a durable queue for this long while a node is away.
-UNDER_WAY_MAX = 500  # Unacknowledged messages of a durable queue.
 WAITING_MAX = 20_000  # Messages that the broker has not confirmed; further ones are dropped.
 EVENTS = "amq.rabbitmq.event"
 PROBE_S, PROVED_S_MAX = 2.0, 10.0  # How often a message goes through the broker and back; it polls bindings as often.
@@ -66,7 +65,7 @@ class AmqpDoor:
         self.counts: Counter[str] = Counter()
         self.groups_once: frozenset[str] = frozenset()
         self._is_ready = False
-        self._name, self._own = name, f"regraft.{name}"
+        self._name, self._own = name, f"regraft.{safe_name(name)}"
         self._vhost = vhost_of(self._addresses)
         self._interest: AmqpInterest | None = None
         overlay = self._place.overlay
@@ -77,6 +76,7 @@ class AmqpDoor:
         self._first: asyncio.Future[None] | None = None
         self._connection: PikaConnection | None = None
         self._main: PikaChannel | None = None
+        self._events: PikaChannel | None = None
         self._reason = "no answer"
         self._published, self._proved_s = 0, 0.0
         self._unconfirmed: OrderedDict[int, None] = OrderedDict()
@@ -216,20 +216,21 @@ class AmqpDoor:
             raise
         await main.ask(channel.confirm_delivery, ack_nack_callback=self._note_confirmed)
         self._main, self._published = main, 0
+        main.watch_consumers()
         self._unconfirmed.clear()
         self._taken.expect_redelivery()
-        queue = self._queue = await self._declare(main)
+        queue = self._queue = await declare_queue(main, self._own, is_durable=self._place.is_durable)
         await self._bindings.begin(main, queue)
         self._is_caught_up, self._proved_s = False, time.monotonic()
-        has_events = await self._follow_events(connection)
+        self._events = await self._follow_events(connection)
         bindings = await self._list_bindings()
-        self._check_reports(has_events, bindings)
+        self._check_reports(self._events is not None, bindings)
         self._learn(bindings)
         is_acknowledged = not self._place.is_durable
         await main.ask(channel.basic_consume, queue=queue, on_message_callback=self._take, auto_ack=is_acknowledged)
         await self._look()
         self._is_ready = True
-        self._polls = not has_events and bindings is not None
+        self._polls = self._events is None and bindings is not None
         if self._first is not None and not self._first.done():
             self._first.set_result(None)
 
@@ -249,20 +250,10 @@ class AmqpDoor:
         while self._early_events:
             self._note_binding(*self._early_events.popleft())
 
-    async def _declare(self, main: PikaChannel) -> str:
-        """Declare and return the queue that receives everything; for a durable door, it outlasts the connection."""
-        if not self._place.is_durable:
-            queue = f"{self._own}.{secrets.token_hex(4)}"
-            await main.ask(main.channel.queue_declare, queue=queue, exclusive=True)
-            return queue
-        await main.ask(main.channel.basic_qos, prefetch_count=UNDER_WAY_MAX)
-        kind = {"x-queue-type": "quorum", "x-expires": QUEUE_KEPT_MS}
-        await main.ask(main.channel.queue_declare, queue=self._own, durable=True, arguments=kind)
-        return self._own
-
-    async def _follow_events(self, connection: PikaConnection) -> bool:
-        """Subscribe to events about bindings; return False if the broker publishes none."""
+    async def _follow_events(self, connection: PikaConnection) -> PikaChannel | None:
+        """Subscribe to events about bindings; return the channel, None if the broker publishes none."""
         events = await connection.channel()
+        events.watch_consumers()
         try:
             declared = await events.ask(events.channel.queue_declare, queue="", exclusive=True)
             queue = declared.method.queue
@@ -272,8 +263,8 @@ class AmqpDoor:
             )
         except ClosedError as error:
             log.info("door_events_unavailable", broker=self._name, reason=str(error))
-            return False
-        return True
+            return None
+        return events
 
     async def _list_bindings(self) -> list[Binding] | None:
         """Return all existing bindings, None without an interface or an answer from it."""
@@ -304,10 +295,13 @@ class AmqpDoor:
             self._first.set_exception(DoorError(fault))
 
     async def _poll_until_closed(self, connection: PikaConnection) -> None:
-        """Poll bindings if necessary until the connection or the main channel closes, then raise ClosedError."""
-        main = self._main
+        """Poll bindings if necessary until the connection or a channel closes, then raise ClosedError."""
+        main, events = self._main, self._events
         while main is not None and not main.closed.done():
-            await asyncio.wait({main.closed, connection.closed}, timeout=PROBE_S)
+            closed = {main.closed, connection.closed} | ({events.closed} if events is not None else set())
+            await asyncio.wait(closed, timeout=PROBE_S, return_when=asyncio.FIRST_COMPLETED)
+            if events is not None and events.closed.done():
+                raise ClosedError(events.closed.result())
             self._prove(main)
             if self._polls and not main.closed.done() and (bindings := await self._list_bindings()) is not None:
                 assert self._interest is not None
@@ -331,14 +325,13 @@ class AmqpDoor:
     # --- from the broker ---------------------------------------------------------------------------------------------
 
     def _note_confirmed(self, frame: Any) -> None:
-        method = frame.method
-        if method.NAME == "Basic.Nack":
-            self.counts[REFUSED] += 1
+        method, before = frame.method, len(self._unconfirmed)
         if not method.multiple:
             self._unconfirmed.pop(method.delivery_tag, None)
-            return
-        while self._unconfirmed and next(iter(self._unconfirmed)) <= method.delivery_tag:
+        while method.multiple and self._unconfirmed and next(iter(self._unconfirmed)) <= method.delivery_tag:
             self._unconfirmed.popitem(last=False)
+        if method.NAME == "Basic.Nack":
+            self.counts[REFUSED] += before - len(self._unconfirmed)
 
     def _handle_event(self, _channel: Any, deliver: Any, properties: BasicProperties, _body: bytes) -> None:
         """Handle an event of the broker: a binding was made or removed."""
@@ -346,6 +339,8 @@ class AmqpDoor:
         if binding is None:
             return
         is_made = deliver.routing_key == "binding.created"
+        if not is_made and self._main is not None:
+            self._bindings.repair(binding.name, binding.key)
         if self._is_caught_up:
             self._note_binding(is_made, binding)
         else:

@@ -22,6 +22,7 @@ class ClosedError(RuntimeError):
 
 
 UNREADABLE = "Regraft-Headers-Unreadable"
+CANCELLED = "the broker has ended a consumer of the node: its queue was deleted, or is without a leader"
 
 
 class TolerantProperties(BasicProperties):  # type: ignore[misc]
@@ -43,7 +44,7 @@ spec.props[BasicProperties.INDEX] = TolerantProperties
 
 
 class PikaChannel:
-    """A channel; ``closed`` completes when it closes, with the reason."""
+    """A channel; ``closed`` completes when it closes, or a watched consumer ends, with the reason."""
 
     def __init__(self) -> None:
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -65,6 +66,15 @@ class PikaChannel:
         """Note that the channel is closed."""
         if not self.closed.done():
             self.closed.set_result(_reason_text(reason))
+
+    def watch_consumers(self) -> None:
+        """From now on, a channel whose consumer the broker ends counts as closed."""
+        self.channel.add_on_cancel_callback(self.note_cancelled)
+
+    def note_cancelled(self, _cancel: Any) -> None:
+        """Note that the broker has ended a consumer."""
+        if not self.closed.done():
+            self.closed.set_result(CANCELLED)
 
 
 class PikaConnection:

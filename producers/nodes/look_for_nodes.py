@@ -15,12 +15,13 @@ import json
 import secrets
 import time
 from collections.abc import Callable
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import structlog
 
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.schemas.bounds import NAME_LENGTH_MAX
+from regraft.schemas.safe_names import safe_name
 from regraft.schemas.wire_grammar import ANY
 
 log = structlog.get_logger(__name__)
@@ -34,7 +35,7 @@ ASKS, ANSWERS, IS_OPEN = "asks", "answers", "is_open"
 
 def node_subject(overlay: str, node: str) -> str:
     """Return the subject that belongs to a node: one token for its overlay, one for its name."""
-    return f"{SUBJECT}{_token(overlay)}.{_token(node)}"
+    return f"{SUBJECT}{safe_name(overlay)}.{safe_name(node)}"
 
 
 def loop_fault(node: str) -> str:
@@ -53,8 +54,8 @@ class NodeSearch:
         self.found = ""
         self.is_open = False
         self.on_found: Callable[[str], None] = lambda _node: None
-        self._node, self._send = node, send
         self._prefix = node_subject(overlay, "")
+        self._node, self._send = unquote(self.subject[len(self._prefix) :]), send  # As others read it.
         self.subjects = f"{self._prefix}{ANY}"  # Of all nodes of the overlay.
         self._nonce, self._asked_s = "", 0.0
         self._answered: asyncio.Event | None = None
@@ -123,7 +124,3 @@ class NodeSearch:
 
     def _publish(self, content: dict[str, object]) -> None:
         self._send(LocalMessage(self.subject, json.dumps(content).encode()))
-
-
-def _token(name: str) -> str:
-    return quote(name, safe="").replace(".", "%2E")

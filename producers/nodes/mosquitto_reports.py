@@ -7,9 +7,12 @@ begin, what the log calls the node, and that both are reported.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import structlog
@@ -132,3 +135,25 @@ class MosquittoReports:
         count = self.counts[what]
         if is_logged(count):
             log.warning(what, broker=self._broker, reason=reason, count=count)
+
+
+@asynccontextmanager
+async def knocking(host: str, port: int) -> AsyncIterator[None]:
+    """Hold a connection that says nothing: a Mosquitto reports it before it asks who is there."""
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except OSError:  # Then the door's own connection ends as well, and is made again.
+        yield
+        return
+    try:
+        yield
+    finally:
+        writer.transport.abort()
+
+
+async def comes_true(condition: Callable[[], bool], s_max: float) -> bool:
+    """Wait until a condition holds, for ``s_max`` at most; return whether it does."""
+    until_s = time.monotonic() + s_max
+    while not (is_true := condition()) and time.monotonic() < until_s:
+        await asyncio.sleep(0.01)
+    return is_true

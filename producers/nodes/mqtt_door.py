@@ -16,8 +16,7 @@ import secrets
 import ssl
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,14 +30,16 @@ from regraft.producers.nodes.door_addresses import DoorAddresses
 from regraft.producers.nodes.door_checks import BAD_SUBJECT, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
-from regraft.producers.nodes.mosquitto_reports import MosquittoReports
+from regraft.producers.nodes.mosquitto_reports import MosquittoReports, comes_true, knocking
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
 from regraft.producers.nodes.mqtt_messages import fields_for, message_of
+from regraft.producers.nodes.mqtt_retained import RetainedTopics
 from regraft.producers.nodes.mqtt_session import AWAY, FAILED, IDS, MqttLogin, MqttSession, PublishFields
 from regraft.producers.nodes.mqtt_taken import Taken, TakenAtOnce, TakenUntilSafe
-from regraft.producers.nodes.mqtt_topics import TopicError, topic_of
+from regraft.producers.nodes.mqtt_topics import TopicError, subject_of, topic_of
 from regraft.producers.nodes.retry_pause import RetryPause
 from regraft.producers.nodes.watch_echoes import EchoWatch
+from regraft.schemas.safe_names import safe_name
 from regraft.schemas.status_file import replace_file
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 from regraft.schemas.wire_grammar import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX, SUBJECT_BYTES_MAX
@@ -89,12 +90,15 @@ class MqttDoor:
         self.counts, self.groups_once = Counter[str](), frozenset[str]()
         self._name, self._filters, self._session_s = name, tuple(filters), session_s
         self._is_durable, self._interest_file, self._changes_stored = is_durable, interest_file, 0
+        self._retained_file = None if interest_file is None else interest_file.with_suffix(".retained.json")
+        self._retained = RetainedTopics(lambda _subject, _wanted: None, None, self.counts)
         self._api = api
-        self._client_id = f"regraft-{name}" if is_durable else f"regraft-{name}-{secrets.token_hex(4)}"
+        self._own = f"regraft-{safe_name(name)}"
+        self._client_id = self._own if is_durable else f"{self._own}-{secrets.token_hex(4)}"
         self._reports = MosquittoReports(name, (self._client_id, user), log_file, self.counts)
         context = (tls or ssl.create_default_context()) if self._addresses.scheme == "mqtts" else None
         self._session = MqttSession(self._login(user, password, context), self._take, self.counts)
-        self._is_subscribed = False
+        self._is_subscribed, self._reason = False, "no answer"
         self._interest: MqttInterest | None = None
         self._search = NodeSearch(overlay, name, self._send_question)
         self._search.on_found = lambda node: self._session.cut(loop_fault(node))
@@ -102,7 +106,6 @@ class MqttDoor:
         self._echoes = EchoWatch(self._checks.note_message, self._refuse_echo)
         self._tasks: list[asyncio.Task[None]] = []
         self._first: asyncio.Future[None] | None = None
-        self._reason = "no answer"
         self._taken: Taken = TakenUntilSafe() if is_durable else TakenAtOnce()
 
     def _login(self, user: str, password: str, tls: ssl.SSLContext | None) -> MqttLogin:
@@ -121,13 +124,15 @@ class MqttDoor:
         """Open the door; raise DoorError if the broker cannot be reached, or nothing reports what its clients want."""
         self._checks.begin(on_interest, on_message)
         self._interest = MqttInterest(
-            self._checks.note_interest, f"regraft-{self._name}", self._session_s, self.counts, self.groups_once
+            self._checks.note_interest, self._own, self._session_s, self.counts, self.groups_once
         )
         try:
             self._interest.want_always(self._filters)
         except TopicError as error:
             raise DoorError(f"node.door_filters: {error}") from error
         self._restore(self._interest)
+        self._retained = RetainedTopics(self._interest.keep, self._retained_file, self.counts)
+        self._retained.restore()
         loop = asyncio.get_running_loop()
         self._first = loop.create_future()
         self._tasks = [loop.create_task(each) for each in (self._keep_open(), self._maintain())]
@@ -166,6 +171,7 @@ class MqttDoor:
             log.warning("interest_not_restored", broker=self._name, reason=str(error))
 
     def _store(self) -> None:
+        self._retained.store()
         interest = self._interest
         if self._interest_file is None or interest is None or interest.changes_count == self._changes_stored:
             return
@@ -175,9 +181,9 @@ class MqttDoor:
     async def _await_reports(self) -> None:
         """Wait until the log shows what this node does; raise DoorError if it does not, unless filters are listed."""
         reports = self._reports
-        if await _comes_true(lambda: reports.is_understood):
-            async with self._knocking():
-                if await _comes_true(lambda: not reports.missing):
+        if await comes_true(lambda: reports.is_understood, LOG_S_MAX):
+            async with knocking(self._addresses.host, self._addresses.port):
+                if await comes_true(lambda: not reports.missing, LOG_S_MAX):
                     return
         if self._filters:
             log.info("door_log_silent", broker=self._name, filters=len(self._filters), missing=list(reports.missing))
@@ -196,22 +202,9 @@ class MqttDoor:
             "would never end. Set that, or name the filters in node.door_filters"
         )
 
-    @asynccontextmanager
-    async def _knocking(self) -> AsyncIterator[None]:
-        """Hold a connection that says nothing: a Mosquitto reports it before it asks who is there."""
-        try:
-            _, writer = await asyncio.open_connection(self._addresses.host, self._addresses.port)
-        except OSError:  # Then the door's own connection ends as well, and is made again.
-            yield
-            return
-        try:
-            yield
-        finally:
-            writer.transport.abort()
-
     async def _catch_up_first(self) -> None:
         """Wait until the broker's log file has been read; raise DoorError if our subscription does not appear there."""
-        if not await _comes_true(self._catch_up):
+        if not await comes_true(self._catch_up, LOG_S_MAX):
             await self.close()
             fault = self._reports.file_fault or f"does not hold the subscription of {self._client_id}"
             raise DoorError(
@@ -252,10 +245,22 @@ class MqttDoor:
         try:
             qos, fields = fields_for(checked, (self._checks.stamp_header, self._checks.stamp_of(message)))
             self._echoes.note_handed_over(checked)
-            return self._session.publish(topic_of(checked.subject), checked.payload, qos, fields)
+            return self._hand_over(checked, qos, fields)
         except ValueError:  # From topic_of, or the codec.
             self.counts[BAD_TOPIC] += 1
             return False
+
+    def _hand_over(self, message: LocalMessage, qos: int, fields: PublishFields) -> bool:
+        """Publish a message, and follow its topic if the broker retains it."""
+        subject, payload = message.subject, message.payload
+        is_retained = fields["retain"] and self._session.keeps_retained
+        if is_retained and payload and not self._retained.may_retain(subject):
+            is_retained = fields["retain"] = False
+        is_taken = self._session.publish(topic_of(subject), payload, qos, fields)
+        if is_taken and is_retained:
+            expiry_s = fields["message_expiry_interval"]
+            self._retained.note(subject, is_deleted=not payload, expiry_s=expiry_s, now_s=time.time())
+        return is_taken
 
     def _send_question(self, message: LocalMessage) -> None:
         self._session.publish(topic_of(message.subject), message.payload, 0, PublishFields())
@@ -333,6 +338,7 @@ class MqttDoor:
             try:
                 if self._interest is not None:
                     self._interest.expire(time.monotonic())
+                self._retained.expire(time.time())
                 self._catch_up()
                 if self._reports.is_outdated:
                     self._session.cut("its log has another form than before, which is learnt at the next connection")
@@ -351,6 +357,8 @@ class MqttDoor:
                 self._handle_log(topic, packet.payload)
             return True
         packet_id = packet.packet_id or 0
+        if packet.retain and not packet.payload:
+            self._retained.forget(subject_of(topic))
         if len(topic) > SUBJECT_BYTES_MAX:
             self._checks.refuse(BAD_SUBJECT, f"a topic of {len(topic)} characters: at most {SUBJECT_BYTES_MAX}")
             return True
@@ -369,14 +377,6 @@ class MqttDoor:
     def _handle_log(self, topic: str, line: bytes) -> None:
         if self._interest is not None:
             self._reports.take(self._interest, topic, line, time.monotonic())
-
-
-async def _comes_true(condition: Callable[[], bool]) -> bool:
-    """Wait until a condition holds, for ``LOG_S_MAX`` at most; return whether it does."""
-    until_s = time.monotonic() + LOG_S_MAX
-    while not (is_true := condition()) and time.monotonic() < until_s:
-        await asyncio.sleep(0.01)
-    return is_true
 
 
 def _everything() -> TopicFilter:

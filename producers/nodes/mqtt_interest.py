@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from regraft.infra.log_sparsely import is_logged
 from regraft.producers.nodes.mqtt_topics import TopicError, subjects_of
 from regraft.producers.nodes.wanted_subjects import WantedSubjects
 
@@ -31,6 +32,8 @@ FILTERS_MAX = 200_000  # Of all clients; one client's share is smaller, so that 
 FILTERS_OF_CLIENT_MAX = 10_000
 REFUSED_MAX = 1_000
 TOO_MANY, AMBIGUOUS = "too_many_filters", "log_ambiguous"
+GIVEN_UP = "session_given_up"
+AWAY_TOO_LONG = "it has been away for longer than node.door_session_s: nothing crosses to its session any more"
 LOG_TOPIC = "$SYS/broker/log/"
 MQTT_5 = 5
 CONNECTING = ("New connection from ", "New client connected from ", "Client connection from ")
@@ -50,12 +53,13 @@ _ADDRESS = re.compile(r" \[[^]]*:\d+\]\Z")  # From Mosquitto 2.1 on, it follows 
 class _Client:
     """``left_s`` is when it disconnected, None while connected; ``has_session``: its session may outlast that.
 
-    ``waiting`` are filters for which there was no room.
+    ``asked_for_session``: it did not ask for a clean one. ``waiting`` are filters for which there was no room.
     """
 
     filters: set[str] = field(default_factory=set)
     waiting: dict[str, None] = field(default_factory=dict)
     has_session: bool = True
+    asked_for_session: bool = False
     left_s: float | None = None
 
 
@@ -81,6 +85,10 @@ class MqttInterest:
         """Treat these filters as always wanted; raise TopicError for an invalid one."""
         for wanted in filters:
             self._wanted.add(subjects_of(wanted))
+
+    def keep(self, subject: str, is_wanted: bool) -> None:
+        """Treat a subject as wanted by the node itself, or no longer."""
+        (self._wanted.add if is_wanted else self._wanted.remove)((subject,))
 
     def note_own(self, name: str) -> None:
         """Note a name by which the broker's log knows the node; what that name wants is no client's wish."""
@@ -154,6 +162,10 @@ class MqttInterest:
             if client.left_s is not None and now_s - client.left_s > self._session_s
         ]
         for name in gone:
+            if self._clients[name].asked_for_session:
+                self.counts[GIVEN_UP] += 1
+                if is_logged(self.counts[GIVEN_UP]):
+                    log.warning("session_given_up", client=name, reason=AWAY_TOO_LONG, count=self.counts[GIVEN_UP])
             self._forget(name)
 
     # --- entries of the log ------------------------------------------------------------------------------------------
@@ -252,7 +264,7 @@ class MqttInterest:
             if client is not None:
                 has_session = protocol >= MQTT_5 or not is_clean
                 client.has_session = has_session or (len(found) > 1 and client.has_session)
-                client.left_s = None
+                client.asked_for_session, client.left_s = not is_clean, None
 
     # --- clients and subjects ----------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ import structlog
 from regraft.infra.log_sparsely import is_logged
 from regraft.producers.nodes.mqtt_connection import MqttConnection, ReceivedPacket
 from regraft.producers.nodes.mqtt_packets import PACKET_BYTES_MAX, Oversized, Unreadable
+from regraft.producers.nodes.mqtt_trials import TopicTrials
 
 log = structlog.get_logger(__name__)
 
@@ -102,6 +104,8 @@ class MqttSession:
         self._answers: list[bytes] = []
         self._is_flush_due = False
         self._limits = mqtt5.ConnAckPacket()
+        self._trials = TopicTrials()
+        self._tried: dict[int, str] = {}  # Packet IDs of messages whose answers these wait for.
         self._reasons: set[str] = set()  # Why the broker has refused messages.
 
     # --- the connection ----------------------------------------------------------------------------------------------
@@ -110,6 +114,11 @@ class MqttSession:
     def is_connected(self) -> bool:
         """Return True if the broker has accepted us and is connected."""
         return self._connection is not None
+
+    @property
+    def keeps_retained(self) -> bool:
+        """Return True if the broker retains messages."""
+        return self._limits.retain_available
 
     async def connect(self, host: str, port: int) -> bool:
         """Connect; return True if the broker still has the session. Raises OSError if it is away or refuses us."""
@@ -240,8 +249,11 @@ class MqttSession:
         if packet.packet_id not in self._under_way:
             return
         self._under_way.discard(packet.packet_id)
+        is_refused = packet.reason_code.value >= FAILED
+        if topic := self._tried.pop(packet.packet_id, ""):
+            self._trials.note(topic, is_refused=is_refused)
         self._forget(packet.packet_id)
-        if packet.reason_code.value >= FAILED:
+        if is_refused:
             self.counts[REFUSED] += 1
             reason = packet.reason_code.name
             if reason not in self._reasons:
@@ -252,6 +264,7 @@ class MqttSession:
 
     def _forget(self, packet_id: int) -> None:
         self._waiting_bytes -= len(self._kept.pop(packet_id))
+        self._tried.pop(packet_id, None)
 
     # --- sent --------------------------------------------------------------------------------------------------------
 
@@ -268,7 +281,8 @@ class MqttSession:
             return False
         if not self._limits.retain_available:
             fields = {**fields, "retain": False}
-        if qos and self._limits.max_qos.value:
+        is_trial = not qos and self._trials.is_due(topic, time.monotonic(), is_waiting=bool(self._kept))
+        if (qos or is_trial) and self._limits.max_qos.value:
             packet_id = self._new_id()
             level = mqtt5.QoS.AT_LEAST_ONCE
             data = mqtt5.PublishPacket(topic, payload, qos=level, packet_id=packet_id, **fields).write()
@@ -280,6 +294,8 @@ class MqttSession:
             return False
         if packet_id:
             self._kept[packet_id] = data
+        if packet_id and is_trial:
+            self._tried[packet_id] = topic
         self._queue.append((packet_id, data))
         self._waiting_bytes += len(data)
         self._flush_soon()

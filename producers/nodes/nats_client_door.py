@@ -27,6 +27,7 @@ from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.look_for_nodes import NodeSearch
 from regraft.producers.nodes.nats_login import NO_LOGIN, NatsLogin, is_login_refused, login_advice
 from regraft.producers.nodes.nats_protocol import with_header, without_commands
+from regraft.schemas.safe_names import safe_name
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 log = structlog.get_logger(__name__)
@@ -153,8 +154,8 @@ class NatsClientDoor:
         client.on_unreadable = lambda error: self._checks.refuse(BAD_SUBJECT, str(error))
         async with asyncio.timeout(CONNECT_S_MAX):
             await client.connect(
-                self._url, name=f"regraft-{self._name}", no_echo=True, max_reconnect_attempts=-1, tls=self._tls,
-                error_cb=self._note_error, connect_timeout=math.ceil(CONNECT_S_MAX), **login,
+                self._url, name=f"regraft-{safe_name(self._name)}", no_echo=True, max_reconnect_attempts=-1,
+                tls=self._tls, error_cb=self._note_error, connect_timeout=math.ceil(CONNECT_S_MAX), **login,
             )  # fmt: skip
             await client.subscribe(EVERYTHING, cb=self._handle)
             if self._search.is_open:

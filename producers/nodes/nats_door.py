@@ -47,6 +47,7 @@ from regraft.producers.nodes.nats_protocol import (
 )
 from regraft.producers.nodes.queue_groups import QueueGroups
 from regraft.producers.nodes.retry_pause import RetryPause
+from regraft.schemas.safe_names import safe_name
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
 
@@ -154,8 +155,8 @@ class NatsDoor:
 
     @property
     def fault(self) -> str:
-        """Return which other node the server reaches by itself, "" if none is known."""
-        return self._checks.fault
+        """Return which other node the server reaches by itself, or what is wrong with the stream; "" for nothing."""
+        return self._checks.fault or ("" if self._ingress is None else self._ingress.fault)
 
     def publish(self, message: LocalMessage) -> bool:
         """Hand a message to the clients that want it; return False if it may not be, or the server is away or slow."""
@@ -352,8 +353,8 @@ class NatsDoor:
     def _handshake(self, nonce: str) -> bytes:
         options = {
             "version": "2.10.0",
-            "name": self._name,
-            "server_id": f"REGRAFT-{self._name}",
+            "name": safe_name(self._name),
+            "server_id": f"REGRAFT-{safe_name(self._name)}",
             "headers": True,
             "tls_required": self._tls is not None,
             **self._login.facts(nonce),

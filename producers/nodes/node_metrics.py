@@ -80,7 +80,7 @@ class NodeHealth:
             (self.is_door_open, "the broker beside the node answers", "the broker beside the node does not answer"),
             (self.is_in_overlay, "the node is in the overlay", "the node is not in the overlay"),
             (self.is_reading, "what Kafka has for the node arrives", "what Kafka has for the node does not arrive"),
-            (not self.door_fault, "the broker reaches no other node by itself", self.door_fault),
+            (not self.door_fault, "nothing is wrong around the broker", self.door_fault),
         )
         notes = [note for is_proved, _, note in states if not is_proved]
         return Health(

@@ -51,7 +51,13 @@ class MqttClient:
     """A client with its own thread; its messages are passed to ``take`` in the event loop that created it."""
 
     def __init__(
-        self, port: int, take: Callable[[Any], None], name: str = "", version: int = 5, user: str | None = None
+        self,
+        port: int,
+        take: Callable[[Any], None],
+        name: str = "",
+        version: int = 5,
+        will: str = "",
+        user: str | None = None,
     ) -> None:
         from paho.mqtt import client as paho
         from paho.mqtt.enums import CallbackAPIVersion
@@ -65,6 +71,8 @@ class MqttClient:
         self.paho.on_subscribe = lambda _client, _data, number, *_: self._done.add(number)
         self.paho.on_unsubscribe = lambda _client, _data, number, *_: self._done.add(number)
         self.paho.on_connect = lambda *_: self._done.add(0)
+        if will:  # Retained: the device is gone.
+            self.paho.will_set(will, b"0", 1, retain=True)
         self.paho.connect("127.0.0.1", port)
         self.paho.loop_start()
 

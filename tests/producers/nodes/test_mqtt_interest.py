@@ -32,6 +32,22 @@ def test_interest_ends_when_a_client_without_session_leaves(left: str, name: str
     assert interest.known() == {}
 
 
+def test_a_session_that_is_given_up_is_counted() -> None:
+    """What crosses no more for a client that will come back; a clean client of MQTT 5 may have had no session."""
+    wanted: dict[str, bool] = {}
+    counts: Counter[str] = Counter()
+    interest = interest_of(wanted, counts)
+    for name, options in (("kept", "p2, c0, k60"), ("clean", "p5, c1, k60")):
+        interest.handle("N", f"New client connected from 10.0.0.9:1 as {name} ({options}).", 0.0)
+        interest.handle("M/subscribe", f"{name} 1 a/{name}", 0.0)
+        interest.handle("N", f"Client {name} disconnected.", 1.0)
+    interest.expire(3_600.0)
+    assert wanted == {"a.kept": True, "a.clean": True}
+    interest.expire(3_602.0)
+    assert wanted == {"a.kept": False, "a.clean": False}
+    assert counts == {"session_given_up": 1}
+
+
 def interest_of(wanted: dict[str, bool], counts: Counter[str] | None = None) -> MqttInterest:
     return MqttInterest(wanted.__setitem__, "regraft-b01", 3_600.0, Counter() if counts is None else counts)
 

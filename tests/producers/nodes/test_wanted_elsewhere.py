@@ -167,7 +167,8 @@ def test_a_nats_server_knows_again_that_nobody_responds(tmp_path: Path) -> None:
                 await message.respond(b"!")
 
             await answerer.subscribe("svc", cb=answer)
-            await answerer.flush()
+            await asker.subscribe("anything", cb=answer)
+            await asyncio.gather(asker.flush(), answerer.flush())
             await fleet.all_confirmed()
             assert await _answer(asker) == b"!"
             local = fleet.nodes["b01"].counts["published"]
