@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
-from pika import BasicProperties, URLParameters
+from pika import BasicProperties, BlockingConnection, URLParameters
 
 from regraft.producers.nodes.amqp_keys import binding_key_of, key_of
-from regraft.producers.nodes.amqp_place import AmqpPlace
 from regraft.producers.nodes.drive_pika import ClosedError, PikaChannel, PikaConnection
 from regraft.producers.real_fleet.fleet_client import PUBLISHER_HEADER, Take
 
@@ -22,12 +22,24 @@ CLOSE_S_MAX = 2.0
 PAUSE_S = 0.5
 
 
+def exchange_of(url: str) -> str:
+    """Return the exchange of a broker's address, which follows # there."""
+    return urlsplit(url).fragment
+
+
+def declare_exchange(url: str) -> None:
+    """Declare the exchange of a broker's address."""
+    connection = BlockingConnection(URLParameters(url))
+    connection.channel().exchange_declare(exchange_of(url), "topic")
+    connection.close()
+
+
 class AmqpClient:
     """One connection, opened again whenever it is cut; its queues are declared again, too."""
 
     def __init__(self, url: str) -> None:
         self._parameters = URLParameters(url)
-        self._exchange = AmqpPlace().exchange
+        self._exchange = exchange_of(url)
         self._connection: PikaConnection | None = None
         self._main: PikaChannel | None = None
         self._queues: dict[int, tuple[str, Take, str]] = {}  # Number -> subject, taker, name of the queue.

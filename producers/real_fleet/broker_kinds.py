@@ -16,7 +16,7 @@ from regraft.infra.find_extras import require_extras
 from regraft.infra.find_port import LOOPBACK
 from regraft.infra.mosquitto_server import start_mosquitto_service
 from regraft.infra.nats_server import start_nats_service
-from regraft.infra.rabbit_server import start_rabbit_service
+from regraft.infra.rabbit_server import RabbitAddress, start_rabbit_service
 from regraft.infra.supervise import Supervisor
 from regraft.producers.emulator_settings import AMQP, MQTT, NATS
 from regraft.producers.nodes.ask_api import BrokerApi
@@ -26,6 +26,8 @@ from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.producers.real_fleet.fleet_client import PUBLISHER_HEADER, FleetClient, Take
 
 log = structlog.get_logger(__name__)
+
+BROKERS_OF_RABBIT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +63,13 @@ def broker_kind(name: str) -> BrokerKind:
     if name == AMQP:
         from regraft.producers.nodes.amqp_door import AmqpDoor
         from regraft.producers.nodes.amqp_place import AmqpPlace
-        from regraft.producers.real_fleet.amqp_client import AmqpClient
+        from regraft.producers.real_fleet.amqp_client import AmqpClient, exchange_of
 
         def amqp_door_of(at: ServerAddress, broker: str) -> Door:
-            return AmqpDoor(at.door_url, broker, place=AmqpPlace(api=BrokerApi(at.api_url, *login_of("", ""))))
+            place = AmqpPlace(exchange_of(at.url), BrokerApi(at.api_url, *login_of("", "")))
+            return AmqpDoor(at.door_url, broker, place=place)
 
-        return BrokerKind(AMQP, _start_rabbit, AmqpClient.connect, amqp_door_of)
+        return BrokerKind(AMQP, RabbitServers().start, AmqpClient.connect, amqp_door_of)
     from regraft.producers.nodes.mqtt_door import MqttDoor
     from regraft.producers.real_fleet.mqtt_client import MqttClient
 
@@ -86,9 +89,23 @@ def _start_mosquitto(supervisor: Supervisor, broker: str, directory: Path) -> Se
     return ServerAddress(url, url, directory / f"{broker}.interest.json", directory / f"{broker}.log")
 
 
-def _start_rabbit(supervisor: Supervisor, broker: str, directory: Path) -> ServerAddress:
-    address = start_rabbit_service(supervisor, broker, directory)
-    return ServerAddress(address.url, address.url, api_url=address.api_url)
+class RabbitServers:
+    """The RabbitMQs of a fleet: each is several brokers, with an exchange for each, as it takes seconds to start."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._last: RabbitAddress | None = None
+
+    def start(self, supervisor: Supervisor, broker: str, directory: Path) -> ServerAddress:
+        """Declare one more broker's exchange, at a new server if the last one has its share."""
+        from regraft.producers.real_fleet.amqp_client import declare_exchange
+
+        if self._last is None or self._count % BROKERS_OF_RABBIT == 0:
+            self._last = start_rabbit_service(supervisor, broker, directory)
+        self._count += 1
+        at = self._last
+        declare_exchange(url := f"{at.url}#{broker}")
+        return ServerAddress(url, at.url, api_url=at.api_url)
 
 
 class NatsClient:

@@ -17,10 +17,10 @@ class DemoSettings:
     chord (mobile users of a city on a Chord ring), nats, mqtt and amqp (the quotes over real NATS servers, Mosquittos
     or RabbitMQs, one node of which dies), scot (the quotes in bursts on a structured cyclic overlay of four clusters)
     or mincost (the quotes between cloud regions, at a provider's prices). ``brokers``: how many brokers, each on its
-    own PlanetLab host if there are enough; unless set, 20 with nats and mqtt, 5 with amqp, and 38 with mincost, two in
-    each region. ``degree_max``: the most links that a broker on a tree may have. ``running_s``: how long traffic runs
-    after the start, in s. ``regime_change_share``: the share of running_s after which interests shift. ``drain_s_max``:
-    how long to wait at the end for the last windows, in s. ``kill_every_s``: with --chaos, the shortest pause between
+    own PlanetLab host if there are enough; unless set, 20 with nats, mqtt and amqp, and 38 with mincost, two in each
+    region. ``degree_max``: the most links that a broker on a tree may have. ``running_s``: how long traffic runs after
+    the start, in s. ``regime_change_share``: the share of running_s after which interests shift. ``drain_s_max``: how
+    long to wait at the end for the last windows, in s. ``kill_every_s``: with --chaos, the shortest pause between
     disturbances of services, in s, in which a window must also close; also the default of emulator.chaos_every_s and
     emulator.chaos_for_s. ``fill_disk``: with --chaos, also fill the disk of the output directory, which must be a
     separate file system. ``shadow_planners``: the demo's controller.shadow_planners unless that is set; by default the

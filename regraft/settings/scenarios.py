@@ -46,7 +46,7 @@ class Scenario:
         return {**self.workload, "burst_every_s": every_s, "burst_s": 0.2 * every_s, "burst_count": self.bursts}
 
 
-def _real_brokers(kind: str, brokers: int = 20) -> Scenario:
+def _real_brokers(kind: str) -> Scenario:
     """Return the scenario of quotes over real brokers: interests shift, one node dies, clients do not move."""
     return Scenario(
         Configuration.KIND,
@@ -55,7 +55,7 @@ def _real_brokers(kind: str, brokers: int = 20) -> Scenario:
         failing_from=2 / 3,
         failing_for=1 / 6,
         controller={"planner": "swap_links_cost"},
-        demo={"brokers": brokers, "shadow_planners": ("swap_links_ci",)},
+        demo={"brokers": 20, "shadow_planners": ("swap_links_ci",)},
         emulator={"brokers": kind},
         # Servers, nodes and clients share the machine with Spark and Kafka.
         workload={"publisher_count": 30, "interested_broker_count": 6, "lifetime_s_mean": 30.0},
@@ -70,8 +70,7 @@ SCENARIOS = {
     # The same quotes over real brokers with nodes.
     NATS: _real_brokers(NATS),
     MQTT: _real_brokers(MQTT),
-    # A RabbitMQ takes seconds of a core to start, and 100 MB.
-    AMQP: _real_brokers(AMQP, brokers=5),
+    AMQP: _real_brokers(AMQP),
     # Mobile users on a Chord ring. Shadows: the paper's two algorithms, and ours without moving users.
     CHORD: Scenario(
         ChordConfiguration.KIND,
