@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 SUBJECT = "_REGRAFT.node."  # Followed by the overlay's namespace and the node's name.
 ANSWER_S_MAX = 0.5  # Until another node has answered, before a door opens.
 ASK_S, ASK_SOON_S = 60.0, 5.0  # Between two questions; the latter if something hints at another way.
-HEARD_S = 2.5 * ASK_S  # For this long, a question tells of a way to here.
+HEARD_S = 2.5 * ASK_S  # A question shows for this long that there is a way to here.
 NONCE_BYTES = 8
 ASKS, ANSWERS, IS_OPEN = "asks", "answers", "is_open"
 

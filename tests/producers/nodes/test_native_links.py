@@ -351,7 +351,7 @@ def test_a_link_made_later_starts_no_storm(kind: type[Site], tmp_path: Path) -> 
 
 
 def test_a_gateway_that_opens_later_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gateway tells no leaf link who listens beyond it, so nodes go on asking; the last by name gives way."""
+    """No leaf link learns who listens beyond a gateway, so nodes ask again and again; the last by name gives way."""
     monkeypatch.setattr(look_for_nodes, "ASK_S", 0.5)
 
     async def steps(site: Any) -> None:
