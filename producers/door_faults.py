@@ -87,7 +87,7 @@ def _login_faults(given: Settings, scheme: str) -> Iterator[str]:
 
 def _address_faults(given: Settings) -> Iterator[str]:
     api, doors = given.get("door_api"), split_door(given["door"])
-    if api is not None and urlsplit(api).scheme not in ("http", "https"):
+    if api is not None and any(urlsplit(one.strip()).scheme not in ("http", "https") for one in api.split(",")):
         yield f"door_api is {_named(api)}: it must be an address such as http://127.0.0.1:15672"
     try:
         is_usable = all(bool(door.hostname) and (door.port is None or door.port > 0) for door in doors)
@@ -97,8 +97,8 @@ def _address_faults(given: Settings) -> Iterator[str]:
         yield f"door is {_named(given['door'])}: it must name a host, and a port from 1 to {PORT_MAX}"
     if len({(door.scheme, door.path) for door in doors}) > 1:
         yield f"door is {_named(given['door'])}: servers of one cluster have the same scheme and path"
-    if api is not None and len(doors) > 1 and KIND_OF_SCHEME[doors[0].scheme] == LEAF:
-        yield "door names several servers, but door_api reports what clients of one want: use their leaf ports"
+    if api is not None and len([*doors, *api.split(",")]) > 2 and KIND_OF_SCHEME[doors[0].scheme] == LEAF:
+        yield "door or door_api names several servers, but each reports what its own clients want: use their leaf ports"
 
 
 def _named(address: str) -> str:

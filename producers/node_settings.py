@@ -40,11 +40,11 @@ class NodeSettings:
     RabbitMQ: if nothing reports what clients want, and for retained messages that every broker should have.
     ``door_exchange``: the topic exchange of a RabbitMQ that takes part. ``door_api``: for a RabbitMQ, the address of
     its management interface, such as http://127.0.0.1:15672, which lists existing bindings; none learns only of later
-    bindings; for a NATS server, the address of its monitoring port, and the door is then its client port, for servers
-    without a leaf port; for an EMQX, the address of its REST interface, such as http://127.0.0.1:18083, which lists
-    what clients want. ``door_api_user``, ``door_api_password_file``: the login at the management or REST interface, and
-    the file that holds the password: for an EMQX an API key and its secret; with none, a RabbitMQ is queried as the
-    door's user, others without a login.
+    bindings; those of several servers of one cluster are separated by commas, for an EMQX too; for a NATS server, the
+    address of its monitoring port, and the door is then its client port, for servers without a leaf port; for an EMQX,
+    the address of its REST interface, such as http://127.0.0.1:18083, which lists what clients want. ``door_api_user``,
+    ``door_api_password_file``: the login at the management or REST interface, and the file that holds the password: for
+    an EMQX an API key and its secret; with none, a RabbitMQ is queried as the door's user, others without a login.
 
     ``door_log_file``: Mosquitto's log file, if the node may read it, so that it learns of subscriptions made while it
     was away; with none, it learns of those only when clients subscribe again. ``door_session_s``: how long the

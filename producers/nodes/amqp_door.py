@@ -83,7 +83,7 @@ class AmqpDoor:
         self._taken = AmqpTaken(UNDER_WAY_MAX)
         self._queue = ""
         self._bindings = AmqpBindings(self._place.exchange, self._search.subjects)
-        self._polls = self._is_caught_up = False
+        self._polls = self._has_events = self._is_caught_up = False
         self._early_events: deque[tuple[bool, Binding]] = deque(maxlen=BINDINGS_MAX)
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
@@ -230,7 +230,8 @@ class AmqpDoor:
         await main.ask(channel.basic_consume, queue=queue, on_message_callback=self._take, auto_ack=is_acknowledged)
         await self._look()
         self._is_ready = True
-        self._polls = self._events is None and bindings is not None
+        self._has_events = self._events is not None
+        self._polls = self._place.api is not None and (bindings is None or not self._has_events)
         if self._first is not None and not self._first.done():
             self._first.set_result(None)
 
@@ -303,9 +304,11 @@ class AmqpDoor:
             if events is not None and events.closed.done():
                 raise ClosedError(events.closed.result())
             self._prove(main)
-            if self._polls and not main.closed.done() and (bindings := await self._list_bindings()) is not None:
-                assert self._interest is not None
-                self._interest.replace(bindings)
+            if self._polls and not main.closed.done():
+                self._is_caught_up = not self._has_events  # Until then, events wait.
+                bindings = await self._list_bindings()
+                self._learn(bindings)
+                self._polls = bindings is None or not self._has_events
         raise ClosedError(main.closed.result() if main is not None else "no channel")
 
     def _prove(self, main: PikaChannel) -> None:

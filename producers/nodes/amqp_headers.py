@@ -24,7 +24,8 @@ from regraft.schemas.wire_grammar import is_header_name
 FIRST_LINE, END = "NATS/1.0", "\r\n"
 PREFIX, ODD = "Amqp-", "Amqp-Headers"
 DEATHS, DEATHS_SEEN = "x-death", "Regraft-Deaths"  # What the broker notes of dead letters; a checksum of it.
-COMMANDS = ("CC", "BCC")  # Further keys by which a RabbitMQ routes a message: for that of the client that wrote them.
+# Further keys by which a RabbitMQ routes a message, and how often its federation has carried it: for one broker only.
+COMMANDS = ("CC", "BCC", "x-received-from")
 BLOCKS_KEPT_MAX = 250
 TEXT_BYTES_MAX = 255  # For a property's value, and for a header's name.
 _TEXTS = {

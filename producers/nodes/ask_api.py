@@ -34,7 +34,10 @@ class NoAnswerError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class BrokerApi:
-    """The interface at ``url``, such as http://127.0.0.1:15672; without a ``user``, queries carry no login."""
+    """The interface at ``url``, such as http://127.0.0.1:15672; without a ``user``, queries carry no login.
+
+    Several addresses, of one cluster, are separated by commas, and asked in turn until one answers.
+    """
 
     url: str
     user: str = ""
@@ -43,7 +46,15 @@ class BrokerApi:
 
     def ask(self, path: str, kind: type[AnswerT]) -> AnswerT:
         """Return the answer to a GET of ``path`` (/api/overview); raise NoAnswerError if it is not of type ``kind``."""
-        place = f"{self.url.rstrip('/')}{path}"
+        *others, last = self.url.split(",")
+        for url in others:
+            try:
+                return self._ask_at(f"{url.strip().rstrip('/')}{path}", kind)
+            except NoAnswerError as error:
+                log.debug("api_not_reached", reason=str(error))
+        return self._ask_at(f"{last.strip().rstrip('/')}{path}", kind)
+
+    def _ask_at(self, place: str, kind: type[AnswerT]) -> AnswerT:
         headers = {}
         if self.user:
             login = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()

@@ -101,8 +101,8 @@ class DoorChecks:
     @property
     def fault(self) -> str:
         """Return what is wrong around the broker, "" if nothing is known: another way to a node of the overlay."""
-        if self._search is not None and self._search.found:
-            return loop_fault(self._search.found)
+        if self._search is not None and (node := self._search.found or self._search.heard):
+            return loop_fault(node)
         return loop_fault(self._carried_by) if time.monotonic() - self._carried_s < LOOP_S else ""
 
     @property

@@ -5,7 +5,8 @@ would travel twice, or without end. Nodes ask with a message on a reserved subje
 
 A node asks before its door opens, and once in a while after that. If two are open, the one whose name comes first
 stays; a node that asks before it opens gives way to any that is open. Answers contain a random number of the question,
-so that one that was stored somewhere is not taken for a living node.
+so that one that was stored somewhere is not taken for a living node. A way that carries only questions, in one
+direction, makes the node at its end unhealthy: messages arrive twice, but cannot circulate.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ log = structlog.get_logger(__name__)
 SUBJECT = "_REGRAFT.node."  # Followed by the overlay's namespace and the node's name.
 ANSWER_S_MAX = 0.5  # Until another node has answered, before a door opens.
 ASK_S, ASK_SOON_S = 60.0, 5.0  # Between two questions; the latter if something hints at another way.
+HEARD_S = 2.5 * ASK_S  # A question shows for this long that there is a way to here.
 NONCE_BYTES = 8
 ASKS, ANSWERS, IS_OPEN = "asks", "answers", "is_open"
 
@@ -58,7 +60,13 @@ class NodeSearch:
         self._node, self._send = unquote(self.subject[len(self._prefix) :]), send  # As others read it.
         self.subjects = f"{self._prefix}{ANY}"  # Of all nodes of the overlay.
         self._nonce, self._asked_s = "", 0.0
+        self._heard, self._heard_s = "", -HEARD_S
         self._answered: asyncio.Event | None = None
+
+    @property
+    def heard(self) -> str:
+        """Return an open node whose questions arrive here, though it may not get the answers, "" if there is none."""
+        return self._heard if time.monotonic() - self._heard_s < HEARD_S else ""
 
     def node_of(self, subject: str) -> str:
         """Return the other node to which a subject belongs, "" if it belongs to none or to this one."""
@@ -87,7 +95,7 @@ class NodeSearch:
     def ask(self) -> None:
         """Ask whether another node is there."""
         self._nonce, self._asked_s = secrets.token_hex(NONCE_BYTES), time.monotonic()
-        self._publish({ASKS: self._nonce})
+        self._publish({ASKS: self._nonce, IS_OPEN: self.is_open})
 
     def ask_again(self, *, is_hinted: bool = False) -> None:
         """Ask if the last question was long ago; sooner if something hints at another way."""
@@ -106,9 +114,16 @@ class NodeSearch:
                 return True
             if isinstance(asks, str) and len(asks) == 2 * NONCE_BYTES:
                 self._publish({ANSWERS: asks, IS_OPEN: self.is_open})
+                if is_open is True:
+                    self._hear(node)
             elif answers == self._nonce and self._nonce:
                 self.note(node, is_open=is_open is True)
         return True
+
+    def _hear(self, node: str) -> None:
+        if self.heard != node:
+            log.warning("node_heard", node=self._node, reason=loop_fault(node))
+        self._heard, self._heard_s = node, time.monotonic()
 
     def note(self, node: str, *, is_open: bool) -> None:
         """Note another node; give way if only the other is open, or else if the other's name comes first."""

@@ -321,8 +321,10 @@ class NatsDoor:
                 self._looking = asyncio.get_running_loop().create_task(self._look_again(leaf))
             if self._ingress is not None:
                 self._ingress.begin()
-        elif self._ingress is not None:
-            self._ingress.repeat_unanswered()
+        else:
+            self._search.ask_again(is_hinted=bool(self._checks.fault))  # A gateway reports no interest.
+            if self._ingress is not None:
+                self._ingress.repeat_unanswered()
 
     async def _look(self) -> None:
         """Look for other nodes, and let them find this one; raise DoorError if it has to give way."""

@@ -13,6 +13,7 @@ from regraft.producers.brokers.match_content import MatchIndex
 from regraft.producers.nodes.subject_filters import SubjectError, content_of, filter_of
 
 SUBJECTS_KEPT_MAX = 10_000
+ROOT = "subject."  # Before each subject here, as a filter begins with no name of a server or node.
 PUBLISH, SUBSCRIBE = "import", "export"  # As the server sees them.
 
 
@@ -43,7 +44,7 @@ class _Subjects:
         self._allowed, self._denied = (_index_of(limit.get(name) or ()) for name in ("allow", "deny"))
 
     def holds(self, subject: str) -> bool:
-        content = content_of(subject)
+        content = content_of(f"{ROOT}{subject}")
         is_allowed = not self._is_limited or bool(self._allowed.destinations(content))
         return is_allowed and not self._denied.destinations(content)
 
@@ -52,7 +53,7 @@ def _index_of(patterns: Sequence[str]) -> MatchIndex:
     index = MatchIndex()
     for pattern in patterns:
         try:
-            index.add(pattern, filter_of(pattern), pattern)
-        except SubjectError:  # A server's own, which no client's subject matches.
+            index.add(pattern, filter_of(f"{ROOT}{pattern}"), pattern)
+        except SubjectError:  # No subject of a message matches it.
             continue
     return index

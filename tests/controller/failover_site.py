@@ -280,7 +280,7 @@ class FailoverSite:
         if plans and plans[-1].phase is not PlanPhase.COMPLETED:
             return self._wanted
         links = plans[-1].links_target if plans else INVENTORY.bootstrap.links
-        self._wanted: set[str] = _ends_of(links)
+        self._wanted = _ends_of(links)
         return self._wanted
 
 

@@ -74,9 +74,6 @@ class NodeFleet:
             await self.begin_node(broker, doors[broker])
         self._settling = asyncio.create_task(self._settle())
 
-    def _port_of(self, broker: str) -> int:
-        return self.listening.get(broker, 1)
-
     async def _settle(self) -> None:
         while True:
             for node in list(self.nodes.values()):

@@ -147,7 +147,7 @@ class RabbitClient:
 
     async def reject_first(self, key: str, arguments: dict[str, str]) -> None:
         """Bind a queue whose consumer rejects the first message, and takes all further ones."""
-        channel, seen = self.main.channel, []
+        channel, seen = self.main.channel, list[int]()
         declared = await self.main.ask(channel.queue_declare, queue="", exclusive=True, arguments=arguments)
 
         def take(_channel: Any, deliver: Any, _properties: Any, _body: bytes) -> None:

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from regraft.producers.nodes.amqp_door import AmqpDoor
 from regraft.producers.nodes.amqp_place import AmqpPlace
-from regraft.producers.nodes.ask_api import BrokerApi
+from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
 from tests.producers.nodes.door_brokers import Received, amqp_broker
@@ -248,6 +248,34 @@ def test_a_broker_without_events_is_polled(run_amqp: Callable[..., None], monkey
         await door.close()
 
     run_amqp(steps)
+
+
+class _LateApi:
+    """The interface of a server that does not answer the first questions."""
+
+    def __init__(self, api: BrokerApi) -> None:
+        self.url, self._api, self._refused = api.url, api, 0
+
+    def ask(self, path: str, kind: type[Any]) -> Any:
+        self._refused += 1
+        if self._refused <= 2:
+            raise NoAnswerError("not yet")
+        return self._api.ask(path, kind)
+
+
+def test_bindings_are_asked_for_until_they_are_known(
+    run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events report only later bindings: what was made before, as when a server of a cluster dies, must be listed."""
+    monkeypatch.setattr("regraft.producers.nodes.amqp_door.PROBE_S", 0.1)
+
+    async def steps(broker: Any, received: Received) -> None:
+        await broker.client.bind("before.*")
+        await opened(broker, received)
+        await broker.client.bind("after.*")
+        await until(lambda: received.wanted == {"before.*", "after.*"})
+
+    run_amqp(steps, api=_LateApi(shared_rabbit().api))
 
 
 def test_what_a_broker_does_not_report_is_said(run_amqp: Callable[..., None]) -> None:

@@ -38,6 +38,15 @@ def test_refusals_and_timeouts_name_the_address(monkeypatch: pytest.MonkeyPatch)
         BrokerApi(url).ask("/any", str)
 
 
+def test_another_server_of_the_cluster_is_asked_if_one_is_gone() -> None:
+    """The interface may be that of any server of a cluster; the last is named if none answers."""
+    closed = [f"http://127.0.0.1:{free_port()}" for _ in range(2)]
+    with answering(lambda *_: (200, "there")) as url:
+        assert BrokerApi(f"{closed[0]}, {url}/,{closed[1]}").ask("/any", str) == "there"
+    with pytest.raises(NoAnswerError, match=closed[1]):
+        BrokerApi(",".join(closed)).ask("/any", str)
+
+
 def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind many firewalls there is one for the web; it cannot reach a broker, nor should it see the login."""
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")

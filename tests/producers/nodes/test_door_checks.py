@@ -147,13 +147,18 @@ def test_no_client_of_another_broker_gives_orders_to_a_nats_server(kind: str, tm
 
 
 def test_no_client_of_another_broker_routes_at_a_rabbitmq() -> None:
-    """CC and BCC are further routing keys; a block can hold them as plain lines and with their types."""
+    """CC and BCC are further routing keys; a block can hold them as plain lines and with their types.
+
+    Federation counts hops in a header: with that, what crosses an overlay would not be federated beyond it.
+    """
     needs_rabbit()
     from pika import BasicProperties
 
     from regraft.producers.nodes.amqp_headers import block_of, properties_of
 
-    typed = block_of(BasicProperties(headers={"x": ["y"], "CC": ["a"], "BCC": ["b"]}))
+    typed = block_of(
+        BasicProperties(headers={"x": ["y"], "CC": ["a"], "BCC": ["b"], "x-received-from": [{"uri": "u"}]})
+    )
     plain = b"NATS/1.0\r\nCC: a\r\nBCC: b\r\nD: c\r\n\r\n"
     assert properties_of(plain, "", ("Stamp", "1")).headers == {"D": "c", "Stamp": "1"}
     assert properties_of(typed, "", ("Stamp", "1")).headers == {"x": ["y"], "Stamp": "1"}

@@ -12,16 +12,19 @@ from typing import Any
 import pytest
 
 from regraft.overlay.configuration import Configuration
+from regraft.producers.nodes import look_for_nodes
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.doors import Door, DoorError
 from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.real_fleet.link_proxy import LinkProxy
 from tests.producers.nodes.door_brokers import NEEDS
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.node_fleet import NodeFleet
 from tests.producers.nodes.rabbit_servers import RabbitClient, shared_rabbit
 from tests.producers.nodes.server_process import free_port
+from tests.producers.nodes.test_doors import until
 
 pytestmark = pytest.mark.stack
 
@@ -183,6 +186,39 @@ class NatsCluster(Nats):
         await asyncio.sleep(1.5)
 
 
+class NatsGateways(Nats):
+    """Two clusters of one server each, joined by gateways; beside leaf ports these need a system account."""
+
+    ACCOUNTS = "accounts { A: { users: [{ user: a, password: a }] }, SYS: {} }\nsystem_account: SYS\nno_auth_user: a"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.way = LinkProxy(lambda: self.ports["b01"])
+
+    async def begin(self) -> None:
+        ports = self.ports = {broker: free_port() for broker in PAIR}
+        await self.way.start()
+        self.of = {}
+        for broker, port in ports.items():
+            remotes = "" if broker == "b01" else f'{{ name: b01, url: "nats://127.0.0.1:{self.way.port}" }}'
+            gateway = f'gateway {{ name: {broker}, listen: "127.0.0.1:{port}", gateways: [{remotes}] }}'
+            self.of[broker] = NatsServer(broker, self.directory, f"{gateway}\n{self.ACCOUNTS}").start()
+        self.servers += self.of.values()
+        await asyncio.sleep(2)
+
+    async def close(self) -> None:
+        await super().close()
+        await self.way.close()
+
+
+class ClosedGateway(NatsGateways):
+    """Two clusters whose gateways do not reach each other yet."""
+
+    async def begin(self) -> None:
+        self.way.is_refusing = True
+        await super().begin()
+
+
 class NatsLeafLink(Nats):
     """Two servers with a leaf link that carries everything."""
 
@@ -239,6 +275,7 @@ class OneExchange(Amqp):
 
 WHOLE: dict[type[Site], str] = {
     NatsCluster: "nats",
+    NatsGateways: "nats",
     NatsLeafLink: "nats",
     OneServer: "nats",
     OneServerAsClients: "nats",
@@ -311,3 +348,21 @@ def test_a_link_made_later_starts_no_storm(kind: type[Site], tmp_path: Path) -> 
         assert site.got.total() == settled
 
     run(kind, PARTIAL[kind], tmp_path, steps)
+
+
+def test_a_gateway_that_opens_later_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No leaf link learns who listens beyond a gateway, so nodes ask again and again; the last by name gives way."""
+    monkeypatch.setattr(look_for_nodes, "ASK_S", 0.5)
+
+    async def steps(site: Any) -> None:
+        doors = {broker: site.door(broker) for broker in PAIR}
+        for door in doors.values():
+            await door.start(lambda *_: None, lambda _: None)
+        site.way.is_refusing = False
+        await until(lambda: not doors["b02"].is_open)
+        assert doors["b01"].is_open
+        assert "node b01" in doors["b02"].fault
+        for door in doors.values():
+            await door.close()
+
+    run(ClosedGateway, "nats", tmp_path, steps)

@@ -17,6 +17,7 @@ from regraft.infra.make_certificates import LocalAuthority
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.doors import Door, DoorError, LocalMessage
 from regraft.producers.nodes.nats_login import _sum_of, read_login
+from regraft.producers.nodes.nats_permissions import LeafPermissions
 from regraft.producers.nodes.node_parts import door_of
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.server_process import free_port
@@ -213,6 +214,15 @@ def test_what_permissions_cut_is_said_and_counted(tmp_path: Path) -> None:
             server.stop()
 
     run(go)
+
+
+def test_permissions_may_name_what_belongs_to_servers_and_nodes() -> None:
+    """A limit may deny or allow the nodes' own subjects, and JetStream's."""
+    limited = LeafPermissions({"import": {"allow": ["q.>", "$JS.API.>", "_REGRAFT.>"], "deny": ["_REGRAFT.node.>"]}})
+    allowed = {
+        each: limited.may_publish(each) for each in ("q.a", "r.a", "$JS.API.INFO", "_REGRAFT.a", "_REGRAFT.node.o.b")
+    }
+    assert allowed == dict(zip(allowed, (True, False, True, True, False), strict=True))
 
 
 @pytest.mark.stack

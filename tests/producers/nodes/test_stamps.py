@@ -127,6 +127,29 @@ def test_an_open_node_gives_way_to_the_first_by_name_when_a_link_is_made(monkeyp
     asyncio.run(go())
 
 
+def test_a_way_in_one_direction_makes_its_end_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions of an open node arrive, answers do not get back: both stay open, and the end of the way names it."""
+    monkeypatch.setattr(look_for_nodes, "ANSWER_S_MAX", 0.05)
+
+    async def go() -> None:
+        to_end: list[LocalMessage] = []
+        end, begin = NodeSearch("regraft", "b01", lambda _: None), NodeSearch("regraft", "b02", to_end.append)
+        checks = DoorChecks("b01", Counter(), lambda _: None, "regraft", end)
+        await end.look()
+        await begin.look()
+        assert all(end.receive(message) for message in to_end)
+        assert not checks.fault  # It may be about to refuse.
+        begin.ask()
+        assert end.receive(to_end[-1])
+        assert "node b02" in checks.fault
+        assert end.is_open
+        assert begin.is_open
+        monkeypatch.setattr(look_for_nodes, "HEARD_S", 0.0)
+        assert not checks.fault
+
+    asyncio.run(go())
+
+
 def test_an_old_answer_is_not_a_living_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer to a question of a former life, as a durable queue may hold it, changes nothing; nor does nonsense."""
     monkeypatch.setattr(look_for_nodes, "ANSWER_S_MAX", 0.05)
