@@ -309,8 +309,9 @@ class NatsClientDoor:
         self._checks.note_message(LocalMessage(message.subject, message.data, message.reply, block))
 
     async def _note_error(self, error: Exception) -> None:
-        self._reason = str(error)
-        log.warning("door_failed", broker=self._name, reason=self._reason)
+        if not is_login_refused(self._reason):  # The reset behind a refusal explains nothing.
+            self._reason = str(error)
+        log.warning("door_failed", broker=self._name, reason=str(error))
 
 
 async def _ignore(_message: Any) -> None:

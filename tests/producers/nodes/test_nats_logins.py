@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from regraft.infra.make_certificates import LocalAuthority
 from regraft.producers.node_settings import NodeSettings
+from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.doors import Door, DoorError, LocalMessage
 from regraft.producers.nodes.nats_login import _sum_of, read_login
 from regraft.producers.nodes.nats_permissions import LeafPermissions
@@ -269,3 +270,18 @@ def test_a_site_keeps_its_door_when_one_of_its_servers_dies(tmp_path: Path) -> N
                 server.stop()
 
     run(go)
+
+
+def test_a_reset_behind_a_refused_login_hides_nothing() -> None:
+    """A server that closes a connection whose data it has not read resets it, after it has said why."""
+    needs_nats()
+    from regraft.producers.nodes.nats_client_door import NatsClientDoor
+
+    door = NatsClientDoor("nats://127.0.0.1:1", "b01", BrokerApi("http://127.0.0.1:1"))
+
+    async def go() -> None:
+        for error in (OSError("closed"), OSError("Authorization Violation"), OSError("Connection reset by peer")):
+            await door._note_error(error)
+
+    asyncio.run(go())
+    assert door._reason == "Authorization Violation"
