@@ -1,9 +1,9 @@
 """Notice messages that circulate over a way that takes stamps off, such as a bridge of MQTT 3.1.1, and stop them.
 
-In: messages handed over and taken. Out: what is passed on. A message that repeats itself quickly may be a sensor's, or
-one that the broker returns again and again. To find out, everything that arrives is held for a moment: a circulating
-message stops when it is not carried on, a sensor does not. Then what was held is passed on, in order, without what
-circulated; and for a while, so is nothing that repeats itself.
+In: messages handed over and taken. Out: what is passed on. A message that repeats itself quickly may be a client's, or
+one that the broker returns again and again. To find out, everything that arrives is held for a moment. A circulating
+message stops when it is not carried on, and comes back when one copy of it is. Anything else is a client's: then all
+that was held is passed on, in order. What circulates is refused, and for a while, so is whatever repeats itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from regraft.producers.nodes.doors import LocalMessage
 
 REPEATS_MAX, SPAN_S = 50, 2.0  # This many equal messages in this time may be one that circulates.
-HOLD_S = 0.5  # It has stopped after half of this.
+HOLD_S = 0.5  # It has stopped after half of this, and comes back within it.
 TRUSTED_S, FOUND_S = 60.0, 60.0
 MARKS_MAX = 10_000
 HELD_MAX = 20_000  # More are passed on at once.
@@ -29,7 +29,7 @@ class EchoWatch:
         self._pass_on, self._refuse = pass_on, refuse
         self._seen: OrderedDict[int, tuple[float, int]] = OrderedDict()  # Mark -> begin of its span, count.
         self._trusted: dict[int, float] = {}
-        self._suspect, self._until_s, self._is_repeated = 0, 0.0, False
+        self._suspect, self._heed_s, self._is_repeated = 0, 0.0, False
         self._held: list[LocalMessage] = []
         self._found_s = -FOUND_S
 
@@ -47,35 +47,47 @@ class EchoWatch:
         mark = _mark_of(message)
         count = self._count(mark)
         if self._suspect:
-            self._is_repeated |= mark == self._suspect and time.monotonic() > self._until_s - HOLD_S / 2
+            self._is_repeated |= mark == self._suspect and time.monotonic() > self._heed_s
             self._held.append(message)
             if len(self._held) > HELD_MAX:
-                self._decide()
+                self._end(is_echo=False)
         elif count > 1 and self._has_found():
             self._found_s = time.monotonic()
             self._refuse(message)
         elif count > REPEATS_MAX and time.monotonic() - self._trusted.get(mark, -TRUSTED_S) > TRUSTED_S:
-            self._suspect, self._until_s, self._is_repeated = mark, time.monotonic() + HOLD_S, False
-            self._held = [message]
-            asyncio.get_running_loop().call_later(HOLD_S, self._decide)
+            self._suspect, self._held = mark, [message]
+            self._heed_s, self._is_repeated = time.monotonic() + HOLD_S / 2, False
+            asyncio.get_running_loop().call_later(HOLD_S, self._try_one, mark)
         else:
             self._pass_on(message)
 
-    def _decide(self) -> None:
-        suspect, held = self._suspect, self._held
-        if not suspect:
+    def _try_one(self, suspect: int) -> None:
+        """Carry one copy on if the message has stopped: if it then comes back, it circulates."""
+        if suspect != self._suspect:
             return
-        self._suspect, self._held = 0, []
         if self._is_repeated:
-            self._trusted = {
-                mark: since for mark, since in self._trusted.items() if time.monotonic() - since < TRUSTED_S
-            }
-            self._trusted[suspect] = time.monotonic()
+            self._end(is_echo=False)
+            return
+        place = next(place for place, message in enumerate(self._held) if _mark_of(message) == suspect)
+        self._heed_s = time.monotonic()
+        self._pass_on(self._held.pop(place))
+        asyncio.get_running_loop().call_later(HOLD_S, self._judge, suspect)
+
+    def _judge(self, suspect: int) -> None:
+        if suspect == self._suspect:
+            self._end(is_echo=self._is_repeated)
+
+    def _end(self, *, is_echo: bool) -> None:
+        """Pass on what was held, without the suspect if that is an echo."""
+        suspect, held, now_s = self._suspect, self._held, time.monotonic()
+        self._suspect, self._held = 0, []
+        if is_echo:
+            self._found_s = now_s
         else:
-            self._found_s = time.monotonic()
+            self._trusted = {mark: since for mark, since in self._trusted.items() if now_s - since < TRUSTED_S}
+            self._trusted[suspect] = now_s
         for message in held:
-            is_echo = not self._is_repeated and _mark_of(message) == suspect
-            (self._refuse if is_echo else self._pass_on)(message)
+            (self._refuse if is_echo and _mark_of(message) == suspect else self._pass_on)(message)
 
     def _has_found(self) -> bool:
         return time.monotonic() - self._found_s < FOUND_S

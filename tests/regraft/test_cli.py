@@ -227,7 +227,8 @@ def test_an_unknown_scenario_is_answered_with_the_known_ones(tmp_path: Path) -> 
     """This is before anything is started."""
     answer = RUNNER.invoke(app, ["demo", "--scenario", "tapestry", "--out", str(tmp_path / "out")])
     assert isinstance(answer.exception, SettingsError)
-    assert "scenario is 'tapestry': one of stocks, outage, nats, mqtt, chord" in "\n".join(answer.exception.faults)
+    faults = "\n".join(answer.exception.faults)
+    assert "scenario is 'tapestry': one of stocks, outage, nats, mqtt, amqp, chord" in faults
 
 
 def _controller_of(flags: dict[str, dict[str, object]]) -> dict[str, object]:
