@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import socket
 import subprocess
 import time
@@ -11,10 +13,21 @@ from typing import Self
 WAIT_S_MAX = 20.0
 
 
+# Below those that the system gives to outgoing connections: between the choice of a port and its use, such a connection
+# could take it. Each process of the tests has its own.
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_PORTS = itertools.cycle(range(11_000 + 5_000 * (_WORKER % 4), 16_000 + 5_000 * (_WORKER % 4)))
+
+
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    while True:
+        port = next(_PORTS)
+        with socket.socket() as found:
+            try:
+                found.bind(("127.0.0.1", port))
+            except OSError:  # Another run of the tests has it.
+                continue
+            return port
 
 
 class ServerProcess:

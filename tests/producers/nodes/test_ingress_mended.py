@@ -31,7 +31,7 @@ def server_in(directory: Path) -> NatsServer:
 async def make_stream(stream: Any, copies: int) -> None:
     import nats.errors
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):  # Three servers start on a busy machine.
         while True:
             try:
                 await stream.add_stream(name=STREAM, subjects=["orders.>"], num_replicas=copies)
@@ -56,7 +56,7 @@ def run_door(servers: list[NatsServer], steps: Steps, name: str = "b01") -> None
 
         await door.start(lambda *one: received.interest.append(one), take)
         try:
-            await asyncio.wait_for(steps(door, stream, received), 60)
+            await asyncio.wait_for(steps(door, stream, received), 120)
         finally:
             await door.close()
             await client.close()

@@ -343,7 +343,7 @@ def test_a_link_made_later_starts_no_storm(kind: type[Site], tmp_path: Path) -> 
         assert len(site.got) == MESSAGES
         assert dropped > 0
         settled = site.got.total()
-        assert settled <= 20 * MESSAGES, site.got
+        assert settled <= 40 * MESSAGES, site.got  # Without an end, it would be thousands.
         await asyncio.sleep(1)
         assert site.got.total() == settled
 
