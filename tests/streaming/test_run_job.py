@@ -207,7 +207,8 @@ def test_telemetry_becomes_state_through_catch_up_and_restart(spark: SparkSessio
     running = Running(spark, job)
     running.wait(lambda status: status["windows"] == 99 and not status["catching_up"])
     send(job, beats(range(100, 110), begin_ms))
-    running.wait(lambda status: status["windows"] == 109)
+    # A micro-batch's records are counted after its windows.
+    running.wait(lambda status: status["windows"] == 109 and status["records"] == 110 * BROKERS + 2)
     check_scrape(job)
     assert running.end().dead_letters == 2
     send(job, [("z", b""), *beats(range(110, 115), begin_ms)])
