@@ -38,6 +38,12 @@ class ServerProcess:
         self.process: subprocess.Popen[bytes] | None = None
         self._command, self._awaited_port = command, port
 
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def start(self) -> Self:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self._command, stderr=log, stdout=log)

@@ -23,11 +23,10 @@ from regraft.producers.nodes.groups_once import (
 )
 from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.mqtt_interest import MqttInterest
-from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.producers.nodes.subject_filters import content_of, filter_of
 from tests.producers.nodes.door_brokers import NEEDS
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
-from tests.producers.nodes.nats_servers import NatsServer
+from tests.producers.nodes.nats_site import nats_site
 from tests.producers.nodes.node_fleet import NodeFleet
 
 BROKERS = ("b01", "b02", "b03")
@@ -106,16 +105,8 @@ def test_work_at_nats_servers_is_done_once(tmp_path: Path) -> None:
     NEEDS["nats"]()
 
     async def go() -> None:
-        import nats
-
-        servers = {broker: NatsServer(broker, tmp_path).start() for broker in BROKERS}
-        doors = {broker: NatsDoor(server.leaf_url, broker) for broker, server in servers.items()}
-        for door in doors.values():
-            door.groups_once = frozenset({"workers"})
-        fleet = NodeFleet(LINE)
-        try:
-            await fleet.begin(doors)
-            clients = {broker: await nats.connect(server.url) for broker, server in servers.items()}
+        async with nats_site(tmp_path, LINE, groups_once=frozenset({"workers"})) as site:
+            clients = site.clients
             handled: dict[str, list[bytes]] = {broker: [] for broker in BROKERS}
             seen: list[bytes] = []
 
@@ -126,13 +117,13 @@ def test_work_at_nats_servers_is_done_once(tmp_path: Path) -> None:
                 await clients[broker].subscribe("job.*", queue="workers", cb=_into(handled[broker]))
             await clients["b02"].subscribe("job.*", cb=watch)
             await clients["b01"].subscribe("anything", cb=watch)
-            await asyncio.gather(*(client.flush() for client in clients.values()))
-            await fleet.all_confirmed()
+            await site.flush()
+            await site.fleet.all_confirmed()
             for number in range(300):
                 await clients["b01"].publish("job.x", b"%d" % number)
             for number in range(300, 400):
                 await clients["b03"].publish("job.x", b"%d" % number)
-            await asyncio.gather(*(client.flush() for client in clients.values()))
+            await site.flush()
             async with asyncio.timeout(30):
                 while sum(map(len, handled.values())) < 400 or len(seen) < 400:
                     await asyncio.sleep(0.01)
@@ -141,12 +132,6 @@ def test_work_at_nats_servers_is_done_once(tmp_path: Path) -> None:
             assert both == list(range(400))
             assert sorted(int(each) for each in seen) == list(range(400))
             assert min(len(handled["b02"]), len(handled["b03"]) - 100) > 90
-            for client in clients.values():
-                await client.close()
-        finally:
-            await fleet.close()
-            for server in servers.values():
-                server.stop()
 
     asyncio.run(asyncio.wait_for(go(), 60))
 

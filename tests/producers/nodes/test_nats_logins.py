@@ -91,8 +91,7 @@ def test_a_login_by_nkey_is_accepted_and_another_refused(place: str, tmp_path: P
         leaf_port = free_port()
         leaf = f'leafnodes {{ listen: "127.0.0.1:{leaf_port}" }}'
         accounts = f"accounts {{ A: {{ users: [{{ nkey: {user.public} }}] }} }}"
-        server = NatsServer("b01", tmp_path, accounts, leaf, leaf_port).start()
-        try:
+        with NatsServer("b01", tmp_path, accounts, leaf, leaf_port) as server:
             url, api = (server.leaf_url, None) if place == "leaf port" else (server.url, server.api_port)
             more = {"door_api": f"http://127.0.0.1:{api}"} if api else {}
             file = tmp_path / "user.nk"
@@ -105,8 +104,6 @@ def test_a_login_by_nkey_is_accepted_and_another_refused(place: str, tmp_path: P
             for login in ({}, {"door_credentials_file": file}):
                 with pytest.raises(DoorError, match=r"refuses (no login|the nkey) .*node\.door_credentials_file"):
                     await opened(door_of(settings_for(tmp_path, url, **login, **more), "b01"))
-        finally:
-            server.stop()
 
     run(go)
 
@@ -129,15 +126,12 @@ def test_a_server_in_operator_mode_takes_a_creds_file(tmp_path: Path) -> None:
 
     async def go() -> None:
         extra = f"operator: {operator_jwt}\nresolver: MEMORY\nresolver_preload: {{ {account.public}: {account_jwt} }}"
-        server = NatsServer("b01", tmp_path, extra).start()
-        try:
+        with NatsServer("b01", tmp_path, extra) as server:
             for url, more in ((server.leaf_url, {}), (server.url, {"door_api": f"http://127.0.0.1:{server.api_port}"})):
                 door = door_of(settings_for(tmp_path, url, door_credentials_file=file, **more), "b01")
                 await opened(door)
                 assert door.is_open
                 await door.close()
-        finally:
-            server.stop()
 
     run(go)
 
@@ -147,8 +141,7 @@ def test_a_token_is_a_password_without_a_user(tmp_path: Path) -> None:
     """At the client port a server may ask for a token."""
 
     async def go() -> None:
-        server = NatsServer("b01", tmp_path, 'authorization { token: "s3cret" }').start()
-        try:
+        with NatsServer("b01", tmp_path, 'authorization { token: "s3cret" }') as server:
             file = tmp_path / "token"
             file.write_text("s3cret\n")
             api = f"http://127.0.0.1:{server.api_port}"
@@ -158,8 +151,6 @@ def test_a_token_is_a_password_without_a_user(tmp_path: Path) -> None:
             await opened(door)
             assert door.is_open
             await door.close()
-        finally:
-            server.stop()
 
     run(go)
 
@@ -173,16 +164,13 @@ def test_a_server_that_wants_tls_before_it_speaks_is_reached(tmp_path: Path) -> 
     async def go() -> None:
         port = free_port()
         leaf = HANDSHAKE_FIRST.format(port=port, certificate=issued.certificate_file, key=issued.key_file)
-        server = NatsServer("b01", tmp_path, leaf=leaf, leaf_port=port).start()
-        try:
+        with NatsServer("b01", tmp_path, leaf=leaf, leaf_port=port):
             door = door_of(settings_for(tmp_path, f"tls://127.0.0.1:{port}", door_ca_file=authority.ca_file), "b01")
             await opened(door)
             assert door.is_open
             await door.close()
             with pytest.raises(DoorError, match="handshake_first"):
                 await opened(door_of(settings_for(tmp_path, f"nats://127.0.0.1:{port}"), "b01"))
-        finally:
-            server.stop()
 
     run(go)
 
@@ -196,8 +184,7 @@ def test_what_permissions_cut_is_said_and_counted(tmp_path: Path) -> None:
         leaf = f'leafnodes {{ listen: "127.0.0.1:{leaf_port}" }}'
         allowed = 'permissions: { publish: ["q.>"], subscribe: ["q.>"] }'
         accounts = f"accounts {{ A: {{ users: [{{ user: u, password: p, {allowed} }}] }} }}\nno_auth_user: u"
-        server = NatsServer("b01", tmp_path, accounts, leaf, leaf_port).start()
-        try:
+        with NatsServer("b01", tmp_path, accounts, leaf, leaf_port) as server:
             (tmp_path / "password").write_text("p")
             login = {"door_user": "u", "door_password_file": tmp_path / "password"}
             door = door_of(settings_for(tmp_path, server.leaf_url, **login), "b01")
@@ -211,8 +198,6 @@ def test_what_permissions_cut_is_said_and_counted(tmp_path: Path) -> None:
             assert door.is_open
             assert door.counts["refused"] == 0
             await door.close()
-        finally:
-            server.stop()
 
     run(go)
 

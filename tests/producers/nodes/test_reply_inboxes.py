@@ -11,11 +11,9 @@ import pytest
 from regraft.overlay.configuration import Configuration
 from regraft.producers.nodes import reply_inboxes
 from regraft.producers.nodes.doors import LocalMessage
-from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.producers.nodes.reply_inboxes import ReplyInboxes
 from tests.producers.nodes.door_brokers import NEEDS
-from tests.producers.nodes.nats_servers import NatsServer
-from tests.producers.nodes.node_fleet import NodeFleet
+from tests.producers.nodes.nats_site import nats_site
 
 ASK = LocalMessage("svc", b"?", "_INBOX.x.1")
 OTHER = LocalMessage("data", b"1")
@@ -68,33 +66,23 @@ def test_the_first_request_of_a_connection_is_answered(tmp_path: Path) -> None:
     NEEDS["nats"]()
 
     async def go() -> None:
-        import nats
-
-        servers = {broker: NatsServer(broker, tmp_path).start() for broker in ("b01", "b02")}
-        fleet = NodeFleet(Configuration.of(0, ("b01", "b02"), [("b01", "b02")]), {"b01": 0.02, "b02": 0.02})
-        try:
-            await fleet.begin({broker: NatsDoor(server.leaf_url, broker) for broker, server in servers.items()})
-            here, there = [await nats.connect(server.url) for server in servers.values()]
+        pair = Configuration.of(0, ("b01", "b02"), [("b01", "b02")])
+        async with nats_site(tmp_path, pair, {"b01": 0.02, "b02": 0.02}) as site:
 
             async def answer(message: Any) -> None:
                 await message.respond(b"!")
 
-            await here.subscribe("home", cb=answer)
-            await there.subscribe("away", cb=answer)
-            await asyncio.gather(here.flush(), there.flush())
-            clients = [await nats.connect(servers["b01"].url) for _ in range(10)]
+            await site.clients["b01"].subscribe("home", cb=answer)
+            await site.clients["b02"].subscribe("away", cb=answer)
+            await site.flush()
+            clients = [await site.connect("b01") for _ in range(10)]
             for client in clients:
                 assert (await client.request("home", b"?", timeout=5)).data == b"!"
-            await fleet.all_confirmed()
-            assert fleet.nodes["b01"].clients.interest_count == 1
+            await site.fleet.all_confirmed()
+            known = site.fleet.nodes["b01"].clients
+            assert known.interest_count == 1
             for client in clients[:3]:
                 assert (await client.request("away", b"?", timeout=5)).data == b"!"
-            assert fleet.nodes["b01"].clients.interest_count == 4
-            for client in (here, there, *clients):
-                await client.close()
-        finally:
-            await fleet.close()
-            for server in servers.values():
-                server.stop()
+            assert known.interest_count == 4
 
     asyncio.run(asyncio.wait_for(go(), 60))

@@ -18,12 +18,10 @@ from regraft.producers.nodes import wanted_elsewhere
 from regraft.producers.nodes.asked_subjects import ASKED_MAX, AskedSubjects
 from regraft.producers.nodes.doors import LocalMessage, MemoryDoor
 from regraft.producers.nodes.groups_once import GroupHandlers
-from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.producers.nodes.subject_filters import filter_of, subject_of_filter
 from regraft.producers.nodes.wanted_elsewhere import WantedElsewhere
 from tests.producers.nodes.door_brokers import NEEDS, Received, amqp_broker, broker_of
-from tests.producers.nodes.nats_servers import NatsServer
-from tests.producers.nodes.node_fleet import NodeFleet
+from tests.producers.nodes.nats_site import nats_site
 from tests.producers.nodes.rabbit_servers import shared_rabbit
 from tests.producers.nodes.test_doors import until
 
@@ -152,14 +150,10 @@ def test_a_nats_server_knows_again_that_nobody_responds(tmp_path: Path) -> None:
     NEEDS["nats"]()
 
     async def go() -> None:
-        import nats
         import nats.errors
 
-        servers = {broker: NatsServer(broker, tmp_path).start() for broker in ("b01", "b02")}
-        fleet = NodeFleet(Configuration.of(0, ("b01", "b02"), [("b01", "b02")]))
-        try:
-            await fleet.begin({broker: NatsDoor(server.leaf_url, broker) for broker, server in servers.items()})
-            asker, answerer = [await nats.connect(server.url) for server in servers.values()]
+        async with nats_site(tmp_path, Configuration.of(0, ("b01", "b02"), [("b01", "b02")])) as site:
+            asker, answerer = site.clients.values()
             with pytest.raises(nats.errors.NoRespondersError):
                 await asker.request("svc", b"?", timeout=5)
 
@@ -168,21 +162,15 @@ def test_a_nats_server_knows_again_that_nobody_responds(tmp_path: Path) -> None:
 
             await answerer.subscribe("svc", cb=answer)
             await asker.subscribe("anything", cb=answer)
-            await asyncio.gather(asker.flush(), answerer.flush())
-            await fleet.all_confirmed()
+            await site.flush()
+            await site.fleet.all_confirmed()
             assert await _answer(asker) == b"!"
-            local = fleet.nodes["b01"].counts["published"]
+            local = site.fleet.nodes["b01"].counts["published"]
             for _ in range(100):
                 await asker.publish("local", b"")
             await asker.flush()
             await asyncio.sleep(0.2)
-            assert fleet.nodes["b01"].counts["published"] == local
-            for client in (asker, answerer):
-                await client.close()
-        finally:
-            await fleet.close()
-            for server in servers.values():
-                server.stop()
+            assert site.fleet.nodes["b01"].counts["published"] == local
 
     asyncio.run(asyncio.wait_for(go(), 60))
 
