@@ -132,8 +132,7 @@ class AmqpDoor:
             return False
         try:
             key = key_of(checked.subject)
-            stamp = self._checks.stamp_header, self._checks.stamp_of(message)
-            properties = properties_of(checked.headers, checked.reply, stamp)
+            properties = properties_of(checked.headers, checked.reply, self._checks.stamp_of(message))
             self._main.channel.basic_publish(self._place.exchange, key, checked.payload, properties)
         except (KeyFormError, AMQPError, ValueError, struct.error) as error:  # What AMQP cannot express.
             self._checks.refuse(BAD_KEY, str(error))

@@ -110,9 +110,9 @@ class DoorChecks:
         """Return the name of the header that holds a stamp."""
         return self._stamps.header if self._stamps is not None else ""
 
-    def stamp_of(self, message: LocalMessage) -> str:
-        """Return the stamp of a message that is about to be handed over."""
-        return self._stamps.stamp_of(message) if self._stamps is not None else ""
+    def stamp_of(self, message: LocalMessage) -> tuple[str, str]:
+        """Return name and value of the header that is the stamp of a message about to be handed over."""
+        return self.stamp_header, self._stamps.stamp_of(message) if self._stamps is not None else ""
 
     def checked(self, message: LocalMessage) -> LocalMessage | None:
         """Return a message as it may cross, or be written to the broker: without its reply if that is no subject.

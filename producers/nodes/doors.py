@@ -93,8 +93,18 @@ def _ignore_message(_message: LocalMessage) -> None:
     pass
 
 
+class AsksForEverything:
+    """The part of a door whose broker sends it everything, whatever others want."""
+
+    def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
+        """Do nothing: everything arrives."""
+
+    def ask_only(self, subjects: Collection[str]) -> None:
+        """Do nothing: everything arrives."""
+
+
 @dataclass(eq=False)
-class MemoryDoor:
+class MemoryDoor(AsksForEverything):
     """A broker in memory that keeps what it was handed; ``want``, ``leave`` and ``publish_locally`` act as clients."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -121,12 +131,6 @@ class MemoryDoor:
     def release(self, receipt: int) -> None:
         """Keep the receipt."""
         self.released.append(receipt)
-
-    def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
-        """Do nothing: everything arrives."""
-
-    def ask_only(self, subjects: Collection[str]) -> None:
-        """Do nothing: everything arrives."""
 
     async def close(self) -> None:
         """Close the door."""

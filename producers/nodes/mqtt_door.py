@@ -16,10 +16,9 @@ import secrets
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import structlog
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
@@ -28,7 +27,7 @@ from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_askin
 from regraft.producers.nodes.ask_emqx import learn_first, learn_interest
 from regraft.producers.nodes.door_addresses import DoorAddresses
 from regraft.producers.nodes.door_checks import BAD_SUBJECT, DoorChecks
-from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.doors import AsksForEverything, DoorError, LocalMessage
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
 from regraft.producers.nodes.mosquitto_reports import MosquittoReports, comes_true, knocking
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
@@ -59,7 +58,7 @@ BAD_TOPIC, REDELIVERED, ECHO = "bad_topic", "redelivered", "echoed"
 ECHOED = "a message circulates between this broker and another: remove the bridge between them"
 
 
-class MqttDoor:
+class MqttDoor(AsksForEverything):
     """The way to one MQTT 5 broker. ``url`` is ``mqtt://host[:1883]``, mqtts with TLS; several addresses, of one
     cluster, are separated by commas, and tried in turn. Without a user it is anonymous.
 
@@ -223,12 +222,6 @@ class MqttDoor:
         """Return True if the broker is connected, sends what is published, and reaches no other node by itself."""
         return self._is_subscribed and self._session.is_connected and self._search.is_open
 
-    def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
-        """Do nothing: everything arrives."""
-
-    def ask_only(self, subjects: Collection[str]) -> None:
-        """Do nothing: everything arrives."""
-
     @property
     def fault(self) -> str:
         """Return which other node the broker reaches by itself, "" if none is known."""
@@ -243,7 +236,7 @@ class MqttDoor:
         if checked is None:
             return False
         try:
-            qos, fields = fields_for(checked, (self._checks.stamp_header, self._checks.stamp_of(message)))
+            qos, fields = fields_for(checked, self._checks.stamp_of(message))
             self._echoes.note_handed_over(checked)
             return self._hand_over(checked, qos, fields)
         except ValueError:  # From topic_of, or the codec.

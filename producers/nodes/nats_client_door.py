@@ -11,8 +11,7 @@ import asyncio
 import math
 import ssl
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,10 +22,10 @@ from nats.errors import Error as NatsError
 
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
 from regraft.producers.nodes.door_checks import BAD_SUBJECT, TOO_LARGE, DoorChecks
-from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.doors import AsksForEverything, DoorError, LocalMessage
 from regraft.producers.nodes.look_for_nodes import NodeSearch
 from regraft.producers.nodes.nats_login import NO_LOGIN, NatsLogin, is_login_refused, login_advice
-from regraft.producers.nodes.nats_protocol import with_header, without_commands
+from regraft.producers.nodes.nats_protocol import stamped
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
@@ -76,7 +75,7 @@ class _Client(Client):
             self.on_unreadable(error)
 
 
-class NatsClientDoor:
+class NatsClientDoor(AsksForEverything):
     """The way to one NATS server. ``url`` is ``nats://host[:4222]``, tls:// with TLS; ``api`` its monitoring port.
 
     Of several headers with the same name, only the last is carried.
@@ -211,12 +210,6 @@ class NatsClientDoor:
         is_connected = self._client is not None and bool(self._client.is_connected)
         return self._is_proved and self._search.is_open and is_connected
 
-    def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
-        """Do nothing: everything arrives."""
-
-    def ask_only(self, subjects: Collection[str]) -> None:
-        """Do nothing: everything arrives."""
-
     @property
     def fault(self) -> str:
         """Return which other node the server reaches by itself, "" if none is known."""
@@ -233,9 +226,7 @@ class NatsClientDoor:
         checked = self._checks.checked(message)
         if checked is None:
             return False
-        block = without_commands(checked.headers)
-        stamp = self._checks.stamp_of(message)
-        checked = replace(checked, headers=with_header(block, self._checks.stamp_header.encode(), stamp.encode()))
+        checked = stamped(checked, self._checks.stamp_of(message))
         size_bytes = len(checked.headers) + len(checked.payload)
         if size_bytes > self._client.max_payload:
             self._checks.refuse(TOO_LARGE, f"{size_bytes} bytes: the server takes {self._client.max_payload}")

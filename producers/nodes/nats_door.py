@@ -15,7 +15,6 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -42,8 +41,7 @@ from regraft.producers.nodes.nats_protocol import (
     ServerMessage,
     connect_line,
     message_bytes,
-    with_header,
-    without_commands,
+    stamped,
 )
 from regraft.producers.nodes.queue_groups import QueueGroups
 from regraft.producers.nodes.retry_pause import RetryPause
@@ -95,7 +93,6 @@ class NatsDoor:
         self._search = NodeSearch(overlay, name, self._send)
         self._search.on_found = self._give_way
         self._checks = DoorChecks(name, self.counts, self.release, overlay, self._search)
-        self._header = self._checks.stamp_header.encode()
         self._payload_bytes_max = PAYLOAD_BYTES_MAX  # Until the server says otherwise.
         self._first: asyncio.Future[None] | None = None
         self._permissions = LeafPermissions()
@@ -173,8 +170,7 @@ class NatsDoor:
         if not self._permissions.may_publish(checked.subject):
             self._checks.refuse(NOT_PERMITTED, f"the server does not let this node publish {checked.subject!r}")
             return False
-        stamped = with_header(without_commands(checked.headers), self._header, self._checks.stamp_of(message).encode())
-        checked = replace(checked, headers=stamped)
+        checked = stamped(checked, self._checks.stamp_of(message))
         size_bytes = len(checked.headers) + len(checked.payload)
         if size_bytes > self._payload_bytes_max:  # The server would end the connection, and drop what is behind it.
             self._checks.refuse(TOO_LARGE, f"{size_bytes} bytes: the server takes {self._payload_bytes_max}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from regraft.producers.nodes.doors import DoorError, LocalMessage
@@ -170,6 +170,12 @@ def with_header(block: bytes, name: bytes, value: bytes) -> bytes:
     """Return a header block with one more line at its end."""
     begin = block[: -len(END)] if block else FIRST_LINE
     return begin + name + b": " + value + END + END
+
+
+def stamped(message: LocalMessage, stamp: tuple[str, str]) -> LocalMessage:
+    """Return a message for the server's clients: with its stamp, and without lines that the server obeys."""
+    name, value = stamp
+    return replace(message, headers=with_header(without_commands(message.headers), name.encode(), value.encode()))
 
 
 def message_bytes(message: LocalMessage, queues: Sequence[str] = ()) -> bytes:

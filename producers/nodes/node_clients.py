@@ -217,10 +217,11 @@ class NodeClients:
         self, name: str, publisher: _Publisher, message: LocalMessage, now_ms: float, epoch: int = UNSTAMPED_EPOCH
     ) -> CarriedNotification:
         sequence, publisher.sequence_next = publisher.sequence_next, publisher.sequence_next + 1
+        content = content_of(message.subject)
         return CarriedNotification(
-            name, sequence, now_ms, self._broker, epoch, content_of(message.subject), len(message.payload),
+            name, sequence, now_ms, self._broker, epoch, content, len(message.payload),
             subject=message.subject, reply=message.reply, headers=message.headers, payload=message.payload,
-            receipt=message.receipt, handlers=self.handlers(content_of(message.subject), name, sequence),
+            receipt=message.receipt, handlers=self.handlers(content, name, sequence),
         )  # fmt: skip
 
     def _publisher(self, name: str) -> _Publisher:
