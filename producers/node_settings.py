@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from urllib.parse import quote
 
 from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.serve_metrics import port_faults
@@ -16,7 +17,7 @@ from regraft.schemas.safe_names import safe_name
 from regraft.schemas.sampled_blocks import Sampling, sampling_faults
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
-GROUP_LENGTH_MAX = 60  # It becomes part of a subscription's name, each byte as up to three characters.
+GROUP_LENGTH_MAX = 60  # Of its form in a subscription's name, where most bytes but letters take three characters.
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +183,10 @@ class NodeSettings:
                     "contain it"
                 )
         for group in self.groups_once:
-            if not group or not group.isprintable() or len(group) > GROUP_LENGTH_MAX:
-                found.append(f"groups_once has {group!r}: a group has 1 to {GROUP_LENGTH_MAX} printable characters")
+            if not group or not group.isprintable() or len(quote(group, safe="")) > GROUP_LENGTH_MAX:
+                found.append(
+                    f"groups_once has {group!r}: a group has 1 to {GROUP_LENGTH_MAX} printable characters, as in a URL"
+                )
         found += self._door_faults() + listen_faults(self.listen)
         return found + port_faults(self.metrics_port, self.metrics_host)
 

@@ -46,6 +46,7 @@ MESSAGE_BYTES = 100  # What a waiting message takes besides its bytes.
 IDLE_MS = 60_000.0  # A publisher that was idle for this long leaves when others need room.
 PUBLISHER_HEADER = b"\r\nregraft-publisher:"
 OUTSIDE, NOT_KNOWN, TOO_MANY, BAD_SUBJECT = "outside", "publisher_not_known", "too_many_interests", "bad_subject"
+NO_GROUP = "group_name_too_long"  # The group handles messages at this broker as any other does.
 FORGOTTEN = "interests_forgotten"  # Refused, and not even room to wait.
 
 
@@ -259,8 +260,9 @@ class NodeClients:
             log.warning("interest_refused", broker=self._broker, reason=str(error))
             return
         subscription = f"{self._own}.s.{self._subscriptions_made}{group_suffix(group)}"
-        if len(subscription) > NAME_LENGTH_MAX:
-            subscription = subscription[: -len(group_suffix(group))]
+        if group and len(subscription) > NAME_LENGTH_MAX:  # Of a broker with a very long name.
+            self.counts[NO_GROUP] += 1
+            subscription = subscription.removesuffix(group_suffix(group))
         self._subscriptions_made += 1
         self._interests[subject], self._subjects[subscription] = subscription, subject
         self._on_change(subscription, Role.SUBSCRIBER, filter_)

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from regraft.overlay.configuration import Configuration
+from regraft.producers.brokers.broker_messages import SubscribeRequest
+from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.amqp_interest import AmqpInterest, Binding
 from regraft.producers.nodes.groups_once import (
     GroupHandlers,
@@ -23,6 +25,7 @@ from regraft.producers.nodes.groups_once import (
 )
 from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.mqtt_interest import MqttInterest
+from regraft.producers.nodes.node_clients import NodeClients
 from regraft.producers.nodes.subject_filters import content_of, filter_of
 from tests.producers.nodes.door_brokers import NEEDS
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
@@ -81,6 +84,20 @@ def test_who_also_wants_a_message_outside_the_group_gets_it() -> None:
     assert excluded_groups((here,), (("g", "b02"),), "b02") == frozenset()
     assert excluded_groups((here,), (), "b02") == frozenset()  # The publisher's broker did not know of it yet.
     assert excluded_groups((plain,), (("g", "b03"),), "b02") == frozenset()
+
+
+def test_a_group_without_room_in_a_name_is_refused_or_counted() -> None:
+    """At the start by its length as in a URL; next to a broker with a very long name, when it is wanted."""
+    for group, is_refused in (("workers", False), ("w" * 60, False), ("w" * 61, True), ("東" * 7, True), ("", True)):
+        settings = NodeSettings("none:1", Path("i.json"), Path("s.json"), broker="b01", groups_once=(group,))
+        assert any("groups_once" in fault for fault in settings.faults()) == is_refused
+    asked: list[Any] = []
+    clients = NodeClients("b" * 230, "1", asked.append, lambda *_: None)
+    clients.note_interest(key_of("job.*", "workers" * 4), True)
+    clients.settle(True)
+    assert clients.counts == {"group_name_too_long": 1}
+    (wanted,) = [one for one in asked if isinstance(one, SubscribeRequest)]
+    assert (group_of(wanted.subscription), wanted.filter_) == ("", filter_of("job.*"))
 
 
 def test_shared_subscriptions_and_queues_count_as_groups() -> None:
