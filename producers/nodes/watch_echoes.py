@@ -2,8 +2,9 @@
 
 In: messages handed over and taken. Out: what is passed on. A message that repeats itself quickly may be a client's, or
 one that the broker returns again and again. To find out, everything that arrives is held for a moment. A circulating
-message stops when it is not carried on, and comes back when one copy of it is. Anything else is a client's: then all
-that was held is passed on, in order. What circulates is refused, and for a while, so is whatever repeats itself.
+message stops when it is not carried on, and comes back each time that one copy of it is, as few copies as there are
+ways. Anything else is a client's: then all that was held is passed on, in order. What circulates is refused, and for a
+while, so is whatever repeats itself.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from collections.abc import Callable
 from regraft.producers.nodes.doors import LocalMessage
 
 REPEATS_MAX, SPAN_S = 50, 2.0  # This many equal messages in this time may be one that circulates.
-HOLD_S = 0.5  # It has stopped after half of this, and comes back within it.
+HOLD_S = 0.5  # It has stopped after half of this, and comes back within half.
+TRIALS, RETURNS_MAX = 3, 3  # How often it must come back, and how many copies at a time.
 TRUSTED_S, FOUND_S = 60.0, 60.0
 MARKS_MAX = 10_000
 HELD_MAX = 20_000  # More are passed on at once.
@@ -29,7 +31,7 @@ class EchoWatch:
         self._pass_on, self._refuse = pass_on, refuse
         self._seen: OrderedDict[int, tuple[float, int]] = OrderedDict()  # Mark -> begin of its span, count.
         self._trusted: dict[int, float] = {}
-        self._suspect, self._heed_s, self._is_repeated = 0, 0.0, False
+        self._suspect, self._heed_s, self._returns = 0, 0.0, 0
         self._held: list[LocalMessage] = []
         self._found_s = -FOUND_S
 
@@ -47,7 +49,7 @@ class EchoWatch:
         mark = _mark_of(message)
         count = self._count(mark)
         if self._suspect:
-            self._is_repeated |= mark == self._suspect and time.monotonic() > self._heed_s
+            self._returns += mark == self._suspect and time.monotonic() > self._heed_s
             self._held.append(message)
             if len(self._held) > HELD_MAX:
                 self._end(is_echo=False)
@@ -56,26 +58,24 @@ class EchoWatch:
             self._refuse(message)
         elif count > REPEATS_MAX and time.monotonic() - self._trusted.get(mark, -TRUSTED_S) > TRUSTED_S:
             self._suspect, self._held = mark, [message]
-            self._heed_s, self._is_repeated = time.monotonic() + HOLD_S / 2, False
-            asyncio.get_running_loop().call_later(HOLD_S, self._try_one, mark)
+            self._heed_s, self._returns = time.monotonic() + HOLD_S / 2, 0
+            asyncio.get_running_loop().call_later(HOLD_S, self._judge, mark, 0)
         else:
             self._pass_on(message)
 
-    def _try_one(self, suspect: int) -> None:
-        """Carry one copy on if the message has stopped: if it then comes back, it circulates."""
+    def _judge(self, suspect: int, trials: int) -> None:
+        """Decide after a time without any copy carried on, and after each of some with one."""
         if suspect != self._suspect:
             return
-        if self._is_repeated:
+        if not (1 <= self._returns <= RETURNS_MAX if trials else self._returns == 0):
             self._end(is_echo=False)
-            return
-        place = next(place for place, message in enumerate(self._held) if _mark_of(message) == suspect)
-        self._heed_s = time.monotonic()
-        self._pass_on(self._held.pop(place))
-        asyncio.get_running_loop().call_later(HOLD_S, self._judge, suspect)
-
-    def _judge(self, suspect: int) -> None:
-        if suspect == self._suspect:
-            self._end(is_echo=self._is_repeated)
+        elif trials == TRIALS:
+            self._end(is_echo=True)
+        else:
+            place = next(place for place, message in enumerate(self._held) if _mark_of(message) == suspect)
+            self._heed_s, self._returns = time.monotonic(), 0
+            self._pass_on(self._held.pop(place))
+            asyncio.get_running_loop().call_later(HOLD_S / 2, self._judge, suspect, trials + 1)
 
     def _end(self, *, is_echo: bool) -> None:
         """Pass on what was held, without the suspect if that is an echo."""

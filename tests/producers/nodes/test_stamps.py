@@ -189,6 +189,17 @@ def test_what_circulates_is_stopped_and_what_a_sensor_repeats_is_not(monkeypatch
             watch.take(message)
         await asyncio.sleep(0.3)
         assert (passed.count(burst[0]), passed.count(OTHER), refused) == (len(burst), 1, [])
+        passed.clear()
+        watch = EchoWatch(passed.append, refused.append)
+        for message in burst:
+            watch.take(message)
+        await asyncio.sleep(
+            0.12
+        )  # The next burst comes while one message is on trial.
+        for message in [*burst, OTHER]:
+            watch.take(message)
+        await asyncio.sleep(0.4)
+        assert (passed.count(burst[0]), passed.count(OTHER), refused) == (2 * len(burst), 1, [])
         circulating = LocalMessage("c", b"x")
         returned: list[LocalMessage] = []
         watch = EchoWatch(returned.append, refused.append)
