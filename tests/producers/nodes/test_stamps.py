@@ -193,9 +193,7 @@ def test_what_circulates_is_stopped_and_what_a_sensor_repeats_is_not(monkeypatch
         watch = EchoWatch(passed.append, refused.append)
         for message in burst:
             watch.take(message)
-        await asyncio.sleep(
-            0.12
-        )  # The next burst comes while one message is on trial.
+        await asyncio.sleep(0.12)  # The next burst comes while one message is on trial.
         for message in [*burst, OTHER]:
             watch.take(message)
         await asyncio.sleep(0.4)
