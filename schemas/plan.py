@@ -36,6 +36,8 @@ class HomeMove(Struct, frozen=True, order=True):
         return f"{self.home_from} -> {self.home_to}"
 
 
+REPAIR = "repair"  # Instead of a planner's name: the plan repairs what a death has cut.
+MEMBERSHIP = "membership"  # Likewise: brokers join or leave, and none has died.
 OFF_RING = -1  # Instead of an ID: the broker is not on the ring, before it joins or after it left or died.
 
 
@@ -207,6 +209,11 @@ class Plan(Struct, frozen=True):
     subscribers_moved: tuple[HomeMove, ...] = ()
     sample_share: Measure = 1.0
     gain_error_per_s: Measure | None = None
+
+    @property
+    def is_membership(self) -> bool:
+        """Return True if the plan was made because brokers die, join or leave, so not to save anything."""
+        return any(proposal.planner in (REPAIR, MEMBERSHIP) for proposal in self.proposals)
 
     @property
     def has_places(self) -> bool:

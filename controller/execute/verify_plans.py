@@ -17,7 +17,6 @@ from regraft.controller.decide.verify_gain import Verification, observed_gains_p
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.transition import EmitEvent, PersistPlan
 from regraft.controller.kinds.overlay_kind import AnyKind, needs_no_gain
-from regraft.controller.kinds.repair import is_membership
 from regraft.controller.loop_state import LoopState
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_target import configuration_before
@@ -75,7 +74,7 @@ class PlanVerifier:
             self._close(plan, self._verified.pop(plan.plan, None), f"{done} {undo.plan}", now_ms)
             return
         after = plan_log.configuration_of(plan.epoch_to)
-        if after is None or is_membership(plan):
+        if after is None or plan.is_membership:
             self._close(plan, None, "not verified: brokers joined or left, which was not meant to save", now_ms)
             return
         if plan.window_end_ms <= (state.changed_since_ms or 0):

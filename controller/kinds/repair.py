@@ -13,17 +13,10 @@ import msgspec
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from regraft.schemas.plan import ClientMove, HomeMove, Plan, PlanPhase, Proposal
+from regraft.schemas.plan import MEMBERSHIP, REPAIR, ClientMove, HomeMove, Plan, PlanPhase, Proposal
 
-REPAIR = "repair"  # Instead of a planner's name: the plan repairs what a death has cut.
-MEMBERSHIP = "membership"  # Likewise: brokers join or leave, and none has died.
 BROKERS_MIN = 2  # As in inventories.
 NAMED_MAX = 12  # Brokers or links named in a reason; the others are only counted.
-
-
-def is_membership(plan: Plan) -> bool:
-    """Return True if a plan was made because brokers die, join or leave, so not to save anything."""
-    return any(proposal.planner in (REPAIR, MEMBERSHIP) for proposal in plan.proposals)
 
 
 @dataclass(frozen=True, eq=False)

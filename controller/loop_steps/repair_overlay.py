@@ -20,7 +20,7 @@ from regraft.controller.execute.find_lost import lost_brokers
 from regraft.controller.execute.install_brokers import BrokerInstaller
 from regraft.controller.execute.review_plans import PlanReviewer
 from regraft.controller.kinds.overlay_kind import AnyKind
-from regraft.controller.kinds.repair import RepairTask, change_text, is_membership, named_text
+from regraft.controller.kinds.repair import RepairTask, change_text, named_text
 from regraft.controller.loop_state import LoopState
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.member_changes import is_dead_by_order
@@ -193,7 +193,7 @@ def _failed_attempts(plan_log: PlanLog) -> int:
     """Return how many of the newest plans, in a row, were to change the overlay's brokers and failed."""
     failed = 0
     for plan in reversed(plan_log.plans):
-        if plan.phase is not PlanPhase.ABORTED or not is_membership(plan):
+        if plan.phase is not PlanPhase.ABORTED or not plan.is_membership:
             break
         failed += 1
     return failed

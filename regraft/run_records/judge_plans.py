@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from regraft.controller.kinds.overlay_kind import NEEDS_NO_GAIN
-from regraft.controller.kinds.repair import MEMBERSHIP, REPAIR
 from regraft.schemas.live_view import ShownPlan
-from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan import MEMBERSHIP, REPAIR, Plan, PlanPhase
 
 MEMBER_PLANNERS = frozenset({REPAIR, MEMBERSHIP})
 AnyPlan = Plan | ShownPlan

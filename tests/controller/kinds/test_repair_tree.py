@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.controller.kinds.repair import MEMBERSHIP, REPAIR, RepairTask
+from regraft.controller.kinds.repair import RepairTask
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.cost import overlay_cost
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.schemas.plan import ClientMove
+from regraft.schemas.plan import MEMBERSHIP, REPAIR, ClientMove
 from tests.controller.kinds.drawn_repairs import DrawnRepair, drawn_repair
 from tests.controller.small_kinds import tree_kind
 from tests.overlay.small_overlays import NO_CAP, brokers_named, inventory_of, line_of, publishers_of

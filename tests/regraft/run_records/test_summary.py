@@ -5,11 +5,10 @@ import pytest
 from msgspec import structs
 
 from regraft.controller.kinds.overlay_kind import RELIEF
-from regraft.controller.kinds.repair import MEMBERSHIP, REPAIR
 from regraft.demo.seeds_table import main, seeds_table
 from regraft.run_records.run_record import BurstFigures, DeliveryLedger, RoutingFigures
 from regraft.run_records.summary import failures, percentile, summarise
-from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan import MEMBERSHIP, REPAIR, Plan, PlanPhase
 from tests.regraft.canned_run import START_MS, empty_run, ring_run, scot_run, small_plan, small_run, small_shadow
 
 KEYS = (

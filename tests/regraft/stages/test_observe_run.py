@@ -4,13 +4,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from regraft.controller.kinds.repair import REPAIR
 from regraft.run_records.run_record import HorizonUse
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.live_view import DecisionTimes, Horizon, LiveView, encode_view
 from regraft.schemas.member import MemberState
-from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan import REPAIR, PlanPhase
 from regraft.schemas.shown_fleet import ShownFleet, ShownMember
 from regraft.stages.observe_run import RunObserver
 from tests.regraft.canned_run import START_MS, small_plan
