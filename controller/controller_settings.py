@@ -146,9 +146,10 @@ class ControllerSettings:
     published again. Default 1 s.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
     the default host is this one. ``clock``: the present time; the wall clock unless a run is sped up. ``dry_run``:
-    plans wait for a person's approval (`regraft plans`) instead of being executed. Default true: an overlay is not
-    rewired without approval; `demo` and `run --emulate` turn it off. ``review_ms_max``: how long a plan may wait for
-    that. Default 15 minutes. ``orders``: whose orders are followed.
+    plans, repairs included, wait for an operator's approval (`regraft plans`) instead of being executed. Default true:
+    an overlay is not rewired without approval; `demo` and `run --emulate` turn it off. ``act_on_deaths``: in a dry run,
+    repair the overlay after deaths and let brokers that died rejoin, without approval. Default false.
+    ``review_ms_max``: how long a plan may wait for approval. Default 15 minutes. ``orders``: whose orders are followed.
     """
 
     bootstrap: str
@@ -182,6 +183,7 @@ class ControllerSettings:
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
     dry_run: bool = True
+    act_on_deaths: bool = False
     review_ms_max: int = 15 * MINUTE_MS
     orders: OrderSettings = field(default_factory=OrderSettings)
     clock: RunClock = field(default_factory=RunClock)

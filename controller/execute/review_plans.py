@@ -19,8 +19,9 @@ from regraft.controller.execute.transition import EmitEvent, PersistPlan
 from regraft.controller.kinds.overlay_kind import needs_no_gain
 from regraft.controller.loop_state import LoopState
 from regraft.controller.state.plan_log import PlanLog
+from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
-from regraft.schemas.order import OrderKind
+from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, entered
 
@@ -66,10 +67,14 @@ class PlanReviewer:
 
     def begin(self, plan: Plan, now_ms: int, note: str = "") -> None:
         """Begin a plan or, in a dry run, store it for review; ``note`` is added to its reason."""
+        if self._settings.dry_run:
+            self.propose(plan, now_ms, note)
+        else:
+            self._runner.begin(plan, now_ms, f"chosen; {note}" if note else "chosen")
+
+    def propose(self, plan: Plan, now_ms: int, note: str = "") -> None:
+        """Store a plan for review; ``note`` is added to its reason."""
         note = f"; {note}" if note else ""
-        if not self._settings.dry_run:
-            self._runner.begin(plan, now_ms, f"chosen{note}")
-            return
         proposed = entered(plan, PlanPhase.PROPOSED, f"waits for approval{note}", now_ms)
         text = f"{plan.plan} waits for approval: `regraft plans show {plan.plan}`"
         self._runner.add([PersistPlan(proposed), _event(plan, EventKind.PLAN_PROPOSED, Severity.INFO, now_ms, text)])
@@ -89,15 +94,9 @@ class PlanReviewer:
         Return True if a plan has begun. ``situation_of`` is called only for an approved plan.
         """
         plan = state.plan_log.proposed
-        if plan is None or self._runner.is_busy or not self._orders.is_known:
+        if plan is None or plan.is_membership or self._runner.is_busy or not self._orders.is_known:
             return False
-        order = self._orders.book.about_plan(plan.plan)
-        refusal = self._out_of_date(plan, state.plan_log, now_ms)
-        if order is not None and order.kind is not OrderKind.APPROVE:
-            refusal = f"{order.kind} by {order.by}: {order.reason}"
-        if refusal:
-            self._refuse(plan, refusal, now_ms)
-            return False
+        order = self._approval(plan, "", state.plan_log, now_ms)
         situation = situation_of() if order is not None else None
         if situation is None or order is None:
             return False
@@ -110,10 +109,42 @@ class PlanReviewer:
         self._runner.begin(plan, now_ms, f"approved by {order.by_and_why}")
         return True
 
+    def approval_of_change(self, plan: Plan, stale: str, plan_log: PlanLog, now_ms: int) -> str:
+        """Return who has approved a waiting change of brokers, and why; empty while nobody has, or if it is refused.
+
+        ``stale`` is why it is no longer the change to make, empty if it is.
+        """
+        order = None if self._runner.is_busy else self._approval(plan, stale, plan_log, now_ms)
+        return "" if order is None else order.by_and_why
+
+    def was_refused(self, change: BrokerChange, plan_log: PlanLog, now_ms: int) -> bool:
+        """Return True if an operator refused this change of the overlay in force so recently that it is not shown."""
+        return any(
+            plan.is_membership
+            and plan.phase is PlanPhase.REFUSED
+            and plan.epoch_from == plan_log.present.epoch
+            and plan_log.change_of(plan) == change
+            and (order := self._orders.book.about_plan(plan.plan)) is not None
+            and order.kind is not OrderKind.APPROVE
+            and now_ms - order.time_ms < self._settings.decision.mute_ms
+            for plan in plan_log.plans
+        )
+
+    def _approval(self, plan: Plan, stale: str, plan_log: PlanLog, now_ms: int) -> Order | None:
+        """Return the order that approves a waiting plan; refuse it if an order does, or if it is out of date."""
+        order = self._orders.book.about_plan(plan.plan)
+        refusal = stale or self._out_of_date(plan, plan_log, now_ms)
+        if order is not None and order.kind is not OrderKind.APPROVE:
+            refusal = f"{order.kind} by {order.by}: {order.reason}"
+        if refusal:
+            self._refuse(plan, refusal, now_ms)
+            return None
+        return order
+
     def revalidate(self, state: LoopState, situation: Situation, now_ms: int) -> None:
         """Refuse the waiting plan, if any, if it is no longer worth its price on the newest window."""
         plan = state.plan_log.proposed
-        if plan is None or self._runner.is_busy:
+        if plan is None or plan.is_membership or self._runner.is_busy:
             return
         situation = replace(situation, plan_in_review="")
         stale = "" if self._is_worth_unknown(plan, situation) else self.objection(plan, situation)

@@ -1,11 +1,12 @@
 """Begin plans that change the overlay's brokers: repairs at once when brokers are lost, joins and leaves in batches.
 
-In: the fleet, the overlay in force, what people have ordered. Out: at most one plan that begins, and commands that make
-brokers outsiders. The kind computes the new overlay; the fleet says which brokers are lost or join.
+In: the fleet, the overlay in force, what operators have ordered. Out: at most one plan that begins or waits for
+approval, and commands that make brokers outsiders. The kind computes the new overlay; the fleet says which brokers are
+lost or join.
 
-A repair waits for no window, review, cool-down or verification. A pause holds it, like everything that the controller
-begins by itself, but brokers that a person declared dead are repaired anyway. Joins and leaves wait for no review,
-either: a person has ordered them, or they restore what was.
+A repair waits for no window, cool-down or verification. A pause holds it, like everything that the controller begins
+by itself, but brokers that an operator declared dead are repaired anyway. In a dry run, what no operator ordered waits
+for approval, and no broker of the overlay in force is made an outsider before that.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.kinds.repair import RepairTask, change_text, named_text
 from regraft.controller.loop_state import LoopState
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.state.member_changes import is_dead_by_order
+from regraft.controller.state.member_changes import is_by_order, is_dead_by_order
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.windows.read_windows import WindowReader
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import MemberState
-from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan import Plan, PlanPhase
 
 
 class RepairOverlay:
@@ -65,16 +66,28 @@ class RepairOverlay:
         lost = lost_brokers(plan_log, state.fleet)
         if reason := self._waiting_reason(lost, state, now_ms):
             self._report(f"repair of {', '.join(sorted(lost))} waits: {reason}" if lost else "", now_ms)
+            if (waiting := _waiting_for_approval(plan_log)) is not None:
+                self._reviewer.approval_of_change(waiting, "", plan_log, now_ms)  # Only a refusal takes effect.
             return
         to_join = self._to_join(state)
-        self._installer.ask(to_join, plan_log, now_ms)
+        free = self._free_to_join(lost, to_join, state)
+        held = self._held_change(lost, frozenset(to_join).difference(free), state, now_ms)
+        approved, approval = self._approved(held, state, now_ms)
+        asked = [*free, *sorted(plan_log.change_of(approved).joined)] if approved else free
+        self._installer.ask(asked, plan_log, now_ms)
         ready = frozenset(
             one
-            for one in to_join
+            for one in asked
             if self._installer.is_ready(one, plan_log.present.epoch, state.fleet.members[one].since_ms)
         )
+        if approved is not None:
+            if plan_log.change_of(approved).joined <= ready and not self._runner.is_busy:
+                self._start(approved, held, f"approved by {approval}", state, now_ms)
+            return
+        if held.lost:
+            return
         change = self._change(lost, ready, state, now_ms)
-        is_due = self._is_due(change, to_join, ready, now_ms)
+        is_due = self._is_due(change, free, ready, now_ms)
         if is_due and not self._runner.is_busy and self._may_try(change, plan_log, now_ms):
             self._begin(change, state, now_ms)
 
@@ -89,6 +102,44 @@ class RepairOverlay:
         """Return the brokers that wait to join and report: others cannot answer."""
         reporting = state.newest.boots if state.newest is not None else {}
         return [broker for broker in state.fleet.in_state(MemberState.JOINING) if broker in reporting]
+
+    def _is_held(self, broker: str, state: LoopState) -> bool:
+        """Return True if a change of this broker needs approval: in a dry run, unless an operator ordered its state."""
+        member = state.fleet.members[broker]
+        is_allowed = self._settings.act_on_deaths and bool(member.deaths_ms)
+        return self._settings.dry_run and not is_allowed and not is_by_order(member)
+
+    def _free_to_join(self, lost: frozenset[str], to_join: list[str], state: LoopState) -> list[str]:
+        """Return the brokers that may join without approval; a repair that an order began takes the others along."""
+        if lost and not all(self._is_held(one, state) for one in lost):
+            return to_join
+        return [one for one in to_join if not self._is_held(one, state)]
+
+    def _held_change(self, lost: frozenset[str], held: frozenset[str], state: LoopState, now_ms: int) -> BrokerChange:
+        """Return the change that needs approval, NO_CHANGE if there is none."""
+        members = state.fleet.members
+        if lost:
+            is_held = all(self._is_held(one, state) for one in lost)
+            return BrokerChange(joined=held & lost, lost=lost) if is_held else NO_CHANGE
+        settled = all(now_ms - members[one].since_ms >= self._settings.members.batch_ms for one in held)
+        return BrokerChange(joined=held) if held and settled else NO_CHANGE
+
+    def _approved(self, held: BrokerChange, state: LoopState, now_ms: int) -> tuple[Plan | None, str]:
+        """Return the waiting plan if it is approved, and by whom; propose the held change if none waits for it."""
+        plan_log = state.plan_log
+        waiting = _waiting_for_approval(plan_log)
+        if waiting is not None:
+            stale = "" if plan_log.change_of(waiting) == held else "other brokers have died, joined or left since"
+            approval = self._reviewer.approval_of_change(waiting, stale, plan_log, now_ms)
+            return (waiting, approval) if approval else (None, "")
+        is_new = held != NO_CHANGE and not self._reviewer.was_refused(held, plan_log, now_ms)
+        if is_new and not self._runner.is_busy and self._may_try(held, plan_log, now_ms):
+            plan = self._planned(held, state, now_ms)
+            if plan is not None:
+                self._reviewer.propose(plan, now_ms, change_text(held))
+                text = f"repair of {named_text(sorted(held.lost))} waits: approve {plan.plan} (`regraft plans approve`)"
+                self._report(text if held.lost else "", now_ms)
+        return None, ""
 
     def _change(self, lost: frozenset[str], ready: frozenset[str], state: LoopState, now_ms: int) -> BrokerChange:
         """Return the brokers to remove and to add: if any are lost, only these and those of them that are back."""
@@ -139,6 +190,21 @@ class RepairOverlay:
         return now_ms - plan_log.transition_ended_ms >= pause_ms
 
     def _begin(self, change: BrokerChange, state: LoopState, now_ms: int) -> None:
+        plan = self._planned(change, state, now_ms)
+        if plan is not None:
+            self._reported = ""
+            self._start(plan, change, change_text(change), state, now_ms)
+
+    def _start(self, plan: Plan, change: BrokerChange, reason: str, state: LoopState, now_ms: int) -> None:
+        """Have a plan executed."""
+        self._installer.forget(change.joined)
+        self._tried = {change, *(one for one in self._tried if one.lost == change.lost)}
+        self._ready_since_ms = None
+        self._runner.begin(plan, now_ms, reason)
+        state.has_begun = True
+
+    def _planned(self, change: BrokerChange, state: LoopState, now_ms: int) -> Plan | None:
+        """Return the plan that makes a change; None, and the reason is reported, if no overlay is possible."""
         present, windows = state.plan_log.present, self._horizon(state)
         if change.lost:  # A publisher whose home fell silent before reporting it is at its former home.
             windows = tuple(replace(window, homeless=frozenset()) for window in windows)
@@ -155,18 +221,14 @@ class RepairOverlay:
             self._report(
                 f"no overlay is possible without {', '.join(sorted(change.lost | change.left))}: {fault}", now_ms
             )
-            return
+            return None
         window_end_ms = state.newest.end_ms if state.newest is not None else now_ms
         plan = repair.plan(present, state.plan_log.epoch_next, window_end_ms)
-        self._installer.forget(change.joined)
-        self._tried = {change, *(one for one in self._tried if one.lost == change.lost)}
-        self._reported, self._ready_since_ms = "", None
-        self._runner.begin(plan, now_ms, change_text(change))
-        state.has_begun = True
         if repair.exceeded:
             text = f"with {plan.plan} {named_text(repair.exceeded)}: add brokers or raise caps to avoid this"
             event = AdaptationEvent(plan.plan, EventKind.CAPS_EXCEEDED, Severity.WARNING, now_ms, text, plan.plan)
             self._events.emit(event)
+        return plan
 
     def _horizon(self, state: LoopState) -> tuple[ClosedWindow, ...]:
         """Return the last complete windows and the newest: only the former know the clients of dead brokers."""
@@ -187,6 +249,12 @@ class RepairOverlay:
         if text and text != self._reported:
             self._events.emit(AdaptationEvent("members", EventKind.REPAIR_WAITS, Severity.CRITICAL, now_ms, text))
         self._reported = text
+
+
+def _waiting_for_approval(plan_log: PlanLog) -> Plan | None:
+    """Return the change of brokers that waits for approval, None if there is none."""
+    waiting = plan_log.proposed
+    return waiting if waiting is not None and waiting.is_membership else None
 
 
 def _failed_attempts(plan_log: PlanLog) -> int:

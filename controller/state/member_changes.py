@@ -46,5 +46,14 @@ def is_dead_by_order(member: Member) -> bool:
     return member.ordered_ms > 0 and member.state is MemberState.DEAD and member.ordered_ms >= member.deaths_ms[-1]
 
 
+def is_by_order(member: Member) -> bool:
+    """Return True if an operator ordered the member's present state, or nothing but an order leads to it."""
+    if member.state in (MemberState.LEAVING, MemberState.LEFT):
+        return True
+    if member.state is MemberState.JOINING:
+        return member.ordered_ms > max(member.deaths_ms, default=0)
+    return is_dead_by_order(member)
+
+
 def _late_deaths(member: Member, now_ms: int) -> tuple[int, ...]:
     return tuple(time_ms for time_ms in member.deaths_ms if now_ms - time_ms < HOUR_MS)

@@ -99,9 +99,9 @@ class PlanLog:
 
     @property
     def proposed(self) -> Plan | None:
-        """The plan that waits for approval, of several the rollback, else the oldest; None if there is none."""
+        """The plan that waits for approval, of several the change of brokers, else the rollback, else the oldest."""
         waiting = (plan for plan in self.plans if plan.phase is PlanPhase.PROPOSED)
-        return min(waiting, key=lambda plan: (not plan.undoes, plan.epoch_to), default=None)
+        return min(waiting, key=lambda plan: (not plan.is_membership, not plan.undoes, plan.epoch_to), default=None)
 
     @property
     def verifying(self) -> tuple[Plan, ...]:
