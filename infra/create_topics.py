@@ -28,12 +28,17 @@ from regraft.schemas.topics import CREATE_TIME, DEFAULT_NAMESPACE, NO_AGENT, TOP
 
 TIMEOUT_S = 30.0
 SEEN_WAIT_S_MAX = 10.0
+MISSING_NAMED_MAX = 3
 
 log = structlog.get_logger(__name__)
 
 
 class TopicMismatchError(StackError):
     """Reports which topic does not match the table, and what to do."""
+
+
+class TopicsMissingError(StackError):
+    """Reports which topics are missing, and what to do."""
 
 
 def create_topics(
@@ -67,6 +72,18 @@ def create_topics(
     _wait_seen(admin, kafka.bootstrap, set(wanted))
     _check(kafka, admin, {name: topic for name, topic in wanted.items() if name not in created})
     return created
+
+
+def require_topics(kafka: KafkaAccess, namespace: str, agents: Sequence[str] = (NO_AGENT,)) -> None:
+    """Raise TopicsMissingError, with what to do, unless all topics exist; StackError if Kafka is unavailable."""
+    there = _cluster(open_admin(kafka, TIMEOUT_S), kafka.bootstrap).topics
+    missing = sorted(_named(TOPICS, namespace, agents).keys() - there.keys())
+    if missing:
+        more = f" and {len(missing) - MISSING_NAMED_MAX} more" if len(missing) > MISSING_NAMED_MAX else ""
+        raise TopicsMissingError(
+            f"Kafka at {kafka.bootstrap} lacks {len(missing)} topics: {', '.join(missing[:MISSING_NAMED_MAX])}{more}. "
+            "Create them with `regraft topics --create`, or start with --create-topics."
+        )
 
 
 def check_topics(

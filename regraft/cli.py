@@ -20,6 +20,7 @@ from regraft.commands.audit_command import audit
 from regraft.commands.backtest_command import backtest
 from regraft.commands.command_options import (
     QUICK_RUNNING_S,
+    ActOnDeaths,
     Assignments,
     Bootstrap,
     Chaos,
@@ -165,7 +166,11 @@ def run(
         typer.Option("--emulate", help="Also run the emulated brokers; without this, your own brokers must report."),
     ] = False,
     dashboard: Annotated[bool, typer.Option("--dashboard", help="Also serve the dashboard.")] = False,
+    create_topics: Annotated[
+        bool, typer.Option("--create-topics", help="Create missing topics; --emulate always does.")
+    ] = False,
     dry_run: DryRun = None,
+    act_on_deaths: ActOnDeaths = None,
     planner: PlannerName = None,
     shadow: ShadowNames = None,
     seed: Seed = None,
@@ -174,20 +179,23 @@ def run(
 ) -> None:
     """Run the loop against your Kafka: Spark job, controller and alerts, restarted when they die.
 
-    Creates the topics that are missing. Runs until Ctrl-C or SIGTERM, then shuts down in order. Plans wait for approval
-    (`regraft plans`) unless --act or --emulate is given.
+    Runs until Ctrl-C or SIGTERM, then shuts down in order. Plans, repairs included, wait for approval (`regraft plans`)
+    unless --act or --emulate is given; orders about members are executed.
 
     Examples: `regraft run --bootstrap kafka:9092 --dry-run`; `regraft run --emulate --set run.directory=out/lab`.
     """
     _begin("`regraft run`", "spark", *(["dashboard"] if dashboard else []))
     from regraft.stages.run_loop import run_loop
 
-    flags = _flags(assignments, seed=seed, bootstrap=bootstrap, dry_run=dry_run, planner=planner, shadows=shadow)
+    flags = _flags(
+        assignments, seed=seed, bootstrap=bootstrap, dry_run=dry_run, act_on_deaths=act_on_deaths, planner=planner,
+        shadows=shadow,
+    )  # fmt: skip
     settings = _settings(flags, settings_file)
     if emulate and "controller.dry_run" not in settings.chosen:  # Emulated brokers need no approval.
         flags.setdefault("controller", {})["dry_run"] = False
         settings = _settings(flags, settings_file)
-    run_loop(settings, Console(), emulate=emulate, with_dashboard=dashboard)
+    run_loop(settings, Console(), emulate=emulate, with_dashboard=dashboard, creates_topics=create_topics)
 
 
 def show_settings(
@@ -224,13 +232,15 @@ def stream(master: Master = None, settings_file: SettingsFile = None, assignment
 
 def control(
     dry_run: DryRun = None,
+    act_on_deaths: ActOnDeaths = None,
     planner: PlannerName = None,
     shadow: ShadowNames = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
     """Run only the controller, until Ctrl-C or SIGTERM. Part of `run`."""
-    _run_stage("control", _flags(assignments, dry_run=dry_run, planner=planner, shadows=shadow), settings_file)
+    flags = _flags(assignments, dry_run=dry_run, act_on_deaths=act_on_deaths, planner=planner, shadows=shadow)
+    _run_stage("control", flags, settings_file)
 
 
 def _show_version(wanted: bool) -> None:
@@ -262,6 +272,7 @@ def _flags(
     seed: int | None = None,
     bootstrap: str | None = None,
     dry_run: bool | None = None,
+    act_on_deaths: bool | None = None,
     planner: str | None = None,
     shadows: list[str] | None = None,
     master: str | None = None,
@@ -274,6 +285,7 @@ def _flags(
         ("run", "seed", seed),
         ("kafka", "bootstrap", bootstrap),
         ("controller", "dry_run", dry_run),
+        ("controller", "act_on_deaths", act_on_deaths),
         ("controller", "planner", planner),
         ("controller", "shadow_planners", shadows or None),
         ("spark", "master", master),

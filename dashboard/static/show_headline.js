@@ -98,7 +98,7 @@ function whatItWants(store) {
   const proposed = store.proposedPlans;
   if (proposed.length) {
     const plan = proposed.at(-1);
-    return { kind: "ask", icon: "ask", short: "Your decision", long: `${plan.plan} waits for approval: ${changesText(plan)} would save ${amount(plan.cost_before_per_s - plan.cost_predicted_per_s)} a second.` };
+    return { kind: "ask", icon: "ask", short: "Your decision", long: `${plan.plan} waits for approval: ${changesText(plan)} would ${effectText(plan)}.` };
   }
   const loud = store.activeAlerts.filter((alert) => alert.severity !== "info" && !alert.is_silenced);
   if (loud.length) return { kind: loud.some((alert) => alert.severity === "critical") ? "bad" : "warn", icon: "alert", short: `Look at ${counted(loud.length, "alert")}`, long: shortList(loud.map((alert) => `${words(alert.rule)} at ${alert.subject}`), 3) };
@@ -106,6 +106,15 @@ function whatItWants(store) {
   if (paused && !paused.until_ms) return { kind: "warn", icon: "pause", short: "Resume when ready", long: `Paused for ${span(store.controllerNowMs - paused.since_ms)} without an end.` };
   if (maintenance.length) return { kind: "calm", icon: "wrench", short: "Nothing", long: `${shortList(maintenance.map((one) => one.broker))} in maintenance.` };
   return { kind: "calm", icon: "check", short: "Nothing", long: "No plan waits and no alert is open." };
+}
+
+// A plan that repairs the overlay, or admits or releases brokers, is not made to save anything.
+export function isMembership(plan) {
+  return plan.proposals.some((one) => one.planner === "repair" || one.planner === "membership");
+}
+
+function effectText(plan) {
+  return isMembership(plan) ? `make the overlay whole: ${plan.proposals[0].reason}` : `save ${amount(plan.cost_before_per_s - plan.cost_predicted_per_s)} a second`;
 }
 
 export function changesText(plan) {

@@ -1,8 +1,8 @@
 // Plans that wait for a person: on top of the page, with their preview on the map and the two answers.
 
 import { button, element, icon, showIfOther } from "./build_elements.js";
-import { amount, clockTime, share } from "./format_values.js";
-import { changesText } from "./show_headline.js";
+import { amount, clockTime, readable, share } from "./format_values.js";
+import { changesText, isMembership } from "./show_headline.js";
 import { changeLines, movedCount } from "./show_side.js";
 import { priceOf, proposalTable } from "./show_plans.js";
 
@@ -30,7 +30,7 @@ export function showReview(store, desk, map) {
       element("div", { class: "review-head" },
         element("h2", {}, icon("ask"), `${plan.plan}: `, changesText(plan)),
         element("p", {}, "proposed ", clockTime(plan.history[0]?.time_ms), ", on the window that ended ", clockTime(plan.window_end_ms)),
-      element("div", { class: "before-after" },
+      isMembership(plan) ? element("p", {}, readable(plan.history[0]?.reason)) : element("div", { class: "before-after" },
         figure("now", `${amount(plan.cost_before_per_s)}/s`),
         element("span", { class: "arrow", "aria-hidden": "true" }, "→"),
         figure("then", `${amount(plan.cost_predicted_per_s)}/s`, "good"),

@@ -2,7 +2,7 @@
 
 import { button, definitionList, element, icon, pill, showIfOther } from "./build_elements.js";
 import { amount, clockTime, idMoveText, milliseconds, readable, share, shortList } from "./format_values.js";
-import { changesText, phaseSteps } from "./show_headline.js";
+import { changesText, isMembership, phaseSteps } from "./show_headline.js";
 import { phasePill } from "./show_plans.js";
 import { congestionClass, CONGESTION_CLASSES } from "./style_map.js";
 
@@ -70,7 +70,8 @@ function planContent(store, plan, desk) {
   return [
     element("div", { class: "panel-head" }, element("h2", {}, facts.is_under_way ? plan.plan : `Last plan: ${plan.plan}`), phasePill(store, plan.phase)),
     facts.is_under_way && !facts.is_aborted ? phaseSteps(store, plan.phase) : null,
-    element("p", {}, `${changesText(plan)}, predicted to save `, element("b", {}, `${amount(saves)} a second (${share(saves / plan.cost_before_per_s)})`), "."),
+    isMembership(plan) ? element("p", {}, `${changesText(plan)}: ${readable(plan.proposals[0].reason)}.`)
+      : element("p", {}, `${changesText(plan)}, predicted to save `, element("b", {}, `${amount(saves)} a second (${share(saves / plan.cost_before_per_s)})`), "."),
     element("ul", { class: "changes" }, firstOfEach(changeLines(plan)).map(([kind, text]) => element("li", { class: kind }, text))),
     changeCount(plan) > firstOfEach(changeLines(plan)).length
       ? element("p", { class: "muted" }, `and ${changeCount(plan) - firstOfEach(changeLines(plan)).length} more: see Plans`) : null,

@@ -62,6 +62,14 @@ DryRun = Annotated[
         show_default="dry-run, unless --emulate",
     ),
 ]
+ActOnDeaths = Annotated[
+    bool | None,
+    typer.Option(
+        "--act-on-deaths/--review-deaths",
+        help="In a dry run: repair after deaths without approval, or hold repairs, too.",
+        show_default="review-deaths",
+    ),
+]
 Scenario = Annotated[
     str | None,
     typer.Option(

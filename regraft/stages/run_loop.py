@@ -14,7 +14,7 @@ from rich.console import Console
 
 from regraft.infra.check_kafka import KafkaFault, check_kafka
 from regraft.infra.compare_topics import durability_note
-from regraft.infra.create_topics import count_brokers
+from regraft.infra.create_topics import count_brokers, require_topics
 from regraft.infra.find_user import find_user
 from regraft.infra.hold_lock import hold_lock
 from regraft.infra.kafka_access import KafkaAccess
@@ -24,7 +24,7 @@ from regraft.infra.service import ServiceEvent, ServiceEventKind
 from regraft.infra.stack_error import StackError
 from regraft.infra.supervise import Supervisor
 from regraft.run_records.run_record import ServiceUse
-from regraft.settings.place_demo import ensure_inventory
+from regraft.settings.place_demo import agents_of, ensure_inventory
 from regraft.settings.run_settings import Settings
 from regraft.settings.shape_topics import create_run_topics
 from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
@@ -45,8 +45,13 @@ class StageGaveUpError(StackError):
     """A stage ended for good; the message names it and its log."""
 
 
-def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashboard: bool = False) -> None:
-    """Run until Ctrl-C or SIGTERM, or until a stage ends for good. Raises StackError."""
+def run_loop(
+    settings: Settings, console: Console, *, emulate: bool, with_dashboard: bool = False, creates_topics: bool = False
+) -> None:
+    """Run until Ctrl-C or SIGTERM, or until a stage ends for good. Raises StackError.
+
+    Missing topics are created only for emulated brokers, or if ``creates_topics``.
+    """
     stop = threading.Event()
     gave_up: list[ServiceEvent] = []
 
@@ -65,7 +70,7 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
         with hold_lock(settings.run.directory / "run.lock"):
             require_kafka(settings.kafka.access)
             ensure_inventory(settings)
-            create_run_topics(settings)
+            _prepare_topics(settings, creates=emulate or creates_topics)
             if note := durability_note(count_brokers(settings.kafka.access)):
                 console.print(note, markup=False, highlight=False, soft_wrap=True)
             console.print(prepare_orders(settings.orders), markup=False, highlight=False, soft_wrap=True)
@@ -87,6 +92,14 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
     if gave_up:
         log_file = settings.run.directory / "logs" / f"{gave_up[0].service}.log"
         raise StageGaveUpError(f"{gave_up[0].service} gave up (exit code {gave_up[0].exit_code}): see {log_file}.")
+
+
+def _prepare_topics(settings: Settings, *, creates: bool) -> None:
+    """Create the missing topics, or raise StackError if there are any."""
+    if creates:
+        create_run_topics(settings)
+    else:
+        require_topics(settings.kafka.access, settings.kafka.namespace, agents_of(settings))
 
 
 def prepare_orders(orders: OrderSettings) -> str:

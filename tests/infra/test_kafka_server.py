@@ -13,7 +13,14 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from regraft.infra import kafka_server as module
-from regraft.infra.create_topics import TopicMismatchError, check_topics, create_topics, timestamp_type
+from regraft.infra.create_topics import (
+    TopicMismatchError,
+    TopicsMissingError,
+    check_topics,
+    create_topics,
+    require_topics,
+    timestamp_type,
+)
 from regraft.infra.find_port import LOOPBACK, PortInUseError
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_clients import open_admin
@@ -58,6 +65,18 @@ def test_topics_are_created_once_and_checked(kafka: RunningKafka) -> None:
 
 
 @pytest.mark.stack
+def test_missing_topics_are_named_and_not_created(kafka: RunningKafka) -> None:
+    """A run against somebody's cluster makes no topics by itself: it says which are missing, and how to create them."""
+    with pytest.raises(TopicsMissingError, match=r"lacks \d+ topics: asked\.\S+, .* and \d+ more.*topics --create`"):
+        require_topics(kafka.access, "asked")
+    with pytest.raises(TopicsMissingError):
+        require_topics(kafka.access, "asked")
+    create_topics(kafka.access, namespace="asked")
+    require_topics(kafka.access, "asked")
+    with pytest.raises(TopicsMissingError, match=r"asked\.announcements\.west"):
+        require_topics(kafka.access, "asked", ["west"])
+
+
 def test_a_topic_that_exists_keeps_its_partitions(kafka: RunningKafka) -> None:
     """Extra partitions are for new topics; an old topic is not at fault if the fleet has grown."""
     name = topic_name(TELEMETRY, "sized")

@@ -13,7 +13,7 @@ from regraft.cli import app
 from regraft.infra.stack_error import StackError
 from regraft.run_records.summary import summarise
 from regraft.settings.place_demo import ensure_inventory
-from regraft.settings.run_settings import SettingsError, load_settings
+from regraft.settings.run_settings import Settings, SettingsError, load_settings
 from tests.regraft.canned_run import empty_run, small_run
 
 RUNNER = CliRunner()
@@ -148,6 +148,31 @@ def test_an_unknown_planner_is_answered_with_the_known_ones(command: str, tmp_pa
     assert "planner 'best' is unknown: use one of" in faults
     assert "shadow planner 'worst' is unknown: use one of" in faults
     assert faults.count("swap_links_lmst") == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "creates", "dry_run", "acts_on_deaths"),
+    [
+        ([], False, True, False),
+        (["--create-topics", "--act-on-deaths"], True, True, True),
+        (["--act"], False, False, False),
+        (["--emulate"], True, False, False),
+        (["--emulate", "--dry-run"], True, True, False),
+    ],
+)
+def test_a_run_changes_nothing_in_kafka_or_the_overlay_unless_asked_to(
+    flags: list[str], creates: bool, dry_run: bool, acts_on_deaths: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Topics of a cluster are created and plans executed only on request; emulated brokers are the product's."""
+    seen: list[tuple[bool, bool, bool]] = []
+
+    def note(settings: Settings, _console: object, *, emulate: bool, creates_topics: bool, **_: object) -> None:
+        controller = settings.controller
+        seen.append((emulate or creates_topics, controller.dry_run, controller.act_on_deaths))
+
+    monkeypatch.setattr("regraft.stages.run_loop.run_loop", note)
+    assert RUNNER.invoke(app, ["run", *flags]).exit_code == 0
+    assert seen == [(creates, dry_run, acts_on_deaths)]
 
 
 def test_the_demo_shadows_the_papers_planner_by_default() -> None:

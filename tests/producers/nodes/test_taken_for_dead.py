@@ -39,7 +39,7 @@ class RunningLoop:
         grace_ms: int = GRACE_MS,
     ) -> None:
         inventory = replace(inventory_of(LINE, {}), clients_stay=True)
-        settings = settings_of(dry_run=True, members=members)
+        settings = settings_of(dry_run=True, act_on_deaths=True, members=members)
         self.fleet, self.ports = fleet, MemoryPorts()
         self.loop = compose_loop(settings, inventory, self.ports.ports)
         self._aggregator = ReferenceAggregator(window_ms, grace_ms)
