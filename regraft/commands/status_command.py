@@ -14,6 +14,7 @@ import typer
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
 from regraft.commands.describe_broker import since_text
 from regraft.schemas.sampled_blocks import share_text
+from regraft.stages.explain_decision import decision_line
 
 EXIT_HEALTHY, EXIT_UNHEALTHY = 0, 1
 CLOCKS_SHOWN = 5
@@ -26,7 +27,7 @@ def status(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Report whether the loop is healthy: windows, members, plans, cost, orders, alerts and services.
+    """Report whether the loop is healthy, and why it makes no plan now: windows, members, cost, orders, alerts, stages.
 
     Reads the live view if `redis.url` is set and answers, else the status files of `run.directory`. Exits with 0 if the
     loop is healthy, 1 if it is degraded or not running.
@@ -67,6 +68,8 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
         )
         if cost["bounded"] is not None:
             lines.append(_bound_text(cost["bounded"], judged["time_ms"]))
+    if judged["decision"] is not None:
+        lines.append(decision_line(judged["decision"]))
     lines += money_lines(judged)
     lines += member_lines(judged["members"] or {})
     lines += [_plan_text(plan) for plan in judged["plans_last"]]

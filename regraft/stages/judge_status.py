@@ -20,6 +20,7 @@ from regraft.schemas.plan_life import LIFE
 from regraft.schemas.sampled_blocks import share_text
 from regraft.schemas.shown_fleet import ShownMember
 from regraft.settings.run_settings import Settings
+from regraft.stages.explain_decision import decision_of
 from regraft.stages.observe_run import parse_ledger
 
 Document = Mapping[str, Any]
@@ -60,6 +61,7 @@ NOTHING_SHOWN: dict[str, Any] = {
     "bill": None,
     "closable": [],
     "epoch": None,
+    "decision": None,
     "plan_running": "",
     "plans_waiting": [],
     "paused": None,
@@ -127,6 +129,7 @@ def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
         "bill": _bill(view),
         "closable": list(view.closable),
         "epoch": view.configuration.epoch,
+        "decision": decision_of(view),
         "plan_running": view.plan_running,
         "plans_waiting": _waiting(view),
         "paused": msgspec.to_builtins(view.orders.paused),
