@@ -18,6 +18,8 @@ from regraft.schemas.topics import Topic, topic_name
 
 RECORDS_PER_POLL_MAX = 5000
 CALL_S = 10.0
+NEW_PARTITION_PAUSE_S = 0.2
+LEADERLESS = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 LOOP_CALL_S = 1.0  # For callers that must not block while Kafka is unavailable.
 LOOP_READ_S = 10.0  # After this time reading is given up.
 
@@ -81,8 +83,19 @@ def read_to_end(kafka: KafkaAccess, topic: str) -> list[Message] | None:
 def count_records(kafka: KafkaAccess, names: Sequence[str]) -> int:
     """Return how many records were ever written to these topics, by their offsets."""
     with closing(_consumer(kafka, {"queued.max.messages.kbytes": 16_384})) as consumer:
-        parts = _partitions(consumer, names)
-        return sum(int(consumer.get_watermark_offsets(part, timeout=CALL_S)[1]) for part in parts)
+        return sum(_end_of(consumer, part) for part in _partitions(consumer, names))
+
+
+def _end_of(consumer: Consumer, part: TopicPartition) -> int:
+    """Return the end of a partition, waiting for the leader of a new one."""
+    deadline_s = time.monotonic() + CALL_S
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(part, timeout=CALL_S)[1])
+        except KafkaException as error:
+            if error.args[0].code() not in LEADERLESS or time.monotonic() > deadline_s:
+                raise
+            time.sleep(NEW_PARTITION_PAUSE_S)
 
 
 def names_found(client: Consumer, topic: Topic, namespace: str, wait_s_max: float) -> list[str]:

@@ -48,7 +48,7 @@ from regraft.commands.node_command import node
 from regraft.commands.orders_command import maintain, pause, resume, return_broker
 from regraft.commands.plans_command import plans_app
 from regraft.commands.record_command import record, recording
-from regraft.commands.recover_command import recover
+from regraft.commands.recover_command import backup, recover
 from regraft.commands.replay_command import replay
 from regraft.commands.reproduce_command import reproduce_app
 from regraft.commands.servers_command import servers
@@ -328,6 +328,7 @@ GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "pause": pause,
         "resume": resume,
         "audit": audit,
+        "backup": backup,
         "recover": recover,
         "metrics": metrics,
         "plans": plans_app,

@@ -1,30 +1,70 @@
-"""``regraft recover``: rebuild the plan log from what the brokers hold.
+"""``regraft backup`` and ``regraft recover``: keep what must not be lost, and bring it back.
 
-In: settings and the operator's confirmation. Out: the plan that would be or was written. Finding it belongs to
-:mod:`controller.recover_plans`.
+In: settings, a file and the operator's confirmation. Out: files, what would be or was written. Recording belongs to
+:mod:`regraft.recordings.record_run`, restoring to :mod:`regraft.recordings.restore_topics`, finding the plans that
+brokers hold to :mod:`controller.recover_plans`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from regraft.commands.command_options import Assignments, Bootstrap, SettingsFile, settings_of
 
+if TYPE_CHECKING:
+    from regraft.settings.run_settings import Settings
 
-def recover(
-    is_confirmed: Annotated[bool, typer.Option("--yes", help="Write the plan; without this it is only shown.")] = False,
+EXIT_FAILED = 1
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Output file, like backup.avro.")],
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Rebuild the plan log from what the brokers hold, when plans were lost.
+    """Write a backup of plans, members, registers, terms, alerts, orders and the audit to a file.
+
+    Everything may run meanwhile. Back up the inventory, the settings and the keys of orders as the files they are.
+
+    Examples: `regraft backup /var/backups/regraft.avro`; then `regraft recover --from /var/backups/regraft.avro`.
+    """
+    from regraft.recordings.record_run import RecordOptions, record_run
+    from regraft.recordings.restore_topics import BACKED_UP
+    from regraft.stages.run_loop import require_kafka
+    from regraft.stages.run_stage import configure_logs
+
+    configure_logs(level="warning")
+    settings = settings_of(assignments, settings_file, bootstrap)
+    require_kafka(settings.kafka.access)
+    options = RecordOptions(file, from_start=True, to_end=True, topics=BACKED_UP)
+    found = record_run(settings, options, Console(stderr=True))
+    typer.echo(f"{found['records']} records, {found['bytes'] / 1e6:.1f} MB: {found['file']}")
+    for warning in found["warnings"]:
+        typer.echo(f"Warning: {warning}", err=True)
+    if found["warnings"]:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def recover(
+    is_confirmed: Annotated[bool, typer.Option("--yes", help="Write; without this it is only shown.")] = False,
+    backup_file: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="First restore this backup into empty topics.")
+    ] = None,
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Restore a backup, or rebuild the plan log from what the brokers hold, when plans were lost.
 
     Asks all brokers which overlay they hold. Stop all controllers first: recovery takes the lead while it runs. If the
     brokers do not all hold the same overlay, it refuses and lists what each holds.
 
-    Examples: `regraft recover` shows the plan; `regraft recover --yes` writes it.
+    Examples: `regraft recover` shows the plan, `regraft recover --yes` writes it; `regraft recover --from backup.avro`.
     """
     from regraft.controller.recover_plans import recover_plans
     from regraft.infra.stack_error import StackError
@@ -37,6 +77,9 @@ def recover(
     use_registry(namespace=settings.kafka.namespace)
     settings.run.directory.mkdir(parents=True, exist_ok=True)
     ensure_inventory(settings)
+    if backup_file is not None:
+        _restore(backup_file, settings, is_confirmed=is_confirmed)
+        return
     try:
         plan = recover_plans(settings.controller, is_written=is_confirmed)
     except StackError as error:
@@ -55,3 +98,24 @@ def recover(
         if is_confirmed
         else "Nothing was written: `regraft recover --yes` writes the plan."
     )
+
+
+def _restore(file: Path, settings: Settings, *, is_confirmed: bool) -> None:
+    """Restore a backup, or show what it would restore."""
+    from regraft.recordings.restore_topics import open_backup, restore
+    from regraft.schemas.write_times import time_text
+    from regraft.settings.shape_topics import create_run_topics
+
+    kafka = settings.kafka
+    found = open_backup(file, kafka.namespace, settings.run.clock.now_ms())
+    counts = ", ".join(f"{count} {topic}" for topic, count in found.counts.items())
+    typer.echo(f"{file} holds, up to {time_text(found.last_ms)}: {counts or 'nothing'}.")
+    if not is_confirmed:
+        typer.echo("Nothing was written: add --yes to restore it.")
+        return
+    create_run_topics(settings)
+    with Console(stderr=True).status("Restoring") as status:
+        restore(kafka.access, kafka.namespace, found, lambda count: status.update(f"Restoring: {count} records"))
+    typer.echo("Restored. `regraft recover` now shows whether brokers hold a later overlay than the backup.")
+    for order in found.orders:
+        typer.echo(f"Not restored, as orders cannot be copied; give it again: {order}")

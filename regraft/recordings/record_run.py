@@ -43,8 +43,9 @@ LINE_INTERVAL_S = 10.0
 class RecordOptions:
     """Options that are not settings.
 
-    ``is_all``: also the topics derived from telemetry. ``to_end``: stop at the newest record. ``metrics_port``,
-    ``metrics_host``: where /metrics, /health and /ready are served, None for no port.
+    ``topics``: what to record, by default telemetry and registers. ``is_all``: also the topics derived from these.
+    ``to_end``: stop at the newest record. ``metrics_port``, ``metrics_host``: where /metrics, /health and /ready are
+    served, None for no port.
     """
 
     out: Path
@@ -55,12 +56,13 @@ class RecordOptions:
     limits: RecordingLimits = field(default_factory=RecordingLimits)
     metrics_port: int | None = None
     metrics_host: str = LOOPBACK
+    topics: tuple[Topic, ...] = DEFAULT_TOPICS
 
 
 def record_run(settings: Settings, options: RecordOptions, console: Console) -> dict[str, Any]:
     """Record until Ctrl-C, SIGTERM or the end of the set time; return what was recorded. Raises StackError."""
     use_registry(namespace=settings.kafka.namespace)
-    topics = tuple(RECORD_TYPES) if options.is_all else DEFAULT_TOPICS
+    topics = tuple(RECORD_TYPES) if options.is_all else options.topics
     writer = RecordingWriter(
         options.out,
         recorded_run(settings, topics),
