@@ -25,6 +25,7 @@ from regraft.commands.command_options import (
     Chaos,
     DryRun,
     Duration,
+    EmulatedBrokers,
     Master,
     PlannerName,
     Quick,
@@ -162,7 +163,7 @@ def run(
     bootstrap: Bootstrap = None,
     emulate: Annotated[
         bool,
-        typer.Option("--emulate", help="Also run the emulated brokers; without this, your own brokers must report."),
+        typer.Option("--emulate", help="Also run the emulated brokers, which need no inventory."),
     ] = False,
     dashboard: Annotated[bool, typer.Option("--dashboard", help="Also serve the dashboard.")] = False,
     dry_run: DryRun = None,
@@ -174,12 +175,14 @@ def run(
 ) -> None:
     """Run the loop against your Kafka: Spark job, controller and alerts, restarted when they die.
 
-    Creates the topics that are missing. Runs until Ctrl-C or SIGTERM, then shuts down in order. Plans wait for approval
+    Your brokers are those of inventory.json in the run directory (docs/inventory.md; `regraft inventory make`). Creates
+    the topics that are missing. Runs until Ctrl-C or SIGTERM, then shuts down in order. Plans wait for approval
     (`regraft plans`) unless --act or --emulate is given.
 
     Examples: `regraft run --bootstrap kafka:9092 --dry-run`; `regraft run --emulate --set run.directory=out/lab`.
     """
     _begin("`regraft run`", "spark", *(["dashboard"] if dashboard else []))
+    from regraft.settings.place_demo import require_inventory
     from regraft.stages.run_loop import run_loop
 
     flags = _flags(assignments, seed=seed, bootstrap=bootstrap, dry_run=dry_run, planner=planner, shadows=shadow)
@@ -187,6 +190,8 @@ def run(
     if emulate and "controller.dry_run" not in settings.chosen:  # Emulated brokers need no approval.
         flags.setdefault("controller", {})["dry_run"] = False
         settings = _settings(flags, settings_file)
+    if not emulate:
+        require_inventory(settings)
     run_loop(settings, Console(), emulate=emulate, with_dashboard=dashboard)
 
 
@@ -211,26 +216,33 @@ def show_settings(
 
 def emulate(settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
     """Run only the emulated brokers and clients, until Ctrl-C or SIGTERM. Part of `run --emulate`."""
-    _run_stage("emulate", _flags(assignments), settings_file)
+    _run_stage("emulate", _flags(assignments), settings_file, is_emulated=True)
 
 
-def stream(master: Master = None, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
+def stream(
+    master: Master = None,
+    is_emulated: EmulatedBrokers = False,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
     """Run only the Spark job that turns telemetry into windowed state, until Ctrl-C or SIGTERM. Part of `run`.
 
     Examples: `regraft stream --master spark://db1:7077 --set spark.driver_host=db2`.
     """
-    _run_stage("stream", _flags(assignments, master=master), settings_file)
+    _run_stage("stream", _flags(assignments, master=master), settings_file, is_emulated=is_emulated)
 
 
 def control(
     dry_run: DryRun = None,
     planner: PlannerName = None,
     shadow: ShadowNames = None,
+    is_emulated: EmulatedBrokers = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
     """Run only the controller, until Ctrl-C or SIGTERM. Part of `run`."""
-    _run_stage("control", _flags(assignments, dry_run=dry_run, planner=planner, shadows=shadow), settings_file)
+    flags = _flags(assignments, dry_run=dry_run, planner=planner, shadows=shadow)
+    _run_stage("control", flags, settings_file, is_emulated=is_emulated)
 
 
 def _show_version(wanted: bool) -> None:
@@ -248,12 +260,15 @@ def _root(
     pass
 
 
-def _run_stage(name: str, flags: dict[str, dict[str, Any]], settings_file: Path | None) -> None:
+def _run_stage(name: str, flags: dict[str, dict[str, Any]], settings_file: Path | None, *, is_emulated: bool) -> None:
+    from regraft.settings.place_demo import require_inventory
     from regraft.stages.run_stage import configure_logs, run_stage
 
     settings = _settings(flags, settings_file)
+    if not is_emulated:
+        require_inventory(settings)
     configure_logs(settings.run.log_level)
-    raise typer.Exit(run_stage(name, settings))
+    raise typer.Exit(run_stage(name, settings, is_emulated=is_emulated))
 
 
 def _flags(
@@ -365,6 +380,13 @@ def main() -> None:
     except (StackError, RegistryError) as error:
         typer.echo(str(error), err=True)
         sys.exit(EXIT_FAILED)
+    except ValueError as error:
+        from regraft.overlay.inventory import InventoryError  # Imports numpy, which most commands do not need.
+
+        if not isinstance(error, InventoryError):
+            raise
+        typer.echo(str(error), err=True)
+        sys.exit(EXIT_SETTINGS)
     except ModuleNotFoundError as error:
         extra = extra_of(error.name or "")
         if extra is None:

@@ -62,6 +62,9 @@ DryRun = Annotated[
         show_default="dry-run, unless --emulate",
     ),
 ]
+EmulatedBrokers = Annotated[
+    bool, typer.Option("--emulate", help="The brokers are those of `regraft emulate`: needs no inventory.")
+]
 Scenario = Annotated[
     str | None,
     typer.Option(

@@ -35,6 +35,7 @@ def node(
     Example: `regraft node --broker b07 --door nats://127.0.0.1:7422 --bootstrap kafka:9092`.
     """
     from regraft.commands.parse_assignments import parse_assignments
+    from regraft.settings.place_demo import require_inventory
     from regraft.settings.run_settings import load_settings
     from regraft.stages.run_stage import configure_logs, run_stage
 
@@ -43,5 +44,6 @@ def node(
     if bootstrap is not None:
         flags.setdefault("kafka", {})["bootstrap"] = bootstrap
     settings = load_settings(flags, settings_file)
+    require_inventory(settings)
     configure_logs(settings.run.log_level)
     raise typer.Exit(run_stage("node", settings))

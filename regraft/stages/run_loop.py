@@ -46,7 +46,10 @@ class StageGaveUpError(StackError):
 
 
 def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashboard: bool = False) -> None:
-    """Run until Ctrl-C or SIGTERM, or until a stage ends for good. Raises StackError."""
+    """Run until Ctrl-C or SIGTERM, or until a stage ends for good. Raises StackError and InventoryError.
+
+    Unless the brokers are emulated, there must be an inventory.
+    """
     stop = threading.Event()
     gave_up: list[ServiceEvent] = []
 
@@ -64,7 +67,8 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
     try:
         with hold_lock(settings.run.directory / "run.lock"):
             require_kafka(settings.kafka.access)
-            ensure_inventory(settings)
+            if emulate:
+                ensure_inventory(settings)
             create_run_topics(settings)
             if note := durability_note(count_brokers(settings.kafka.access)):
                 console.print(note, markup=False, highlight=False, soft_wrap=True)
