@@ -25,8 +25,6 @@ from regraft.commands.command_options import (
     Chaos,
     DryRun,
     Duration,
-    EmulatedBrokers,
-    Master,
     PlannerName,
     Quick,
     Rate,
@@ -37,10 +35,12 @@ from regraft.commands.command_options import (
     SettingsFile,
     ShadowNames,
     WithDashboard,
+    flags_of,
 )
 from regraft.commands.dashboard_command import dashboard_app
 from regraft.commands.doctor_command import doctor
 from regraft.commands.init_command import init
+from regraft.commands.inventory_command import inventory_app
 from regraft.commands.keys_command import keys_app
 from regraft.commands.members_command import members_app
 from regraft.commands.metrics_command import metrics
@@ -52,6 +52,7 @@ from regraft.commands.recover_command import recover
 from regraft.commands.replay_command import replay
 from regraft.commands.reproduce_command import reproduce_app
 from regraft.commands.servers_command import servers
+from regraft.commands.stage_commands import control, emulate, stream
 from regraft.commands.status_command import status
 from regraft.commands.topics_command import topics
 
@@ -123,7 +124,7 @@ def demo(
     from regraft.run_records.summary import failures
 
     console = Console()
-    flags = _flags(assignments, seed=seed, planner=planner, shadows=shadow)
+    flags = flags_of(assignments, seed=seed, planner=planner, shadows=shadow)
     _add_demo_flags(flags, scenario, duration, quick, rate)
     try:
         summary = run_demo(
@@ -185,7 +186,7 @@ def run(
     from regraft.settings.place_demo import require_inventory
     from regraft.stages.run_loop import run_loop
 
-    flags = _flags(assignments, seed=seed, bootstrap=bootstrap, dry_run=dry_run, planner=planner, shadows=shadow)
+    flags = flags_of(assignments, seed=seed, bootstrap=bootstrap, dry_run=dry_run, planner=planner, shadows=shadow)
     settings = _settings(flags, settings_file)
     if emulate and "controller.dry_run" not in settings.chosen:  # Emulated brokers need no approval.
         flags.setdefault("controller", {})["dry_run"] = False
@@ -211,38 +212,7 @@ def show_settings(
     if example:
         typer.echo(example_text(), nl=False)
         return
-    typer.echo(settings_text(_settings(_flags(assignments), settings_file)), nl=False)
-
-
-def emulate(settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
-    """Run only the emulated brokers and clients, until Ctrl-C or SIGTERM. Part of `run --emulate`."""
-    _run_stage("emulate", _flags(assignments), settings_file, is_emulated=True)
-
-
-def stream(
-    master: Master = None,
-    is_emulated: EmulatedBrokers = False,
-    settings_file: SettingsFile = None,
-    assignments: Assignments = None,
-) -> None:
-    """Run only the Spark job that turns telemetry into windowed state, until Ctrl-C or SIGTERM. Part of `run`.
-
-    Examples: `regraft stream --master spark://db1:7077 --set spark.driver_host=db2`.
-    """
-    _run_stage("stream", _flags(assignments, master=master), settings_file, is_emulated=is_emulated)
-
-
-def control(
-    dry_run: DryRun = None,
-    planner: PlannerName = None,
-    shadow: ShadowNames = None,
-    is_emulated: EmulatedBrokers = False,
-    settings_file: SettingsFile = None,
-    assignments: Assignments = None,
-) -> None:
-    """Run only the controller, until Ctrl-C or SIGTERM. Part of `run`."""
-    flags = _flags(assignments, dry_run=dry_run, planner=planner, shadows=shadow)
-    _run_stage("control", flags, settings_file, is_emulated=is_emulated)
+    typer.echo(settings_text(_settings(flags_of(assignments), settings_file)), nl=False)
 
 
 def _show_version(wanted: bool) -> None:
@@ -258,44 +228,6 @@ def _root(
     ] = False,
 ) -> None:
     pass
-
-
-def _run_stage(name: str, flags: dict[str, dict[str, Any]], settings_file: Path | None, *, is_emulated: bool) -> None:
-    from regraft.settings.place_demo import require_inventory
-    from regraft.stages.run_stage import configure_logs, run_stage
-
-    settings = _settings(flags, settings_file)
-    if not is_emulated:
-        require_inventory(settings)
-    configure_logs(settings.run.log_level)
-    raise typer.Exit(run_stage(name, settings, is_emulated=is_emulated))
-
-
-def _flags(
-    assignments: list[str] | None,
-    *,
-    seed: int | None = None,
-    bootstrap: str | None = None,
-    dry_run: bool | None = None,
-    planner: str | None = None,
-    shadows: list[str] | None = None,
-    master: str | None = None,
-) -> dict[str, dict[str, Any]]:
-    """Return flags as nested tables; a dedicated flag overrides ``--set``."""
-    from regraft.commands.parse_assignments import parse_assignments
-
-    flags = parse_assignments(assignments or [])
-    for section, name, value in (
-        ("run", "seed", seed),
-        ("kafka", "bootstrap", bootstrap),
-        ("controller", "dry_run", dry_run),
-        ("controller", "planner", planner),
-        ("controller", "shadow_planners", shadows or None),
-        ("spark", "master", master),
-    ):
-        if value is not None:
-            flags.setdefault(section, {})[name] = value
-    return flags
 
 
 def _settings(flags: dict[str, dict[str, Any]], settings_file: Path | None) -> Settings:
@@ -319,6 +251,7 @@ GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "demo": demo,
         "doctor": doctor,
         "init": init,
+        "inventory": inventory_app,
         "run": run,
         "servers": servers,
         "status": status,
