@@ -49,8 +49,9 @@ class FieldReader:
             self.faults.append(f"it is {shown(document)}: it must be an object with the brokers and their costs")
             return
         self.faults += unknown_fields(self.document, (*FIELDS, SCHEMA_FIELD))
-        self.faults += [f"it has no {name}: {FIELDS[name]['description']}" for name in REQUIRED if name not in document]
-        self.faults = [fault.removesuffix(".") for fault in self.faults]
+        for name in (each for each in REQUIRED if each not in document):
+            what = FIELDS[name]["description"].removesuffix(".")
+            self.faults.append(f"{name} is missing: {what[0].lower()}{what[1:]}")
 
     def names(self) -> tuple[str, ...] | None:
         """Return the brokers: names without control characters."""

@@ -45,6 +45,7 @@ from regraft.commands.keys_command import keys_app
 from regraft.commands.members_command import members_app
 from regraft.commands.metrics_command import metrics
 from regraft.commands.node_command import node
+from regraft.commands.nodes_command import nodes_app
 from regraft.commands.orders_command import maintain, pause, resume, return_broker
 from regraft.commands.plans_command import plans_app
 from regraft.commands.record_command import record, recording
@@ -280,7 +281,7 @@ GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "reproduce": reproduce_app,
     },
     "Stages, which run starts together": {"emulate": emulate, "stream": stream, "control": control},
-    "Real brokers": {"node": node},
+    "Real brokers": {"nodes": nodes_app, "node": node},
 }
 
 

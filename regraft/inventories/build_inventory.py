@@ -81,7 +81,7 @@ def build_inventory(found: FoundBrokers, wishes: Wishes) -> tuple[Inventory, lis
 
 
 def _check(names: Sequence[str], found: FoundBrokers, wishes: Wishes) -> None:
-    faults = [f"there are {len(names)} brokers: at least 2 are needed"] if len(names) < 2 else []
+    faults = [f"{counted(len(names), 'broker')} found: at least 2 are needed"] if len(names) < 2 else []
     faults += [f"{name} is listed twice" for name, after in pairwise(names) if name == after]
     if wishes.degree_max < 2 and len(names) > 2:
         faults.append(f"--degree-max is {wishes.degree_max}: a tree over {len(names)} brokers needs at least 2")
@@ -116,7 +116,9 @@ def _costs(names: Sequence[str], found: FoundBrokers) -> tuple[Floats, list[str]
         )
     missing = _pairs(names, np.isinf(known[:count, :count]))
     shown = ", ".join("-".join(pair) for pair in missing[:SHOWN_MAX])
-    note = f"{counted(len(missing), 'pair')} without a known delay: taken is that of the shortest known path: {shown}"
+    note = (
+        f"no delay is known for {counted(len(missing), 'pair')}, where that of the shortest known path is used: {shown}"
+    )
     return costs, [f"{note}{', ...' if len(missing) > SHOWN_MAX else ''}"] if missing else []
 
 

@@ -42,7 +42,7 @@ def _costs(inventory: Inventory) -> Iterator[str]:
     free = np.argwhere(np.triu(costs == 0, 1)).tolist()
     if free:
         pairs = [f"{brokers[i]}-{brokers[j]}" for i, j in free]
-        yield f"{counted(len(pairs), 'link')} without a cost, as if the brokers were one: {_listed(pairs)}"
+        yield f"the cost is 0 for {counted(len(pairs), 'link')}: {_listed(pairs)}"
 
 
 def _triangles(inventory: Inventory) -> Iterator[str]:
@@ -63,8 +63,8 @@ def _triangles(inventory: Inventory) -> Iterator[str]:
     i, j = np.unravel_index(np.argmax(np.where(worse, costs - least, -1.0)), costs.shape)
     pairs = len(brokers) * (len(brokers) - 1) // 2
     yield (
-        f"{counted(int(worse.sum()), 'link')} of {pairs:,} with a detour over one broker that costs at least 10% less: "
-        f"most so {brokers[i]}-{brokers[j]} with {costs[i, j]:g} instead of {least[i, j]:g} over {brokers[via[i, j]]}"
+        f"a detour over one broker costs at least 10% less for {counted(int(worse.sum()), 'link')} of {pairs:,}: "
+        f"most so for {brokers[i]}-{brokers[j]}, {costs[i, j]:g} directly and {least[i, j]:g} over {brokers[via[i, j]]}"
     )
 
 

@@ -64,6 +64,6 @@ def both_ways(delays_ms: Iterable[tuple[str, str, float]]) -> tuple[dict[Pair, f
         return found, []
     _, (one, other) = max(uneven)
     return found, [
-        f"{counted(len(uneven), 'pair')} with different delays by direction: taken is the mean: most so {one} and "
+        f"delays differ by direction for {counted(len(uneven), 'pair')}, where the mean is used: most for {one} and "
         f"{other} ({least[one, other]:g} and {least[other, one]:g} ms)"
     ]

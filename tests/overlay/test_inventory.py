@@ -84,7 +84,7 @@ def test_all_faults_are_listed_at_once() -> None:
         Inventory.from_json(json.dumps(document), "mine.json")
     starts = [
         "degre_max is not a field: did you mean degree_max?",
-        "it has no degree_max",
+        "degree_max is missing: most links of a broker",
         "1 links over 3 brokers",
         "processing_cost of b02 is -1: it must be finite",
         "link_cost of b01 and b03 is missing: give what a notification costs on that link",

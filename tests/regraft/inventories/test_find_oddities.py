@@ -23,16 +23,14 @@ def test_a_link_that_a_detour_undercuts_is_named() -> None:
     """The worst one, with the detour."""
     odd = inventory_of(line_of(4), {("b00", "b03"): 100.0, ("b00", "b02"): 3.0, ("b02", "b03"): 4.0})
     assert find_oddities(odd) == [
-        "1 link of 6 with a detour over one broker that costs at least 10% less: most so b00-b03 with 100 instead of "
-        "7 over b02"
+        "a detour over one broker costs at least 10% less for 1 link of 6: most so for b00-b03, 100 directly and 7 "
+        "over b02"
     ]
 
 
 def test_free_links_are_named() -> None:
     """A cost of 0 between two brokers is rarely meant."""
-    assert find_oddities(inventory_of(line_of(3), {("b01", "b02"): 0.0})) == [
-        "1 link without a cost, as if the brokers were one: b01-b02"
-    ]
+    assert find_oddities(inventory_of(line_of(3), {("b01", "b02"): 0.0})) == ["the cost is 0 for 1 link: b01-b02"]
 
 
 def test_equal_costs_are_placeholders() -> None:
