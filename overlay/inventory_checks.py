@@ -57,7 +57,7 @@ def value_faults(values: InventoryValues) -> list[str]:
 
 def _broker_faults(brokers: Sequence[str]) -> Iterator[str]:
     if len(brokers) < 2:
-        yield f"brokers has {len(brokers)} names: at least 2 are needed"
+        yield f"brokers has {len(brokers)} name{'s' * (len(brokers) != 1)}: at least 2 are needed"
     twice = [name for name, times in Counter(brokers).items() if times > 1]
     yield from (f"brokers has {name} twice: each name must be unique" for name in twice)
     if not twice and (late := next((a for a, b in pairwise(brokers) if a > b), None)):

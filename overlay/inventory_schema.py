@@ -84,7 +84,7 @@ def inventory_schema() -> dict[str, Any]:
     }
 
 
-def unknown_fields(found: Collection[str], known: Collection[str], within: str = "") -> list[str]:
+def unknown_fields(found: Collection[str], known: Collection[str], within: str = "", what: str = "field") -> list[str]:
     """Return one sentence for each field that is not known, with the nearest known one."""
     sentences = []
     for name in found:
@@ -92,5 +92,5 @@ def unknown_fields(found: Collection[str], known: Collection[str], within: str =
             shown = name if len(name) <= NAME_LENGTH_MAX else f"{name[:NAME_LENGTH_MAX]}..."
             near = difflib.get_close_matches(name, known, n=1)
             way_out = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-            sentences.append(f"{within}{shown} is not a field: {way_out}")
+            sentences.append(f"{within}{shown} is not a {what}: {way_out}")
     return sentences

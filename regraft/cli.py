@@ -193,7 +193,7 @@ def run(
         flags.setdefault("controller", {})["dry_run"] = False
         settings = _settings(flags, settings_file)
     if not emulate:
-        require_inventory(settings)
+        require_inventory(settings, may_emulate=True)
     run_loop(settings, Console(), emulate=emulate, with_dashboard=dashboard)
 
 

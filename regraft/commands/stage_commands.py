@@ -60,6 +60,6 @@ def _run_stage(name: str, flags: dict[str, dict[str, Any]], settings_file: Path 
 
     settings = load_settings(flags, settings_file)
     if not is_emulated:
-        require_inventory(settings)
+        require_inventory(settings, may_emulate=True)
     configure_logs(settings.run.log_level)
     raise typer.Exit(run_stage(name, settings, is_emulated=is_emulated))

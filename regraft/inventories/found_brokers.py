@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+UNEVEN_FACTOR = 1.1  # Measured delays that differ by less are equal.
+
 Pair = tuple[str, str]
 
 
@@ -57,9 +59,11 @@ def both_ways(delays_ms: Iterable[tuple[str, str, float]]) -> tuple[dict[Pair, f
     found = {
         pair_of(*pair): (delay_ms + least.get((pair[1], pair[0]), delay_ms)) / 2 for pair, delay_ms in least.items()
     }
-    uneven = [
-        (abs(a - b), pair) for pair, a in least.items() if pair[0] < pair[1] and (b := least.get(pair[::-1], a)) != a
-    ]
+    uneven = []
+    for pair, delay_ms in least.items():
+        back_ms = least.get(pair[::-1], delay_ms)
+        if pair[0] < pair[1] and max(delay_ms, back_ms) > UNEVEN_FACTOR * min(delay_ms, back_ms):
+            uneven.append((abs(delay_ms - back_ms), pair))
     if not uneven:
         return found, []
     _, (one, other) = max(uneven)

@@ -62,7 +62,7 @@ def read_table(file: Path, required: Sequence[str], optional: Sequence[str], tak
     """Hand each row to ``take``. Raises SourceError with all faults, those that ``take`` adds included."""
     reader = csv.reader(read_text(file).splitlines())
     head = [name.strip() for name in next(reader, [])]
-    faults = [f"{file}: {fault}" for fault in unknown_fields(head, (*required, *optional))]
+    faults = [f"{file}: {fault}" for fault in unknown_fields(head, (*required, *optional), what="column")]
     faults += [f"{file} has no column {name}: its first line must name it" for name in required if name not in head]
     if faults:
         raise SourceError(faults)

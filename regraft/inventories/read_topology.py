@@ -6,18 +6,22 @@ In: a file. Out: FoundBrokers with a delay for each link of the network; those o
 from __future__ import annotations
 
 import math
+import re
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
 
-from regraft.inventories.found_brokers import FoundBrokers, both_ways
+from regraft.inventories.found_brokers import FoundBrokers, both_ways, counted
 from regraft.inventories.measure_sphere import delay_ms_between
 from regraft.inventories.read_tables import read_text
 from regraft.inventories.source_error import SourceError
 
 WEIGHT = "weight"
+MULTIGRAPH = re.compile(r"^\s*multigraph\s", re.MULTILINE)
+SHOWN_MAX = 5
 
 
 def read_topology(file: Path, weight: str | None = None) -> FoundBrokers:
@@ -33,19 +37,16 @@ def read_topology(file: Path, weight: str | None = None) -> FoundBrokers:
     found = FoundBrokers(list(names.values()), places=places)
     links = [(names[a], names[b], values) for a, b, values in graph.edges(data=True) if a != b]
     weighed = weight or (WEIGHT if all(WEIGHT in values for *_, values in links) else None)
-    faults: list[str] = []
-    delays_ms: list[tuple[str, str, float]] = []
-    for one, other, values in links:
-        if weighed:
-            delay_ms = _number(values.get(weighed))
-            fault = f"{weighed} is {values.get(weighed)!r}: it must be a delay in ms of at least 0"
-        else:
-            delay_ms = delay_ms_between(places[one], places[other]) if one in places and other in places else math.nan
-            fault = f"its ends have no Latitude and Longitude, and it has no {WEIGHT}: name an attribute by --weight"
-        if delay_ms >= 0:
-            delays_ms.append((one, other, delay_ms))
-        else:
-            faults.append(f"{file}, link {one} to {other}: {fault}")
+    if weighed:
+        delays_ms = [(one, other, _number(values.get(weighed))) for one, other, values in links]
+        faults = [
+            f"{file}, link {one} to {other}: {weighed} is {values.get(weighed)!r}: it must be a delay in ms"
+            for (one, other, values), (*_, delay_ms) in zip(links, delays_ms, strict=True)
+            if math.isnan(delay_ms)
+        ]
+    else:
+        faults = _place_faults(file, sorted({name for *ends, _ in links for name in ends if name not in places}))
+        delays_ms = [] if faults else [(a, b, delay_ms_between(places[a], places[b])) for a, b, _ in links]
     if faults:
         raise SourceError(faults)
     found.delays_ms, found.notes = both_ways(delays_ms)
@@ -54,21 +55,36 @@ def read_topology(file: Path, weight: str | None = None) -> FoundBrokers:
     return found
 
 
+def _place_faults(file: Path, nowhere: list[str]) -> list[str]:
+    """Return one sentence on nodes whose place would give the delays of their links, but is not known."""
+    if not nowhere:
+        return []
+    more = ", ..." if len(nowhere) > SHOWN_MAX else ""
+    return [
+        f"{file}: {counted(len(nowhere), 'node')} without Latitude and Longitude "
+        f"({', '.join(nowhere[:SHOWN_MAX])}{more}): add them, or name the links' attribute that is their delay "
+        "in ms by --weight"
+    ]
+
+
 def _graph(file: Path) -> nx.Graph[Any]:
     text = read_text(file)
     try:
-        if file.suffix == ".graphml":
-            graph: nx.Graph[Any] = nx.parse_graphml(text)
-        elif file.suffix == ".gml":
-            # Some files of the Zoo have parallel links without saying so.
-            several = text if "multigraph" in text else text.replace("graph [", "graph [\n  multigraph 1", 1)
-            graph = nx.parse_gml(several.splitlines(), label="id")
-        else:
-            raise SourceError([f"{file} must end with .graphml or .gml: these are read"])
+        with warnings.catch_warnings(action="ignore"):  # Of values without a type, which are checked here.
+            return _parsed(text, file)
     except SourceError:
         raise
     except Exception as error:  # networkx raises what its parser meets: many kinds, of XML and of values.
         raise SourceError([f"{file} cannot be read as {file.suffix[1:]} ({str(error)[:200]})"]) from error
+
+
+def _parsed(text: str, file: Path) -> nx.Graph[Any]:
+    if file.suffix not in (".graphml", ".gml"):
+        raise SourceError([f"{file} must end with .graphml or .gml: these are read"])
+    # Some files of the Zoo have parallel links without saying so.
+    several = text if MULTIGRAPH.search(text) else text.replace("graph [", "graph [\n  multigraph 1", 1)
+    is_xml = file.suffix == ".graphml"
+    graph: nx.Graph[Any] = nx.parse_graphml(text) if is_xml else nx.parse_gml(several.splitlines(), label="id")
     return graph
 
 

@@ -42,15 +42,18 @@ def ensure_inventory(settings: Settings) -> Inventory:
     return Inventory.load(file)
 
 
-def require_inventory(settings: Settings) -> None:
-    """Raise SettingsError if the run directory has no inventory: brokers that nobody listed must not be managed."""
+def require_inventory(settings: Settings, *, may_emulate: bool = False) -> None:
+    """Raise SettingsError if the run directory has no inventory: brokers that nobody listed must not be managed.
+
+    ``may_emulate``: whether the command has the flag ``--emulate``.
+    """
     file = settings.controller.inventory_path
     if not file.exists():
+        instead = ", or give --emulate for brokers that are emulated" if may_emulate else ""
         raise SettingsError(
             [
                 f"run.directory is {str(settings.run.directory)!r}, but there is no {file}: list your brokers there "
-                "(`regraft inventory make` writes it, docs/inventory.md describes it), or give --emulate for brokers "
-                "that are emulated"
+                f"(`regraft inventory make` writes it, docs/inventory.md describes it){instead}"
             ]
         )
 

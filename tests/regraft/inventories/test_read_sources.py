@@ -63,7 +63,7 @@ def test_a_misspelt_column_is_answered_with_the_right_one(tmp_path: Path) -> Non
     with pytest.raises(SourceError) as raised:
         read_round_trips([file])
     assert raised.value.faults == (
-        f"{file}: too is not a field: did you mean to?",
+        f"{file}: too is not a column: did you mean to?",
         f"{file} has no column to: its first line must name it",
     )
     with pytest.raises(SourceError, match=r"none\.csv cannot be read \(No such file"):
@@ -115,7 +115,11 @@ def test_graphml_with_weights_has_these_delays(tmp_path: Path) -> None:
         ("x.graphml", "<graphml", "cannot be read as graphml"),
         ("x.txt", "a b", r"must end with \.graphml or \.gml"),
         ("x.gml", "graph [\n node [ id 0 ]\n]\n", "has no links"),
-        ("x.gml", "graph [\n node [ id 0 ]\n node [ id 1 ]\n edge [ source 0 target 1 ]\n]\n", "have no Latitude"),
+        (
+            "x.gml",
+            "graph [\n node [ id 0 ]\n node [ id 1 ]\n edge [ source 0 target 1 ]\n]\n",
+            "2 nodes without Latitude and Longitude",
+        ),
     ],
 )
 def test_networks_that_cannot_be_used_are_one_sentence(tmp_path: Path, name: str, text: str, why: str) -> None:
