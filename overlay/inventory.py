@@ -14,28 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.configuration import Configuration, NotATreeError
-from regraft.overlay.inventory_fields import (
-    asymmetric_pair,
-    mapping_of,
-    matrix_of,
-    names_of,
-    places_of,
-    vector_of,
-    whole_of,
-)
+from regraft.overlay.inventory_checks import InventoryValues, value_faults
+from regraft.overlay.inventory_fields import FieldReader
 from regraft.overlay.kinds import read_configuration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.prices import Prices
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.status_file import replace_file
-from regraft.schemas.topics import AGENT_PATTERN, NO_AGENT
+from regraft.schemas.topics import NO_AGENT
 
 SECOND_MS = 1000.0
 REASON_LENGTH_MAX = 500  # A reason may quote a name of any length.
+FAULTS_SHOWN = 5  # In a message, which may be a line of a log.
 
 
 class InventoryError(ValueError):
-    """The inventory is not usable; the message says which value is wrong."""
+    """The inventory is not usable; the message says which values are wrong, and ``faults`` lists all of them."""
+
+    def __init__(self, message: str, faults: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.faults = tuple(faults) or (message,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,43 +65,20 @@ class Inventory:
     prices: Prices | None = None
 
     def __post_init__(self) -> None:
-        count = len(self.brokers)
-        if count < 2 or self.brokers != tuple(sorted(set(self.brokers))):
-            raise InventoryError(f"brokers must be at least 2, unique and sorted, got {count}")
-        if self.processing_cost.shape != (count,) or self.link_cost.shape != (count, count):
-            raise InventoryError(
-                f"{count} brokers need costs of shape ({count},) and ({count}, {count}), "
-                f"got {self.processing_cost.shape} and {self.link_cost.shape}"
-            )
-        if not (np.isfinite(self.link_cost).all() and np.isfinite(self.processing_cost).all()):
-            raise InventoryError("a cost is not a finite number")
-        if (self.link_cost < 0).any() or (self.processing_cost < 0).any():
-            raise InventoryError("a cost is negative, costs are at least 0")
-        if pair := asymmetric_pair(self.link_cost, self.brokers):
-            raise InventoryError(f"link_cost is not symmetric: {pair}; a link costs the same both ways")
-        loads = self.load_max_per_s
-        if loads is not None and (loads.shape != (count,) or not (loads > 0).all()):
-            raise InventoryError(f"load_max_per_s must be {count} numbers above 0, got shape {loads.shape}: {loads}")
-        places = self.positions
-        if places is not None and (places.shape != (count, 2) or not np.isfinite(places).all()):
-            raise InventoryError(f"positions must be {count} pairs of finite numbers, got shape {places.shape}")
-        if self.prices is not None and len(self.prices.access_per_gb) != count:
-            raise InventoryError(f"prices cover {len(self.prices.access_per_gb)} brokers, but there are {count}")
-        if self.prices is not None and not isinstance(self.bootstrap, Configuration):
-            raise InventoryError(f"prices are given for a {self.bootstrap.KIND}: only trees are charged, remove them")
-        self._check_agents()
+        if faults := value_faults(self._values()):
+            raise InventoryError("; ".join(faults)[:REASON_LENGTH_MAX])
 
-    def _check_agents(self) -> None:
-        for broker, agent in self.agent_of.items():
-            if broker not in self.index:
-                raise InventoryError(
-                    f"agents names {broker!r}, which is not a broker of the inventory: correct or remove it"
-                )
-            if not isinstance(agent, str) or not AGENT_PATTERN.fullmatch(agent):
-                raise InventoryError(
-                    f"the agent of {broker} is {agent!r}: 1 to 64 letters, digits, _ or - are allowed; leave out a "
-                    "broker that has no agent"
-                )
+    def _values(self) -> InventoryValues:
+        return InventoryValues(
+            self.brokers,
+            self.processing_cost,
+            self.link_cost,
+            self.bootstrap,
+            self.load_max_per_s,
+            self.positions,
+            self.agent_of,
+            self.prices,
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -218,40 +193,68 @@ class Inventory:
 
     @classmethod
     def load(cls, path: Path) -> Inventory:
-        """Read an inventory from JSON; raise InventoryError naming the file and what is wrong with it."""
+        """Read an inventory from JSON; raise InventoryError naming the file and all that is wrong with it."""
         try:
             text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InventoryError(f"{path} is not an inventory: {error}") from error
+        except OSError as error:
+            raise _unusable(str(path), [f"it cannot be read ({error.strerror or error})"]) from error
+        except UnicodeDecodeError as error:
+            raise _unusable(str(path), [f"it is not text in UTF-8 (byte {error.start})"]) from error
         return cls.from_json(text, str(path))
 
     @classmethod
     def from_json(cls, text: str, source: str) -> Inventory:
-        """Read an inventory from JSON text; raise InventoryError naming the source and what is wrong with it."""
+        """Read an inventory from JSON text; raise InventoryError naming the source and all that is wrong with it."""
         try:
-            document = json.loads(text)
-            brokers = names_of(document)
-            has_loads, has_places, has_prices = (
-                document.get(name) is not None for name in ("load_max_per_s", "positions", "prices")
-            )
-            return cls(
-                brokers,
-                vector_of(document, "processing_cost", brokers),
-                matrix_of(document, "link_cost", brokers),
-                whole_of(document, "degree_max"),
-                read_configuration(brokers, document),
-                vector_of(document, "load_max_per_s", brokers) if has_loads else None,
-                places_of(document, "positions", brokers) if has_places else None,
-                dict(mapping_of(document, "agents")),
-                bool(document.get("clients_stay", False)),
-                Prices.of_fields(mapping_of(document, "prices")) if has_prices else None,
-            )
-        except (ValueError, NotATreeError) as error:
-            raise InventoryError(f"{source} is not an inventory: {str(error)[:REASON_LENGTH_MAX]}") from error
-        except Exception as error:  # Whatever the overlay's fields hold instead of names, numbers and lists.
-            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            reason = reason[:REASON_LENGTH_MAX]
-            raise InventoryError(f"{source} is not an inventory: its overlay cannot be read ({reason})") from error
+            reader = FieldReader(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            raise _unusable(source, [f"it is not JSON ({str(error) or 'too deep'})"]) from error
+        names = reader.names()
+        brokers = names or ()
+        degree_max, overlay = reader.whole("degree_max"), _overlay_of(brokers, reader) if names else None
+        has_loads = names and reader.document.get("load_max_per_s") is not None
+        values = InventoryValues(
+            names,
+            reader.vector("processing_cost", brokers) if names else None,
+            reader.matrix("link_cost", brokers) if names else None,
+            overlay,
+            reader.vector("load_max_per_s", brokers) if has_loads else None,
+            reader.places("positions", brokers) if names else None,
+            reader.mapping("agents"),
+            reader.prices(),
+        )
+        stays, faults = reader.truth("clients_stay"), reader.faults + value_faults(values)
+        costs, links = values.processing_cost, values.link_cost
+        if faults or costs is None or links is None or degree_max is None or overlay is None:
+            raise _unusable(source, faults)
+        return cls(
+            brokers,
+            costs,
+            links,
+            degree_max,
+            overlay,
+            values.load_max_per_s,
+            values.positions,
+            dict(values.agent_of),
+            stays,
+            values.prices,
+        )
+
+
+def _overlay_of(brokers: Sequence[str], reader: FieldReader) -> OverlayConfiguration | None:
+    """Return the overlay of epoch 0, None if its fields are none of a known kind."""
+    try:
+        return read_configuration(brokers, reader.document) if reader.has_overlay() else None
+    except (ValueError, NotATreeError) as error:
+        reader.faults.append(str(error)[:REASON_LENGTH_MAX])
+    return None
+
+
+def _unusable(source: str, faults: Sequence[str]) -> InventoryError:
+    """Return the error of a source with these faults; its message has the first ones."""
+    first = "; ".join(faults[:FAULTS_SHOWN])
+    more = f"; and {len(faults) - FAULTS_SHOWN} more" if len(faults) > FAULTS_SHOWN else ""
+    return InventoryError(f"{source} is not an inventory: {first[:REASON_LENGTH_MAX]}{more}", tuple(faults))
 
 
 def _unknown_text(brokers: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
-"""Read the fields of an inventory's JSON, and name the broker or the pair whose value is wrong.
+"""Read the fields of an inventory's JSON, and name each broker or pair whose value is wrong.
 
-In: the document. Out: names, arrays and numbers, or ValueError with one sentence. What values mean together belongs to
-:mod:`overlay.inventory`.
+In: the document. Out: names, arrays and numbers, or None and a sentence in ``faults``. What values mean together
+belongs to :mod:`overlay.inventory_checks`.
 """
 
 from __future__ import annotations
@@ -10,129 +10,222 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from regraft.overlay.inventory_schema import FIELDS, PRICES, REQUIRED, SCHEMA_FIELD, unknown_fields
+from regraft.overlay.prices import Prices, PricesError
 from regraft.schemas.bounds import NAME_LENGTH_MAX, UNCLEAN_ANYWHERE
 
 Floats = NDArray[np.float64]
 
 SHOWN_CHARACTERS_MAX = 60
+REASON_LENGTH_MAX = 500
+FAULTS_MAX = 1_000  # Of a table: a matrix of nothing but nulls has millions.
+OVERLAY_SHAPES: dict[str, Any] = {
+    "links": list[tuple[str, str]],
+    "ring": msgspec.defstruct("Ring", [("bits", int), ("ids", list[int])]),
+    "regions": list[list[str]],
+    "region_links": list[tuple[int, int]],
+}
+PRICE_SHAPES: dict[str, Any] = {
+    "currency": str,
+    "link_per_gb": list[list[float]],
+    "access_per_gb": list[float],
+    "message_bytes": float,
+    "delay_price": float,
+}
+NUMBERS = {int, float}  # Not bool, which is an int.
 
 
-def field_of(document: Any, name: str) -> Any:
-    """Return a field that must exist."""
-    if not isinstance(document, dict):
-        raise ValueError(f"it is {_shown(document)}: it must be an object with the brokers and their costs")
-    if name not in document:
-        raise ValueError(f"it has no {name}")
-    return document[name]
+class FieldReader:
+    """The fields of one document. A value that cannot be used is None, and ``faults`` says why."""
+
+    def __init__(self, document: Any) -> None:
+        self.faults: list[str] = []
+        self.document: dict[str, Any] = document if isinstance(document, dict) else {}
+        if not isinstance(document, dict):
+            self.faults.append(f"it is {shown(document)}: it must be an object with the brokers and their costs")
+            return
+        self.faults += unknown_fields(self.document, (*FIELDS, SCHEMA_FIELD))
+        for name in (each for each in REQUIRED if each not in document):
+            what = FIELDS[name]["description"].removesuffix(".")
+            self.faults.append(f"{name} is missing: {what[0].lower()}{what[1:]}")
+
+    def names(self) -> tuple[str, ...] | None:
+        """Return the brokers: names without control characters."""
+        found = self.document.get("brokers")
+        if not isinstance(found, list):
+            self._note_wrong("brokers", "it must be a list of names")
+            return None
+        wrong = [
+            f"brokers has {shown(name)}: a name has 1 to {NAME_LENGTH_MAX} characters, none of them a control character"
+            for name in found
+            if not isinstance(name, str) or not 0 < len(name) <= NAME_LENGTH_MAX or UNCLEAN_ANYWHERE.search(name)
+        ]
+        self.faults += wrong[:FAULTS_MAX]
+        return None if wrong else tuple(found)
+
+    def vector(self, name: str, brokers: Sequence[str]) -> Floats | None:
+        """Return one number of at least 0 for each broker."""
+        found = self.document.get(name)
+        if (array := _quickly([found], (1, len(brokers)), 0.0)) is not None:
+            row: Floats = array[0]
+            return row
+        if name not in self.document or not self._is_list(found, len(brokers), name):
+            return None
+        self._note_numbers([f"{name} of {broker}" for broker in brokers], found or [])
+        return None
+
+    def matrix(self, name: str, brokers: Sequence[str]) -> Floats | None:
+        """Return one number of at least 0 for each pair of brokers."""
+        found, count = self.document.get(name), len(brokers)
+        if (array := _quickly(found, (count, count), 0.0)) is not None:
+            return array
+        if name not in self.document or not self._is_list(found, count, name):
+            return None
+        rows = [row if self._is_list(row, count, f"{name} of {broker}") else None
+                for broker, row in zip(brokers, found or [], strict=True)]  # fmt: skip
+        noted = len(self.faults)
+        for i, broker in enumerate(brokers):
+            row = rows[i]
+            if row is None or len(self.faults) - noted >= FAULTS_MAX:
+                continue
+            for j, peer in enumerate(brokers):
+                if row[j] is None:
+                    self._note_missing(name, brokers, rows, i, j)
+                elif fault := _number_fault(row[j], f"{name} from {broker} to {peer}"):
+                    self.faults.append(fault)
+        return None
+
+    def _note_missing(
+        self, name: str, brokers: Sequence[str], rows: Sequence[list[Any] | None], i: int, j: int
+    ) -> None:
+        """Note a pair without a value once, whether one direction is missing or both."""
+        back = (rows[j] or {j: None, i: None})[i]
+        if back is None and j < i:
+            return
+        there = f"{name} of {brokers[i]} and {brokers[j]} is missing"
+        if i == j:
+            self.faults.append(f"{name} of {brokers[i]} to itself is missing: give 0")
+        elif back is None:
+            self.faults.append(f"{there}: give what a notification costs on that link, in use or not")
+        else:
+            self.faults.append(f"{there} in one direction: give {shown(back)} as from {brokers[j]} to {brokers[i]}")
+
+    def places(self, name: str, brokers: Sequence[str]) -> Floats | None:
+        """Return two finite numbers for each broker; None as well if there are none."""
+        found, count = self.document.get(name), len(brokers)
+        if found is None or (array := _quickly(found, (count, 2), -math.inf)) is not None:
+            return None if found is None else array
+        if self._is_list(found, count, name):
+            for broker, row in zip(brokers, found, strict=True):
+                if self._is_list(row, 2, f"{name} of {broker}"):
+                    self._note_numbers([f"{name} of {broker}"] * 2, row, least=-math.inf)
+        return None
+
+    def whole(self, name: str) -> int | None:
+        """Return a whole number of at least 1."""
+        found = self.document.get(name)
+        if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found < 1 << 31:
+            self._note_wrong(name, "it must be a whole number of at least 1")
+            return None
+        return found
+
+    def truth(self, name: str) -> bool:
+        """Return true or false; false if it is missing."""
+        found = self.document.get(name, False)
+        if not isinstance(found, bool):
+            self._note_wrong(name, "it must be true or false")
+        return found is True
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """Return an object that may be missing, then empty."""
+        found = self.document.get(name, {})
+        if not isinstance(found, dict):
+            self._note_wrong(name, "it must be an object")
+            return {}
+        return found
+
+    def has_overlay(self) -> bool:
+        """Return True if the fields of the overlay hold pairs, names and numbers as they must."""
+        noted = len(self.faults)
+        self.faults += _shape_faults(self.document, OVERLAY_SHAPES)
+        if ("regions" in self.document) != ("region_links" in self.document):
+            self.faults.append("regions and region_links go together: give both or neither")
+        return len(self.faults) == noted
+
+    def prices(self) -> Prices | None:
+        """Return the prices, None if there are none."""
+        if self.document.get("prices") is None:
+            return None
+        fields = self.mapping("prices")
+        wrong = unknown_fields(fields, PRICES, "prices.")
+        wrong += [f"prices has no {name}" for name in PRICES if name not in fields and name != "delay_price"]
+        wrong += _shape_faults(fields, PRICE_SHAPES, "prices.")
+        if not wrong and isinstance(self.document["prices"], dict):
+            try:
+                return Prices.of_fields(fields)
+            except PricesError as error:
+                wrong.append(str(error)[:REASON_LENGTH_MAX])
+            except (ValueError, OverflowError):  # Of numpy, about rows of different lengths or numbers beyond floats.
+                wrong.append("prices.link_per_gb must have a row for each broker, with a number for each broker")
+        self.faults += wrong
+        return None
+
+    def _note_wrong(self, name: str, limit: str) -> None:
+        """Note a value that exists; whether it must has been checked."""
+        if name in self.document:
+            self.faults.append(f"{name} is {shown(self.document[name])}: {limit}")
+
+    def _is_list(self, found: Any, count: int, name: str) -> bool:
+        if not isinstance(found, list):
+            self.faults.append(f"{name} is {shown(found)}: it must be a list of {count}")
+        elif len(found) != count:
+            self.faults.append(f"{name} has {len(found)} entries, {count} are needed: one for each")
+        return isinstance(found, list) and len(found) == count
+
+    def _note_numbers(self, names: Sequence[str], values: Sequence[Any], least: float = 0.0) -> None:
+        wrong = (_number_fault(value, name, least) for name, value in zip(names, values, strict=True))
+        self.faults += [fault for fault in wrong if fault][:FAULTS_MAX]
 
 
-def names_of(document: Any) -> tuple[str, ...]:
-    """Return the brokers: names without control characters, each once."""
-    found = field_of(document, "brokers")
-    if not isinstance(found, list):
-        raise ValueError(f"brokers is {_shown(found)}: it must be a list of names")
-    for name in found:
-        if not isinstance(name, str) or not 0 < len(name) <= NAME_LENGTH_MAX or UNCLEAN_ANYWHERE.search(name):
-            raise ValueError(
-                f"brokers has {_shown(name)}: a name has 1 to {NAME_LENGTH_MAX} characters, none of them a control "
-                "character"
-            )
-    if len(set(found)) < len(found):
-        twice = next(name for place, name in enumerate(found) if name in found[:place])
-        raise ValueError(f"brokers has {twice} twice: each name must be unique")
-    return tuple(found)
+def _shape_faults(fields: Mapping[str, Any], shapes: Mapping[str, Any], within: str = "") -> list[str]:
+    """Return one sentence for each field that does not hold the pairs, names or numbers that it must."""
+    found = []
+    for name in shapes.keys() & fields.keys():
+        try:
+            msgspec.convert(fields[name], shapes[name])
+        except msgspec.ValidationError as error:
+            what, _, place = str(error).replace("`", "").partition(" - at $")
+            found.append(f"{within}{name}{place} cannot be read: {what[0].lower()}{what[1:]}")
+    return sorted(found)
 
 
-def vector_of(document: Any, name: str, brokers: Sequence[str]) -> Floats:
-    """Return one number of at least 0 for each broker."""
-    found = field_of(document, name)
-    if (array := _quickly(found, (len(brokers),), 0.0)) is not None:
-        return array
-    values = zip(brokers, _list_of(found, len(brokers), name), strict=True)
-    return np.array([_number(value, f"{name} of {broker}") for broker, value in values], dtype=np.float64)
-
-
-def matrix_of(document: Any, name: str, brokers: Sequence[str]) -> Floats:
-    """Return one number of at least 0 for each pair of brokers."""
-    found, count = field_of(document, name), len(brokers)
-    if (array := _quickly(found, (count, count), 0.0)) is not None:
-        return array
-    table = []
-    for broker, row in zip(brokers, _list_of(found, count, name), strict=True):
-        values = zip(brokers, _list_of(row, count, f"{name} of {broker}"), strict=True)
-        table.append([_number(value, f"{name} from {broker} to {peer}") for peer, value in values])
-    return np.array(table, dtype=np.float64).reshape(count, count)
-
-
-def places_of(document: Any, name: str, brokers: Sequence[str]) -> Floats:
-    """Return two finite numbers for each broker."""
-    found, count = field_of(document, name), len(brokers)
-    if (array := _quickly(found, (count, 2), -math.inf)) is not None:
-        return array
-    table = []
-    for broker, row in zip(brokers, _list_of(found, count, name), strict=True):
-        pair = _list_of(row, 2, f"{name} of {broker}")
-        table.append([_number(value, f"{name} of {broker}", least=-math.inf) for value in pair])
-    return np.array(table, dtype=np.float64).reshape(count, 2)
-
-
-def whole_of(document: Any, name: str) -> int:
-    """Return a whole number of at least 1."""
-    found = field_of(document, name)
-    if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found < 1 << 31:
-        raise ValueError(f"{name} is {_shown(found)}: it must be a whole number of at least 1")
-    return found
-
-
-def mapping_of(document: Any, name: str) -> Mapping[str, Any]:
-    """Return an object that may be missing, then empty."""
-    found = document.get(name, {})
-    if not isinstance(found, dict):
-        raise ValueError(f"{name} is {_shown(found)}: it must be an object")
-    return found
-
-
-def asymmetric_pair(costs: Floats, brokers: Sequence[str]) -> str:
-    """Return the first pair whose costs differ by direction, with both, "" if there is none."""
-    close = np.isclose(costs, costs.T)
-    if close.all():
-        return ""
-    one, other = (int(place[0]) for place in np.nonzero(~close))
-    there, back = f"{brokers[one]} to {brokers[other]}", f"{brokers[other]} to {brokers[one]}"
-    return f"{costs[one, other]:g} from {there}, {costs[other, one]:g} from {back}"
-
-
-def _quickly(found: Any, shape: tuple[int, ...], least: float) -> Floats | None:
+def _quickly(found: Any, shape: tuple[int, int], least: float) -> Floats | None:
     """Return the numbers if all are right, else None: a large table takes seconds number by number."""
     try:
+        if not all(set(map(type, row)) <= NUMBERS for row in found):
+            return None
         array = np.asarray(found, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         return None
     return array if array.shape == shape and np.isfinite(array).all() and (array >= least).all() else None
 
 
-def _list_of(found: Any, count: int, name: str) -> list[Any]:
-    if not isinstance(found, list):
-        raise ValueError(f"{name} is {_shown(found)}: it must be a list of {count}")
-    if len(found) != count:
-        raise ValueError(f"{name} has {len(found)} entries, {count} are needed: one for each")
-    return found
-
-
-def _number(value: Any, name: str, least: float = 0.0) -> float:
+def _number_fault(value: Any, name: str, least: float = 0.0) -> str:
+    """Return what is wrong with a number, "" if nothing is."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} is {_shown(value)}: it must be a number")
+        return f"{name} is {shown(value)}: it must be a number"
     number = float(value) if isinstance(value, float) or abs(value) < 1 << 1000 else math.inf
-    if not math.isfinite(number) or number < least:
-        limit = "it must be a finite number" if least == -math.inf else f"it must be finite, and at least {least:g}"
-        raise ValueError(f"{name} is {_shown(value)}: {limit}")
-    return number
+    if math.isfinite(number) and number >= least:
+        return ""
+    limit = "it must be a finite number" if least == -math.inf else f"it must be finite, and at least {least:g}"
+    return f"{name} is {shown(value)}: {limit}"
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """Return a value as JSON would have it, cut."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]

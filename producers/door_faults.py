@@ -38,7 +38,10 @@ def door_faults(settings: Settings, defaults: Settings) -> list[str]:
     if "door" not in given:
         return []
     door = str(given["door"])
-    scheme = split_door(door)[0].scheme
+    try:
+        scheme = split_door(door)[0].scheme
+    except ValueError:  # Brackets that hold no IPv6 address.
+        return [_no_host(door)]
     if scheme not in KIND_OF_SCHEME:
         return [
             f"door is {_named(door)}: there are nats://HOST:PORT, mqtt://HOST:PORT, amqp://HOST:PORT/VHOST, "
@@ -48,7 +51,7 @@ def door_faults(settings: Settings, defaults: Settings) -> list[str]:
 
 
 def split_door(door: str) -> list[SplitResult]:
-    """Return the addresses of a door, which are separated by commas."""
+    """Return the addresses of a door, which are separated by commas. Raises ValueError for brackets without IPv6."""
     return [urlsplit(part.strip()) for part in door.split(",")]
 
 
@@ -87,18 +90,29 @@ def _login_faults(given: Settings, scheme: str) -> Iterator[str]:
 
 def _address_faults(given: Settings) -> Iterator[str]:
     api, doors = given.get("door_api"), split_door(given["door"])
-    if api is not None and any(urlsplit(one.strip()).scheme not in ("http", "https") for one in api.split(",")):
+    if api is not None and any(not _is_web(one.strip()) for one in api.split(",")):
         yield f"door_api is {_named(api)}: it must be an address such as http://127.0.0.1:15672"
     try:
         is_usable = all(bool(door.hostname) and (door.port is None or door.port > 0) for door in doors)
     except ValueError:  # The port is no number, or none that exists.
         is_usable = False
     if not is_usable:
-        yield f"door is {_named(given['door'])}: it must name a host, and a port from 1 to {PORT_MAX}"
+        yield _no_host(given["door"])
     if len({(door.scheme, door.path) for door in doors}) > 1:
         yield f"door is {_named(given['door'])}: servers of one cluster have the same scheme and path"
     if api is not None and len([*doors, *api.split(",")]) > 2 and KIND_OF_SCHEME[doors[0].scheme] == LEAF:
         yield "door or door_api names several servers, but each reports what its own clients want: use their leaf ports"
+
+
+def _is_web(address: str) -> bool:
+    try:
+        return urlsplit(address).scheme in ("http", "https")
+    except ValueError:
+        return False
+
+
+def _no_host(door: str) -> str:
+    return f"door is {_named(door)}: it must name a host, and a port from 1 to {PORT_MAX}"
 
 
 def _named(address: str) -> str:

@@ -26,7 +26,6 @@ from regraft.commands.command_options import (
     Chaos,
     DryRun,
     Duration,
-    Master,
     PlannerName,
     Quick,
     Rate,
@@ -37,14 +36,17 @@ from regraft.commands.command_options import (
     SettingsFile,
     ShadowNames,
     WithDashboard,
+    flags_of,
 )
 from regraft.commands.dashboard_command import dashboard_app
 from regraft.commands.doctor_command import doctor
 from regraft.commands.init_command import init
+from regraft.commands.inventory_command import inventory_app
 from regraft.commands.keys_command import keys_app
 from regraft.commands.members_command import members_app
 from regraft.commands.metrics_command import metrics
 from regraft.commands.node_command import node
+from regraft.commands.nodes_command import nodes_app
 from regraft.commands.orders_command import maintain, pause, resume, return_broker
 from regraft.commands.plans_command import plans_app
 from regraft.commands.record_command import record, recording
@@ -52,6 +54,7 @@ from regraft.commands.recover_command import backup, recover
 from regraft.commands.replay_command import replay
 from regraft.commands.reproduce_command import reproduce_app
 from regraft.commands.servers_command import servers
+from regraft.commands.stage_commands import control, emulate, stream
 from regraft.commands.status_command import status
 from regraft.commands.topics_command import topics
 
@@ -123,7 +126,7 @@ def demo(
     from regraft.run_records.summary import failures
 
     console = Console()
-    flags = _flags(assignments, seed=seed, planner=planner, shadows=shadow)
+    flags = flags_of(assignments, seed=seed, planner=planner, shadows=shadow)
     _add_demo_flags(flags, scenario, duration, quick, rate)
     try:
         summary = run_demo(
@@ -163,7 +166,7 @@ def run(
     bootstrap: Bootstrap = None,
     emulate: Annotated[
         bool,
-        typer.Option("--emulate", help="Also run the emulated brokers; without this, your own brokers must report."),
+        typer.Option("--emulate", help="Also run the emulated brokers, which need no inventory."),
     ] = False,
     dashboard: Annotated[bool, typer.Option("--dashboard", help="Also serve the dashboard.")] = False,
     create_topics: Annotated[
@@ -179,15 +182,17 @@ def run(
 ) -> None:
     """Run the loop against your Kafka: Spark job, controller and alerts, restarted when they die.
 
-    Runs until Ctrl-C or SIGTERM, then shuts down in order. Plans, repairs included, wait for approval (`regraft plans`)
+    Your brokers are those of inventory.json in the run directory (docs/inventory.md; `regraft inventory make`). Runs
+    until Ctrl-C or SIGTERM, then shuts down in order. Plans, repairs included, wait for approval (`regraft plans`)
     unless --act or --emulate is given; orders about members are executed.
 
     Examples: `regraft run --bootstrap kafka:9092 --dry-run`; `regraft run --emulate --set run.directory=out/lab`.
     """
     _begin("`regraft run`", "spark", *(["dashboard"] if dashboard else []))
+    from regraft.settings.place_demo import require_inventory
     from regraft.stages.run_loop import run_loop
 
-    flags = _flags(
+    flags = flags_of(
         assignments, seed=seed, bootstrap=bootstrap, dry_run=dry_run, act_on_deaths=act_on_deaths, planner=planner,
         shadows=shadow,
     )  # fmt: skip
@@ -195,6 +200,8 @@ def run(
     if emulate and "controller.dry_run" not in settings.chosen:  # Emulated brokers need no approval.
         flags.setdefault("controller", {})["dry_run"] = False
         settings = _settings(flags, settings_file)
+    if not emulate:
+        require_inventory(settings, may_emulate=True)
     run_loop(settings, Console(), emulate=emulate, with_dashboard=dashboard, creates_topics=create_topics)
 
 
@@ -214,33 +221,7 @@ def show_settings(
     if example:
         typer.echo(example_text(), nl=False)
         return
-    typer.echo(settings_text(_settings(_flags(assignments), settings_file)), nl=False)
-
-
-def emulate(settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
-    """Run only the emulated brokers and clients, until Ctrl-C or SIGTERM. Part of `run --emulate`."""
-    _run_stage("emulate", _flags(assignments), settings_file)
-
-
-def stream(master: Master = None, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
-    """Run only the Spark job that turns telemetry into windowed state, until Ctrl-C or SIGTERM. Part of `run`.
-
-    Examples: `regraft stream --master spark://db1:7077 --set spark.driver_host=db2`.
-    """
-    _run_stage("stream", _flags(assignments, master=master), settings_file)
-
-
-def control(
-    dry_run: DryRun = None,
-    act_on_deaths: ActOnDeaths = None,
-    planner: PlannerName = None,
-    shadow: ShadowNames = None,
-    settings_file: SettingsFile = None,
-    assignments: Assignments = None,
-) -> None:
-    """Run only the controller, until Ctrl-C or SIGTERM. Part of `run`."""
-    flags = _flags(assignments, dry_run=dry_run, act_on_deaths=act_on_deaths, planner=planner, shadows=shadow)
-    _run_stage("control", flags, settings_file)
+    typer.echo(settings_text(_settings(flags_of(assignments), settings_file)), nl=False)
 
 
 def _show_version(wanted: bool) -> None:
@@ -256,43 +237,6 @@ def _root(
     ] = False,
 ) -> None:
     pass
-
-
-def _run_stage(name: str, flags: dict[str, dict[str, Any]], settings_file: Path | None) -> None:
-    from regraft.stages.run_stage import configure_logs, run_stage
-
-    settings = _settings(flags, settings_file)
-    configure_logs(settings.run.log_level)
-    raise typer.Exit(run_stage(name, settings))
-
-
-def _flags(
-    assignments: list[str] | None,
-    *,
-    seed: int | None = None,
-    bootstrap: str | None = None,
-    dry_run: bool | None = None,
-    act_on_deaths: bool | None = None,
-    planner: str | None = None,
-    shadows: list[str] | None = None,
-    master: str | None = None,
-) -> dict[str, dict[str, Any]]:
-    """Return flags as nested tables; a dedicated flag overrides ``--set``."""
-    from regraft.commands.parse_assignments import parse_assignments
-
-    flags = parse_assignments(assignments or [])
-    for section, name, value in (
-        ("run", "seed", seed),
-        ("kafka", "bootstrap", bootstrap),
-        ("controller", "dry_run", dry_run),
-        ("controller", "act_on_deaths", act_on_deaths),
-        ("controller", "planner", planner),
-        ("controller", "shadow_planners", shadows or None),
-        ("spark", "master", master),
-    ):
-        if value is not None:
-            flags.setdefault(section, {})[name] = value
-    return flags
 
 
 def _settings(flags: dict[str, dict[str, Any]], settings_file: Path | None) -> Settings:
@@ -316,6 +260,7 @@ GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "demo": demo,
         "doctor": doctor,
         "init": init,
+        "inventory": inventory_app,
         "run": run,
         "servers": servers,
         "status": status,
@@ -345,7 +290,7 @@ GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "reproduce": reproduce_app,
     },
     "Stages, which run starts together": {"emulate": emulate, "stream": stream, "control": control},
-    "Real brokers": {"node": node},
+    "Real brokers": {"nodes": nodes_app, "node": node},
 }
 
 
@@ -378,6 +323,13 @@ def main() -> None:
     except (StackError, RegistryError) as error:
         typer.echo(str(error), err=True)
         sys.exit(EXIT_FAILED)
+    except ValueError as error:
+        from regraft.overlay.inventory import InventoryError  # Imports numpy, which most commands do not need.
+
+        if not isinstance(error, InventoryError):
+            raise
+        typer.echo(str(error), err=True)
+        sys.exit(EXIT_SETTINGS)
     except ModuleNotFoundError as error:
         extra = extra_of(error.name or "")
         if extra is None:

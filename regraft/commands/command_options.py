@@ -70,6 +70,9 @@ ActOnDeaths = Annotated[
         show_default="review-deaths",
     ),
 ]
+EmulatedBrokers = Annotated[
+    bool, typer.Option("--emulate", help="The brokers are those of `regraft emulate`: needs no inventory.")
+]
 Scenario = Annotated[
     str | None,
     typer.Option(
@@ -100,12 +103,37 @@ RecordedFor = Annotated[
 ToEnd = Annotated[bool, typer.Option("--to-end", help="Stop at the newest record instead of waiting for more.")]
 
 
+def flags_of(
+    assignments: list[str] | None,
+    *,
+    seed: int | None = None,
+    bootstrap: str | None = None,
+    dry_run: bool | None = None,
+    act_on_deaths: bool | None = None,
+    planner: str | None = None,
+    shadows: list[str] | None = None,
+    master: str | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Return flags as nested tables; a dedicated flag overrides ``--set``."""
+    from regraft.commands.parse_assignments import parse_assignments
+
+    flags = parse_assignments(assignments or [])
+    for section, name, value in (
+        ("run", "seed", seed),
+        ("kafka", "bootstrap", bootstrap),
+        ("controller", "dry_run", dry_run),
+        ("controller", "act_on_deaths", act_on_deaths),
+        ("controller", "planner", planner),
+        ("controller", "shadow_planners", shadows or None),
+        ("spark", "master", master),
+    ):
+        if value is not None:
+            flags.setdefault(section, {})[name] = value
+    return flags
+
+
 def settings_of(assignments: list[str] | None, settings_file: Path | None, bootstrap: str | None = None) -> Settings:
     """Return the settings of a command that talks to a running system. Raises SettingsError."""
-    from regraft.commands.parse_assignments import parse_assignments
     from regraft.settings.run_settings import load_settings
 
-    flags: dict[str, dict[str, Any]] = parse_assignments(assignments or [])
-    if bootstrap is not None:
-        flags.setdefault("kafka", {})["bootstrap"] = bootstrap
-    return load_settings(flags, settings_file)
+    return load_settings(flags_of(assignments, bootstrap=bootstrap), settings_file)

@@ -14,34 +14,42 @@ from regraft.commands.command_options import Assignments, Bootstrap, SettingsFil
 
 def node(
     broker: Annotated[
-        str, typer.Option("--broker", metavar="NAME", help="The inventory's name of this node's broker.")
-    ],
+        str | None, typer.Option("--broker", metavar="NAME", help="The inventory's name of this node's broker.")
+    ] = None,
     door: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--door",
             metavar="URL",
             help="The real broker next to it: nats://HOST:PORT (its leaf port), mqtt://HOST:PORT or amqp://HOST:PORT.",
         ),
-    ],
+    ] = None,
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
     """Run one broker of the overlay next to a real broker, whose clients need no change, until Ctrl-C or SIGTERM.
 
-    Needs inventory.json and peers.json in the run directory, the same at every node (docs/nodes.md).
+    Needs inventory.json and peers.json in the run directory, the same at every node (docs/nodes.md); `regraft nodes
+    init` writes both, and a settings file with all that the options give.
 
-    Example: `regraft node --broker b07 --door nats://127.0.0.1:7422 --bootstrap kafka:9092`.
+    Examples: `regraft node --broker b07 --door nats://127.0.0.1:7422 --bootstrap kafka:9092`;
+    `regraft node --settings /var/lib/regraft/node.toml`.
     """
     from regraft.commands.parse_assignments import parse_assignments
+    from regraft.settings.place_demo import require_inventory
     from regraft.settings.run_settings import load_settings
     from regraft.stages.run_stage import configure_logs, run_stage
 
     flags: dict[str, dict[str, Any]] = parse_assignments(assignments or [])
-    flags.setdefault("node", {}).update(broker=broker, door=door)
+    named = {name: value for name, value in (("broker", broker), ("door", door)) if value is not None}
+    flags.setdefault("node", {}).update(named)
     if bootstrap is not None:
         flags.setdefault("kafka", {})["bootstrap"] = bootstrap
     settings = load_settings(flags, settings_file)
+    for name in ("broker", "door"):
+        if not getattr(settings.node, name):
+            raise typer.BadParameter(f"give --{name}, or node.{name} in a settings file")
+    require_inventory(settings)
     configure_logs(settings.run.log_level)
     raise typer.Exit(run_stage("node", settings))

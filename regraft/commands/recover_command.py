@@ -69,14 +69,13 @@ def recover(
     from regraft.controller.recover_plans import recover_plans
     from regraft.infra.stack_error import StackError
     from regraft.schemas.remote_registry import use_registry
-    from regraft.settings.place_demo import ensure_inventory
+    from regraft.settings.place_demo import require_inventory
     from regraft.stages.run_loop import require_kafka
 
     settings = settings_of(assignments, settings_file, bootstrap)
+    require_inventory(settings)
     require_kafka(settings.kafka.access)
     use_registry(namespace=settings.kafka.namespace)
-    settings.run.directory.mkdir(parents=True, exist_ok=True)
-    ensure_inventory(settings)
     if backup_file is not None:
         _restore(backup_file, settings, is_confirmed=is_confirmed)
         return

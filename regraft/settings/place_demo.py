@@ -1,4 +1,4 @@
-"""Make sure that a run has its inventory: unless there is one, place emulated brokers on measured hosts.
+"""Make sure that a run has its inventory: emulated brokers are placed on measured hosts, all others must be listed.
 
 In: settings. Out: the inventory, stored in the run directory. The same settings give the same inventory, so processes
 that do not share a disk agree on it. How brokers are placed belongs to ``producers``.
@@ -15,7 +15,7 @@ from regraft.infra.rabbit_server import find_rabbit
 from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator_settings import AMQP, MQTT, REAL_BROKERS
 from regraft.schemas.topics import NO_AGENT
-from regraft.settings.run_settings import Settings
+from regraft.settings.run_settings import Settings, SettingsError
 from regraft.settings.scenarios import scenario_of
 
 log = structlog.get_logger(__name__)
@@ -40,6 +40,22 @@ def ensure_inventory(settings: Settings) -> Inventory:
     inventory.save(file)
     log.info("brokers_placed", brokers=len(inventory.brokers), file=str(file), seed=settings.run.seed)
     return Inventory.load(file)
+
+
+def require_inventory(settings: Settings, *, may_emulate: bool = False) -> None:
+    """Raise SettingsError if the run directory has no inventory: brokers that nobody listed must not be managed.
+
+    ``may_emulate``: whether the command has the flag ``--emulate``.
+    """
+    file = settings.controller.inventory_path
+    if not file.exists():
+        instead = ", or give --emulate for brokers that are emulated" if may_emulate else ""
+        raise SettingsError(
+            [
+                f"run.directory is {str(settings.run.directory)!r}, but there is no {file}: list your brokers there "
+                f"(`regraft inventory make` writes it, docs/inventory.md describes it){instead}"
+            ]
+        )
 
 
 def check_brokers(settings: Settings) -> Settings:

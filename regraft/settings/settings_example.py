@@ -37,12 +37,12 @@ def example_text() -> str:
 def settings_text(settings: Settings) -> str:
     """Return the settings of a run, without the password of the live view."""
     record = settings.to_record()
-    return "\n".join(_plain_table(name, values) for name, values in record.items())
+    return "\n".join(plain_table(name, values) for name, values in record.items())
 
 
 def servers_text(settings: Settings) -> str:
     """Return a settings file with which commands reach the servers of a run; secrets stay in their files."""
-    return "\n".join(_plain_table(name, settings.given[name]) for name in ("kafka", "redis"))
+    return "\n".join(plain_table(name, settings.given[name]) for name in ("kafka", "redis"))
 
 
 def _table(path: str, model: SettingsModel) -> str:
@@ -60,12 +60,13 @@ def _table(path: str, model: SettingsModel) -> str:
     return "\n".join(["\n".join(lines) + "\n", *nested])
 
 
-def _plain_table(path: str, values: Mapping[str, Any]) -> str:
+def plain_table(path: str, values: Mapping[str, Any]) -> str:
+    """Return a table of a settings file, with the tables in it and without comments."""
     lines = [f"[{path}]"]
     nested: list[str] = []
     for name, value in values.items():
         if isinstance(value, Mapping):
-            nested.append(_plain_table(f"{path}.{name}", value))
+            nested.append(plain_table(f"{path}.{name}", value))
         else:
             lines.append(f"{name} = {toml_text(value)}")
     return "\n".join(["\n".join(lines) + "\n", *nested])

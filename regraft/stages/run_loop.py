@@ -48,9 +48,10 @@ class StageGaveUpError(StackError):
 def run_loop(
     settings: Settings, console: Console, *, emulate: bool, with_dashboard: bool = False, creates_topics: bool = False
 ) -> None:
-    """Run until Ctrl-C or SIGTERM, or until a stage ends for good. Raises StackError.
+    """Run until Ctrl-C or SIGTERM, or until a stage ends for good. Raises StackError and InventoryError.
 
-    Missing topics are created only for emulated brokers, or if ``creates_topics``.
+    Unless the brokers are emulated, there must be an inventory, and missing topics are created only if
+    ``creates_topics``.
     """
     stop = threading.Event()
     gave_up: list[ServiceEvent] = []
@@ -69,8 +70,7 @@ def run_loop(
     try:
         with hold_lock(settings.run.directory / "run.lock"):
             require_kafka(settings.kafka.access)
-            ensure_inventory(settings)
-            _prepare_topics(settings, creates=emulate or creates_topics)
+            _prepare(settings, emulate=emulate, creates_topics=creates_topics)
             if note := durability_note(count_brokers(settings.kafka.access)):
                 console.print(note, markup=False, highlight=False, soft_wrap=True)
             console.print(prepare_orders(settings.orders), markup=False, highlight=False, soft_wrap=True)
@@ -94,9 +94,11 @@ def run_loop(
         raise StageGaveUpError(f"{gave_up[0].service} gave up (exit code {gave_up[0].exit_code}): see {log_file}.")
 
 
-def _prepare_topics(settings: Settings, *, creates: bool) -> None:
-    """Create the missing topics, or raise StackError if there are any."""
-    if creates:
+def _prepare(settings: Settings, *, emulate: bool, creates_topics: bool) -> None:
+    """Place emulated brokers, and create the missing topics; raise StackError if there are any and neither is asked."""
+    if emulate:
+        ensure_inventory(settings)
+    if emulate or creates_topics:
         create_run_topics(settings)
     else:
         require_topics(settings.kafka.access, settings.kafka.namespace, agents_of(settings))

@@ -43,7 +43,6 @@ def emulate(settings: Settings, stop: threading.Event) -> int:
     from regraft.producers.run_emulator import run_emulator
     from regraft.producers.run_real_fleet import run_real_fleet
 
-    ensure_inventory(settings)
     run = run_real_fleet if settings.emulator.brokers in REAL_BROKERS else run_emulator
     try:
         run(settings.emulator, stop)
@@ -69,7 +68,6 @@ def stream(settings: Settings, stop: threading.Event) -> int:
     from regraft.streaming.job_errors import StreamingJobError
     from regraft.streaming.run_job import run_job
 
-    ensure_inventory(settings)
     spark = start_spark(settings, stop)
     try:
         if settings.streaming.telemetry_topic:  # `check_topics` does not cover this topic.
@@ -87,7 +85,6 @@ def control(settings: Settings, stop: threading.Event) -> int:
     """Run the controller."""
     from regraft.controller.run_controller import run_controller
 
-    ensure_inventory(settings)
     # For recorders and other readers of the run directory.
     replace_file(settings.run.directory / SETTINGS_FILE, json.dumps(settings.to_record(), indent=1) + "\n")
     run_controller(settings.controller, stop)
@@ -123,8 +120,11 @@ STAGES: dict[str, Callable[[Settings, threading.Event], int]] = {
 EXTRAS = {"stream": ["spark"], "dashboard": ["dashboard"]}  # Of the stages that need some.
 
 
-def run_stage(name: str, settings: Settings) -> int:
-    """Run a stage until it ends, or until SIGTERM or Ctrl-C asks it to stop in order; return the exit code."""
+def run_stage(name: str, settings: Settings, *, is_emulated: bool = False) -> int:
+    """Run a stage until it ends, or until SIGTERM or Ctrl-C asks it to stop in order; return the exit code.
+
+    If the brokers are emulated and there is no inventory, they are placed first.
+    """
     stop = threading.Event()
 
     def ask_to_stop(number: int, _frame: FrameType | None) -> None:
@@ -137,13 +137,15 @@ def run_stage(name: str, settings: Settings) -> int:
     settings.run.directory.mkdir(parents=True, exist_ok=True)
     try:
         require_extras(f"The stage {name!r}", *EXTRAS.get(name, []))
+        if is_emulated:
+            ensure_inventory(settings)
         is_replay, agents = settings.streaming.create_time, agents_of(settings)
         use_registry(namespace=settings.kafka.namespace, agents=agents)
         check_topics(settings.kafka.access, settings.kafka.namespace, agents, is_replay=is_replay)
         code = STAGES[name](settings, stop)
     except (StackError, RegistryError, InventoryError, NotATreeError, RingError) as error:
         log.error("stage_cannot_start", stage=name, reason=str(error))
-        return EXIT_FAILED
+        return EXIT_SETTINGS if isinstance(error, InventoryError) else EXIT_FAILED
     except OSError as error:
         log.error(
             "stage_cannot_start", stage=name, reason=describe_full_disk(error) if is_disk_full(error) else str(error)

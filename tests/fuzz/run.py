@@ -28,6 +28,7 @@ from regraft.schemas.topics import MEMBERS, TELEMETRY, TOPICS, Topic
 from tests.dashboard.view_documents import written_document
 from tests.fuzz.doors_under_fuzz import KINDS, feed_doors
 from tests.fuzz.hostile_files import feed_inventories, feed_rules, feed_settings
+from tests.fuzz.hostile_sources import feed_sources
 from tests.fuzz.hostile_streams import (
     feed_alert_times,
     feed_batches,
@@ -64,6 +65,7 @@ BOUNDARIES: dict[str, Callable[[random.Random, int, Path], Counter[str]]] = {
     "orders": lambda rng, count, _: feed_order_keys(rng, count),
     "recordings": feed_recordings,
     "inventories": lambda rng, count, _: feed_inventories(rng, count),
+    "sources": feed_sources,
     "rules": lambda rng, count, _: feed_rules(rng, count),
     "settings": feed_settings,
     "links": lambda rng, count, _: feed_links(rng, count),

@@ -16,9 +16,9 @@ import yaml
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
     "emulate": ["emulate"],
-    "stream": ["stream"],
-    "control": ["control", "--act"],
-    "control-standby": ["control", "--act"],
+    "stream": ["stream", "--emulate"],
+    "control": ["control", "--act", "--emulate"],
+    "control-standby": ["control", "--act", "--emulate"],
     "alerts": ["alerts", "run"],
     "dashboard": ["dashboard", "run", "--host", "0.0.0.0"],
 }

@@ -28,19 +28,36 @@ def test_inventory_survives_saving_and_loading(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"brokers": ["b01", "b00", "b02"]}, "unique and sorted"),
+        ({"brokers": ["b01", "b00", "b02"]}, "brokers has b01 before b00: sort the names"),
         ({"brokers": ["b00"], "links": []}, "processing_cost has 3 entries, 1 are needed"),
         ({"processing_cost": [1.0, 1.0]}, "processing_cost has 2 entries, 3 are needed"),
         ({"processing_cost": [1.0, -1.0, 1.0]}, "processing_cost of b01 is -1.0: it must be finite, and at least 0"),
         ({"processing_cost": [1.0, float("nan"), 1.0]}, "processing_cost of b01 is nan: it must be finite"),
         ({"link_cost": [[0, 1, 2], [1, 0, 3], [9, 3, 0]]}, "not symmetric: 2 from b00 to b02, 9 from b02 to b00"),
-        ({"link_cost": [[0, 1, None], [1, 0, 3], [None, 3, 0]]}, "link_cost from b00 to b02 is null"),
+        ({"link_cost": [[0, 1, None], [1, 0, 3], [None, 3, 0]]}, "link_cost of b00 and b02 is missing: give"),
+        (
+            {"link_cost": [[0, 1, None], [1, 0, 3], [2, 3, 0]]},
+            "b00 and b02 is missing in one direction: give 2 as from",
+        ),
+        ({"link_cost": [[None, 1, 2], [1, 0, 3], [2, 3, 0]]}, "link_cost of b00 to itself is missing: give 0"),
+        ({"link_cost": [[0, True, 2], [1, 0, 3], [2, 3, 0]]}, "link_cost from b00 to b01 is true: it must be a number"),
+        ({"brokers": ["b00", "b01", "b01"]}, "brokers has b01 twice"),
+        ({"proccessing_cost": []}, "proccessing_cost is not a field: did you mean processing_cost?"),
+        ({"owner": "ana"}, "owner is not a field: known are brokers, processing_cost"),
+        ({"clients_stay": "yes"}, "clients_stay is 'yes': it must be true or false"),
+        ({"prices": {"currency": "USD"}}, "prices has no link_per_gb"),
+        ({"prices": {"currency": 5}}, r"prices\.currency cannot be read: expected str, got int"),
+        ({"prices": {"curency": "USD"}}, r"prices\.curency is not a field: did you mean currency\?"),
         ({"link_cost": [[0, 1, 2], [1, 0], [2, 3, 0]]}, "link_cost of b01 has 2 entries, 3 are needed"),
         ({"degree_max": 1e999}, "degree_max is inf"),
         ({"brokers": ["b00", None, "b02"]}, "brokers has null"),
         ({"agents": 5}, "agents is 5: it must be an object"),
         ({"links": [["b00", "b01"]]}, "1 links over 3 brokers"),
-        ({"links": None}, "NoneType"),
+        ({"links": None}, "links cannot be read: expected array, got null"),
+        ({"links": [["b00", "b01"], ["b01", 2]]}, r"links\[1\]\[1\] cannot be read: expected str, got int"),
+        ({"links": [["b00", "b01"], ["b01", "b09"]]}, "links name brokers that are not in the overlay: b09"),
+        ({"ring": {"bits": 8}}, "ring cannot be read: object missing required field ids"),
+        ({"regions": [["b00", "b01", "b02"]]}, "regions and region_links go together"),
         ({"degree_max": "many"}, "many"),
     ],
 )
@@ -51,6 +68,38 @@ def test_unusable_inventory_is_refused(tmp_path: Path, change: dict[str, object]
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(InventoryError, match=why):
         Inventory.load(path)
+
+
+def test_all_faults_are_listed_at_once() -> None:
+    """One reading shows everything that is wrong: fields, numbers, pairs, the overlay and agents."""
+    document = {
+        "brokers": ["b01", "b02", "b03"],
+        "processing_cost": [1, -1, 1],
+        "link_cost": [[0, 2, None], [2, 0, 4], [None, 4, 0]],
+        "degre_max": 8,
+        "links": [["b01", "b02"]],
+        "agents": {"b04": "west"},
+    }
+    with pytest.raises(InventoryError) as raised:
+        Inventory.from_json(json.dumps(document), "mine.json")
+    starts = [
+        "degre_max is not a field: did you mean degree_max?",
+        "degree_max is missing: most links of a broker",
+        "1 links over 3 brokers",
+        "processing_cost of b02 is -1: it must be finite",
+        "link_cost of b01 and b03 is missing: give what a notification costs on that link",
+        "agents names 'b04'",
+    ]
+    assert len(raised.value.faults) == len(starts)
+    for fault, start in zip(raised.value.faults, starts, strict=True):
+        assert fault.startswith(start)
+    assert str(raised.value).endswith("; and 1 more")
+
+
+def test_an_inventory_may_name_its_schema() -> None:
+    """Editors find the schema by that field."""
+    document = json.loads(inventory_of(line_of(3), {}).to_json())
+    Inventory.from_json(json.dumps({"$schema": "inventory.schema.json"} | document), "test")
 
 
 def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:

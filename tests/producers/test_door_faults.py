@@ -63,6 +63,8 @@ def test_every_setting_of_a_door_is_assigned_to_doors_or_for_all() -> None:
         ({"door": "http://h:1"}, "door is 'http://h:1': there are nats://HOST:PORT"),
         ({"door": "mqtt://h:99999"}, "it must name a host, and a port from 1 to 65535"),
         ({"door": "mqtt://"}, "it must name a host"),
+        ({"door": "nats://[::1:4222"}, "door is 'nats://[::1:4222': it must name a host"),
+        ({"door": "amqp://h", "door_api": "http://[h"}, "door_api is 'http://[h': it must be an address"),
         ({"door": "amqp://h", "door_api": "file:///etc/passwd"}, "door_api is 'file:///etc/passwd': it must be"),
         ({"door": "amqp://h", "door_api_user": "me"}, "door_api_user is given without door_api"),
         ({"door": "amqp://h", "door_api": "http://h", "door_api_password_file": Path("p")}, "without door_api_user"),

@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -161,7 +162,12 @@ def test_an_unknown_planner_is_answered_with_the_known_ones(command: str, tmp_pa
     ],
 )
 def test_a_run_changes_nothing_in_kafka_or_the_overlay_unless_asked_to(
-    flags: list[str], creates: bool, dry_run: bool, acts_on_deaths: bool, monkeypatch: pytest.MonkeyPatch
+    flags: list[str],
+    creates: bool,
+    dry_run: bool,
+    acts_on_deaths: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     """Topics of a cluster are created and plans executed only on request; emulated brokers are the product's."""
     seen: list[tuple[bool, bool, bool]] = []
@@ -171,7 +177,8 @@ def test_a_run_changes_nothing_in_kafka_or_the_overlay_unless_asked_to(
         seen.append((emulate or creates_topics, controller.dry_run, controller.act_on_deaths))
 
     monkeypatch.setattr("regraft.stages.run_loop.run_loop", note)
-    assert RUNNER.invoke(app, ["run", *flags]).exit_code == 0
+    shutil.copy(Path(__file__).parents[2] / "infra" / "fleet" / "inventory.json", tmp_path / "inventory.json")
+    assert RUNNER.invoke(app, ["run", *flags, "--set", f"run.directory={tmp_path}"]).exit_code == 0
     assert seen == [(creates, dry_run, acts_on_deaths)]
 
 

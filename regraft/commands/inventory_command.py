@@ -1,0 +1,202 @@
+"""``regraft inventory``: make the file that lists an operator's brokers, and check one.
+
+In: options, files, NATS servers' monitoring ports. Out: an inventory, sentences. The parts are in ``inventories``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
+
+if TYPE_CHECKING:
+    from regraft.inventories.build_inventory import Tariff
+    from regraft.inventories.found_brokers import FoundBrokers
+
+EXIT_FAILED = 1
+EXIT_REFUSED = 2
+DEGREE_MAX = 8
+
+inventory_app = typer.Typer(
+    no_args_is_help=True, help="The file that lists your brokers: make one, check one (docs/inventory.md)."
+)
+
+Brokers = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES|FILE.csv", help="Names with commas, or a table: broker, latitude, longitude, region..."
+    ),
+]
+RoundTrips = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE", help="Table of from, to, rtt_ms, or a node's status (node-*.json); repeat for more."),
+]
+Topology = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A network as .graphml or .gml, as in the Topology Zoo.")
+]
+Weight = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="With --topology: the links' attribute with the delay in ms; default weight."),
+]
+Nats = Annotated[
+    list[str] | None,
+    typer.Option(metavar="URL", help="Monitoring port of a NATS server, http://HOST:8222; repeat for each server."),
+]
+PriceTable = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Table of from, to, price_per_gb between regions; to is `clients` for clients."),
+]
+Currency = Annotated[str | None, typer.Option(metavar="NAME", help="With --prices: their currency.")]
+MessageBytes = Annotated[
+    float | None, typer.Option(min=1, help="With --prices: the mean size of a notification on a link.")
+]
+
+
+@inventory_app.command()
+def make(
+    brokers: Brokers = None,
+    round_trips: RoundTrips = None,
+    topology: Topology = None,
+    weight: Weight = None,
+    nats_monitoring: Nats = None,
+    prices: PriceTable = None,
+    currency: Currency = None,
+    message_bytes: MessageBytes = None,
+    degree_max: Annotated[int, typer.Option(min=1, help="Most links of a broker.")] = DEGREE_MAX,
+    clients_move: Annotated[
+        bool, typer.Option("--clients-move", help="Plans may move clients: not next to nodes, whose clients stay.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Default: inventory.json in the run directory.")
+    ] = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Make an inventory from what you know, and print what is odd about it.
+
+    With --brokers, only these are brokers; the other sources then give delays. Delays that no source gives follow from
+    the known ones along paths, or from places; without either, all links cost the same until nodes have measured them.
+
+    Examples: `regraft inventory make --brokers b01,b02,b03`;
+    `regraft inventory make --brokers brokers.csv --round-trips rtt.csv`;
+    `regraft inventory make --topology Geant2012.gml`;
+    `regraft inventory make --nats-monitoring http://10.0.0.1:8222 --nats-monitoring http://10.0.0.2:8222`;
+    `regraft inventory make --brokers brokers.csv --prices prices.csv --currency USD --message-bytes 500`.
+    """
+    from regraft.inventories.build_inventory import Wishes, build_inventory, combined
+    from regraft.inventories.find_oddities import find_oddities
+    from regraft.overlay.inventory import Inventory
+
+    file = out or settings_of(assignments, settings_file).controller.inventory_path
+    if file.exists():
+        typer.echo(f"{file} exists: name another file by --out, or remove it.", err=True)
+        raise typer.Exit(EXIT_REFUSED)
+    if weight and not topology:
+        raise typer.BadParameter("--weight is of the links of --topology: give both")
+    found = combined(_sources(brokers, round_trips, topology, weight, nats_monitoring))
+    tariff = _tariff(prices, currency, message_bytes)
+    inventory, notes = build_inventory(found, Wishes(degree_max, not clients_move, tariff))
+    Inventory.from_json(inventory.to_json(), "what is given")  # Refuses what no command would read, such as odd names.
+    inventory.save(file)
+    count = len(inventory.brokers)
+    typer.echo(f"Wrote {file}: {count} brokers, and a tree of {count - 1} links as the initial overlay.")
+    _print_oddities([*notes, *find_oddities(inventory)])
+
+
+@inventory_app.command()
+def check(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="Default: inventory.json in the run directory.")
+    ] = None,
+    as_json: AsJson = False,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Check an inventory: what is wrong, each with its pair or field, and what is odd.
+
+    Exits with 1 if something is wrong.
+
+    Examples: `regraft inventory check`; `regraft inventory check mine.json --json`.
+    """
+    from regraft.inventories.find_oddities import find_oddities
+    from regraft.overlay.inventory import Inventory, InventoryError
+
+    path = file or settings_of(assignments, settings_file).controller.inventory_path
+    if not path.exists():
+        typer.echo(f"{path} does not exist: `regraft inventory make` writes one.", err=True)
+        raise typer.Exit(EXIT_REFUSED)
+    faults: tuple[str, ...] = ()
+    oddities: list[str] = []
+    kind, brokers = "", 0
+    try:
+        inventory = Inventory.load(path)
+    except InventoryError as error:
+        faults = error.faults
+    else:
+        oddities, kind, brokers = find_oddities(inventory), inventory.bootstrap.KIND, len(inventory.brokers)
+    if as_json:
+        typer.echo(json.dumps({"file": str(path), "brokers": brokers, "wrong": faults, "odd": oddities}, indent=2))
+    elif faults:
+        typer.echo(f"{path} cannot be used:")
+        for fault in faults:
+            typer.echo(f"Wrong: {fault}{'' if fault.endswith(('.', '?')) else '.'}")
+    else:
+        typer.echo(f"{path} can be used: a {kind} over {brokers} brokers.")
+        _print_oddities(oddities)
+    if faults:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@inventory_app.command()
+def schema() -> None:
+    """Print the JSON schema of an inventory, for editors and other programs.
+
+    Example: `regraft inventory schema > inventory.schema.json`.
+    """
+    from regraft.overlay.inventory_schema import inventory_schema
+
+    typer.echo(json.dumps(inventory_schema(), indent=2))
+
+
+def _sources(
+    brokers: str | None,
+    round_trips: list[Path] | None,
+    topology: Path | None,
+    weight: str | None,
+    nats_monitoring: list[str] | None,
+) -> list[FoundBrokers]:
+    """Return what each given source says; the first one has the brokers. Raises SourceError."""
+    from regraft.inventories.read_brokers import read_brokers, read_round_trips
+    from regraft.inventories.read_nats import read_nats
+    from regraft.inventories.read_topology import read_topology
+
+    parts = [
+        *([read_brokers(brokers)] if brokers else []),
+        *([read_topology(topology, weight)] if topology else []),
+        *([read_nats(nats_monitoring)] if nats_monitoring else []),
+        *([read_round_trips(round_trips)] if round_trips else []),
+    ]
+    if not parts:
+        raise typer.BadParameter("give --brokers, --topology, --nats-monitoring or --round-trips")
+    return parts
+
+
+def _tariff(prices: Path | None, currency: str | None, message_bytes: float | None) -> Tariff | None:
+    from regraft.inventories.read_prices import read_prices
+
+    if prices is None and currency is None and message_bytes is None:
+        return None
+    if prices is None or not currency or message_bytes is None:
+        raise typer.BadParameter("--prices, --currency and --message-bytes go together: give all three")
+    return read_prices(prices, currency, message_bytes)
+
+
+def _print_oddities(oddities: list[str]) -> None:
+    for oddity in oddities:
+        typer.echo(f"Note: {oddity}.")
+    if not oddities:
+        typer.echo("Nothing is odd about it.")

@@ -1,0 +1,105 @@
+"""``regraft nodes init``: write what each machine with a node needs, ready to be copied there.
+
+In: an inventory, a table of nodes, settings. Out: a folder for each broker. The texts belong to
+:mod:`inventories.write_node_files`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regraft.commands.command_options import Assignments, Bootstrap, SettingsFile, settings_of
+
+if TYPE_CHECKING:
+    from regraft.settings.run_settings import Settings
+
+EXIT_REFUSED = 2
+
+nodes_app = typer.Typer(no_args_is_help=True, help="Prepare the machines of nodes (docs/nodes.md).")
+
+
+@nodes_app.callback()
+def _nodes() -> None:
+    """Prepare the machines of nodes (docs/nodes.md)."""
+
+
+@nodes_app.command("init")
+def init_nodes(
+    table: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE.csv",
+            help="A line for each broker: broker, address (host:port for other nodes), door, further [node] settings.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="A folder for each broker is made in it.")] = Path(
+        "out/nodes"
+    ),
+    inventory_file: Annotated[
+        Path | None,
+        typer.Option("--inventory", metavar="FILE", help="Default: inventory.json in the run directory."),
+    ] = None,
+    directory: Annotated[
+        str, typer.Option(metavar="DIR", help="Where the folder's files will be on the broker's machine.")
+    ] = "/var/lib/regraft",
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Write the settings, inventory.json and peers.json of each node, into a folder for each broker.
+
+    What is set for Kafka and [node] here holds for all nodes; columns of the table are settings of one. All that is
+    wrong is listed, and then nothing is written.
+
+    Example: `regraft nodes init nodes.csv --bootstrap kafka:9092`, then copy `out/nodes/b01` to `/var/lib/regraft` of
+    b01's machine, and start `regraft node --settings /var/lib/regraft/node.toml` there.
+    """
+    from regraft.inventories.write_node_files import SETTINGS, node_files, read_nodes
+    from regraft.overlay.inventory import Inventory
+    from regraft.settings.place_demo import require_inventory
+
+    settings = settings_of(assignments, settings_file, bootstrap)
+    if inventory_file is None:
+        require_inventory(settings)
+    inventory = Inventory.load(inventory_file or settings.controller.inventory_path)
+    files = node_files(inventory, read_nodes(table), _shared(settings), directory)
+    _write(files, out)
+    for folder in sorted({out / Path(name).parent for name in files}):
+        typer.echo(f"Wrote {shlex.quote(str(folder))}: copy its files to {shlex.quote(directory)} of its machine.")
+    typer.echo(f"Start each node there with: regraft node --settings {shlex.quote(f'{directory}/{SETTINGS}')}")
+    if "kafka.bootstrap" not in settings.chosen:
+        typer.echo(
+            f"Note: kafka.bootstrap is {settings.kafka.bootstrap}, as you gave none: nodes look for Kafka there."
+        )
+
+
+def _write(files: Mapping[str, str], out: Path) -> None:
+    """Write new files; exit with 2 if one exists, as it may be in use."""
+    from regraft.schemas.status_file import replace_file
+
+    if there := sorted(name for name in files if (out / name).exists()):
+        typer.echo(f"{out / there[0]} exists: name another folder by --out, or remove it.", err=True)
+        raise typer.Exit(EXIT_REFUSED)
+    for name, text in files.items():
+        replace_file(out / name, text)
+
+
+def _shared(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Return what was set for Kafka, [node] and [run], and where Kafka is in any case."""
+    found: dict[str, dict[str, Any]] = {}
+    kafka = ("kafka.bootstrap", "kafka.namespace")
+    for name in sorted({*settings.chosen, *kafka}):
+        table, *inner, setting = name.split(".")
+        if table not in ("kafka", "node", "run"):
+            continue
+        value: Any = settings.given[table]
+        place = found.setdefault(table, {})
+        for part in inner:
+            value, place = value[part], place.setdefault(part, {})
+        place[setting] = value[setting] if isinstance(value, Mapping) else value
+    return found

@@ -1,0 +1,76 @@
+"""Read a list of brokers and measured round trips.
+
+In: names or a CSV of brokers; CSV of round trips, or the status files of nodes, which measure them. Out: FoundBrokers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from regraft.inventories.found_brokers import FoundBrokers, both_ways
+from regraft.inventories.read_tables import Row, read_table, read_text
+from regraft.inventories.source_error import SourceError
+
+BROKER_COLUMNS = ("latitude", "longitude", "processing_cost", "load_max_per_s", "agent", "region")
+
+
+def read_brokers(text: str) -> FoundBrokers:
+    """Return brokers from names with commas, or from a CSV file if the text ends with .csv. Raises SourceError."""
+    found = FoundBrokers()
+    if not text.endswith(".csv"):
+        found.names = [name.strip() for name in text.split(",") if name.strip()]
+        return found
+
+    def take(row: Row) -> None:
+        name = row.name("broker")
+        found.names.append(name)
+        place = row.number("longitude", -180), row.number("latitude", -90)
+        if place[0] is not None and place[1] is not None:
+            found.places[name] = place[0], place[1]
+        for column, values in (("processing_cost", found.processing_ms), ("load_max_per_s", found.load_max_per_s)):
+            if (number := row.number(column)) is not None:
+                values[name] = number
+        for column, texts in (("agent", found.agent_of), ("region", found.region_of)):
+            if row.text(column):
+                texts[name] = row.text(column)
+
+    read_table(Path(text), ("broker",), BROKER_COLUMNS, take)
+    return found
+
+
+def read_round_trips(files: Sequence[Path]) -> FoundBrokers:
+    """Return half of each round trip: from tables of from, to and rtt_ms, or status files of nodes (node-*.json).
+
+    Raises SourceError.
+    """
+    delays_ms: list[tuple[str, str, float]] = []
+
+    def take(row: Row) -> None:
+        ends, rtt_ms = (row.name("from"), row.name("to")), row.number("rtt_ms")
+        if rtt_ms is not None:
+            delays_ms.append((*ends, rtt_ms / 2))
+
+    for file in files:
+        if file.suffix == ".json":
+            delays_ms += _of_node(file)
+        else:
+            read_table(file, ("from", "to", "rtt_ms"), (), take)
+    means, notes = both_ways(delays_ms)
+    if not means:
+        raise SourceError([f"{', '.join(map(str, files))}: there is no round trip in it"])
+    return FoundBrokers(sorted({name for pair in means for name in pair}), means, notes=notes)
+
+
+def _of_node(file: Path) -> list[tuple[str, str, float]]:
+    """Return half of the round trips in the status of a node."""
+    try:
+        status = json.loads(read_text(file))
+        peers = {str(peer): known["rtt_ms"] for peer, known in status["peers"].items()}
+        broker = str(status["broker"])
+        found = [(broker, peer, float(rtt_ms) / 2) for peer, rtt_ms in peers.items() if rtt_ms is not None]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise SourceError([f"{file} is not the status of a node (node-BROKER.json of its run directory)"]) from error
+    return [one for one in found if math.isfinite(one[2]) and one[2] >= 0]

@@ -1,0 +1,126 @@
+"""What each machine with a node needs: its settings, the inventory, and where all nodes listen.
+
+In: an inventory, a table of nodes, settings that all of them share. Out: the text of each file, or SourceError with
+every fault; pure but for reading the table. Writing them belongs to the command.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from regraft.inventories.read_tables import Row, read_table
+from regraft.inventories.source_error import SourceError
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.producers.nodes.node_parts import address_of
+from regraft.schemas.safe_names import safe_name
+from regraft.settings.run_settings import SettingsError, load_settings, section_models
+from regraft.settings.settings_example import plain_table
+
+INVENTORY, PEERS, SETTINGS = "inventory.json", "peers.json", "node.toml"
+REQUIRED = ("broker", "address", "door")
+
+Tables = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """One node: the host:port at which others reach it, and its own settings."""
+
+    place: str
+    broker: str
+    address: str
+    settings: dict[str, Any]
+
+
+def read_nodes(file: Path) -> list[NodeRow]:
+    """Return the nodes of a table of broker, address, door and any further settings of [node]. Raises SourceError."""
+    rows: list[NodeRow] = []
+    own = [name for name in section_models()["node"].model_fields if name not in REQUIRED]
+
+    def take(row: Row) -> None:
+        broker, address, door = (row.name(name) for name in REQUIRED)
+        given = {name: _value(row, name) for name in own if row.text(name)}
+        rows.append(NodeRow(row.place, broker, address, {"broker": broker, "door": door, **given}))
+
+    read_table(file, REQUIRED, own, take)
+    return rows
+
+
+def _value(row: Row, name: str) -> Any:
+    """Return a setting as text, or as a list if it is one in JSON."""
+    text = row.text(name)
+    if not text.startswith("["):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        row.faults.append(f'{row.place}: {name} is {text!r}: a list is written as in JSON, such as ["a","b"]')
+        return []
+
+
+def node_files(inventory: Inventory, rows: Sequence[NodeRow], shared: Tables, directory: str) -> dict[str, str]:
+    """Return the files by path, a folder for each broker.
+
+    ``shared`` holds settings of all nodes, ``directory`` is where the files will be on each machine.
+    Raises SourceError.
+    """
+    faults = [*_inventory_faults(inventory), *_row_faults(inventory, rows)]
+    tables: dict[str, Tables] = {}
+    for row in rows:
+        try:
+            tables[row.broker] = _tables(row, shared, directory)
+        except SettingsError as error:
+            faults += [f"{row.place}: {fault}" for fault in error.faults]
+    if faults:
+        raise SourceError(faults)
+    peers = json.dumps({row.broker: row.address for row in rows}, indent=1, ensure_ascii=False) + "\n"
+    found: dict[str, str] = {}
+    for broker, each in tables.items():
+        folder = safe_name(broker)
+        started = f"# The node of {broker}: `regraft node --settings {directory}/{SETTINGS}` on its machine.\n"
+        found[f"{folder}/{SETTINGS}"] = started + "\n".join(plain_table(name, values) for name, values in each.items())
+        found |= {f"{folder}/{PEERS}": peers, f"{folder}/{INVENTORY}": inventory.to_json() + "\n"}
+    return found
+
+
+def _inventory_faults(inventory: Inventory) -> Iterator[str]:
+    if not isinstance(inventory.bootstrap, Configuration):
+        yield f"the inventory holds a {inventory.bootstrap.KIND}: nodes run on trees only"
+    if not inventory.clients_stay:
+        yield 'the inventory has no "clients_stay": true: next to real brokers clients stay where they connect'
+
+
+def _row_faults(inventory: Inventory, rows: Sequence[NodeRow]) -> Iterator[str]:
+    brokers, addresses = Counter(row.broker for row in rows), Counter(row.address for row in rows)
+    for row in rows:
+        if row.broker not in inventory.index:
+            near = get_close_matches(row.broker, inventory.brokers, n=1)
+            hint = f": did you mean {near[0]}?" if near else ": add it there, or leave it out"
+            yield f"{row.place}: {row.broker} is not a broker of the inventory{hint}"
+        if brokers[row.broker] > 1:
+            yield f"{row.place}: {row.broker} is listed {brokers[row.broker]} times"
+        if addresses[row.address] > 1:
+            yield f"{row.place}: {row.address} is the address of {addresses[row.address]} nodes"
+        try:
+            address_of(row.address)
+        except ValueError as error:
+            yield f"{row.place}: address {error}"
+    for broker in inventory.brokers:
+        if broker not in brokers:
+            yield f"{broker} is a broker of the inventory, but has no line: nodes cannot link to it"
+
+
+def _tables(row: NodeRow, shared: Tables, directory: str) -> Tables:
+    """Return what a node's settings file holds, with values of their types. Raises SettingsError."""
+    node = {**shared.get("node", {}), **row.settings}
+    run = {**shared.get("run", {}), "directory": directory}
+    checked = load_settings({"run": run, "kafka": shared.get("kafka", {}), "node": node})
+    typed = {name: checked.given["node"][name] for name in node}
+    return {"run": run, "kafka": shared.get("kafka", {}), "node": typed}
