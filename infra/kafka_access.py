@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from regraft.infra.connection_security import ConnectionSecurity
+from regraft.infra.quote_paths import quoted
 
 OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
@@ -155,7 +156,7 @@ class KafkaSecurity(ConnectionSecurity):
             values["scope"] = self.token_scope
             if self.ca_file is not None:  # The token is fetched over a separate TLS connection.
                 values |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca_file.absolute())}
-        options = " ".join(f"{name}={_quoted(value)}" for name, value in values.items() if value is not None)
+        options = " ".join(f"{name}={quoted(value)}" for name, value in values.items() if value is not None)
         return f"{JAAS_MODULES[mechanism]} required {options};"
 
 
@@ -185,12 +186,6 @@ _LISTED = f"take one of {', '.join(MECHANISMS)}"
 
 def _given(options: dict[str, object]) -> dict[str, str]:
     return {name: str(value) for name, value in options.items() if value is not None}
-
-
-def _quoted(value: str) -> str:
-    """Return a value for a JAAS configuration, in quotes and escaped."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 def _java_key(key: bytes, password: str | None) -> str:

@@ -17,7 +17,15 @@ from regraft.infra.create_topics import TopicMismatchError, check_topics, create
 from regraft.infra.find_port import LOOPBACK, PortInUseError
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_clients import open_admin
-from regraft.infra.kafka_server import KafkaAddress, KafkaFiles, RunningKafka, is_kafka_ready, start_kafka
+from regraft.infra.kafka_server import (
+    KafkaAddress,
+    KafkaFiles,
+    KafkaServerError,
+    RunningKafka,
+    is_kafka_ready,
+    start_kafka,
+    write_settings,
+)
 from regraft.infra.stack_error import StackError
 from regraft.schemas.topics import CLIENTS, CREATE_TIME, LOG_APPEND_TIME, PLANS, TELEMETRY, TOPICS, topic_name
 
@@ -48,6 +56,13 @@ def _consume(bootstrap: str, topic: str, count: int) -> list[int]:
         numbers += [int(message.value()) for message in consumer.consume(count, 1.0) if message.error() is None]
     consumer.close()
     return sorted(numbers)
+
+
+def test_a_directory_with_a_comma_is_refused(tmp_path: Path) -> None:
+    """Kafka would read two directories: nothing is written there, and the error says what to do."""
+    with pytest.raises(KafkaServerError, match=r"a,b/data: choose a directory without a comma"):
+        write_settings(KafkaFiles(tmp_path / "a,b"), KafkaAddress(1, 2), None, None)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.stack
