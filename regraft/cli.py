@@ -350,7 +350,7 @@ _register()
 
 def main() -> None:
     """Run the command line; a fault that a user can fix is printed as one sentence, without a traceback."""
-    from regraft.infra.check_disk import describe_full_disk, is_disk_full
+    from regraft.infra.describe_os_error import describe_os_error
     from regraft.infra.find_extras import describe_missing, extra_of
     from regraft.infra.stack_error import StackError
     from regraft.schemas.remote_registry import RegistryError
@@ -372,7 +372,5 @@ def main() -> None:
         typer.echo(describe_missing("This command", [extra]), err=True)
         sys.exit(EXIT_FAILED)
     except OSError as error:
-        if not is_disk_full(error):
-            raise
-        typer.echo(describe_full_disk(error), err=True)
+        typer.echo(describe_os_error(error), err=True)
         sys.exit(EXIT_FAILED)

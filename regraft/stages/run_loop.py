@@ -35,6 +35,10 @@ from regraft.stages.show_run import RunScreen
 TICK_S = 0.5
 ANSWER_S_MAX = 5.0
 LOCAL_KEYS_DAYS = 365
+NO_LIVE_VIEW = (
+    "--dashboard shows the live view that the controller keeps in a Valkey or Redis, and none is named: set redis.url "
+    "(REGRAFT_REDIS_URL), start one for trials with `regraft servers`, or leave --dashboard out."
+)
 
 
 class KafkaUnavailableError(StackError):
@@ -47,6 +51,8 @@ class StageGaveUpError(StackError):
 
 def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashboard: bool = False) -> None:
     """Run until Ctrl-C or SIGTERM, or until a stage ends for good. Raises StackError."""
+    if with_dashboard and settings.dashboard.redis is None:
+        raise StackError(NO_LIVE_VIEW)
     stop = threading.Event()
     gave_up: list[ServiceEvent] = []
 
@@ -85,8 +91,7 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
         for number, handler in earlier.items():
             signal.signal(number, handler)
     if gave_up:
-        log_file = settings.run.directory / "logs" / f"{gave_up[0].service}.log"
-        raise StageGaveUpError(f"{gave_up[0].service} gave up (exit code {gave_up[0].exit_code}): see {log_file}.")
+        raise StageGaveUpError(gave_up[0].failure)
 
 
 def prepare_orders(orders: OrderSettings) -> str:

@@ -15,8 +15,8 @@ from typing import TextIO, cast
 
 import structlog
 
-from regraft.infra.check_disk import describe_full_disk, is_disk_full
 from regraft.infra.create_topics import check_topics
+from regraft.infra.describe_os_error import describe_os_error
 from regraft.infra.find_extras import require_extras
 from regraft.infra.log_stream import LogStream
 from regraft.infra.stack_error import StackError
@@ -48,8 +48,7 @@ def emulate(settings: Settings, stop: threading.Event) -> int:
     try:
         run(settings.emulator, stop)
     except KafkaUnreachableError as error:
-        log.error("stage_cannot_start", stage="emulate", reason=str(error))
-        return EXIT_FAILED
+        return cannot_start("emulate", str(error))
     return EXIT_OK
 
 
@@ -77,6 +76,7 @@ def stream(settings: Settings, stop: threading.Event) -> int:
         run_job(spark, settings.streaming, stop)
     except StreamingJobError as error:
         log.error("stage_cannot_continue", stage="stream", reason=str(error))
+        _print_reason(str(error))
         return error.exit_code
     finally:
         end_session(spark)
@@ -134,21 +134,17 @@ def run_stage(name: str, settings: Settings) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ask_to_stop)
-    settings.run.directory.mkdir(parents=True, exist_ok=True)
     try:
+        settings.run.directory.mkdir(parents=True, exist_ok=True)
         require_extras(f"The stage {name!r}", *EXTRAS.get(name, []))
         is_replay, agents = settings.streaming.create_time, agents_of(settings)
         use_registry(namespace=settings.kafka.namespace, agents=agents)
         check_topics(settings.kafka.access, settings.kafka.namespace, agents, is_replay=is_replay)
         code = STAGES[name](settings, stop)
     except (StackError, RegistryError, InventoryError, NotATreeError, RingError) as error:
-        log.error("stage_cannot_start", stage=name, reason=str(error))
-        return EXIT_FAILED
+        return cannot_start(name, str(error))
     except OSError as error:
-        log.error(
-            "stage_cannot_start", stage=name, reason=describe_full_disk(error) if is_disk_full(error) else str(error)
-        )
-        return EXIT_FAILED
+        return cannot_start(name, describe_os_error(error))
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except Exception:
@@ -156,6 +152,17 @@ def run_stage(name: str, settings: Settings) -> int:
         return EXIT_FAILED
     log.info("stage_ended", stage=name, requested=stop.is_set(), code=code)
     return code
+
+
+def cannot_start(name: str, reason: str) -> int:
+    """Log why a stage cannot start, print the same as a sentence for the user, and return the exit code."""
+    log.error("stage_cannot_start", stage=name, reason=reason)
+    _print_reason(reason)
+    return EXIT_FAILED
+
+
+def _print_reason(reason: str) -> None:
+    sys.stderr.write(f"{reason.removesuffix('.')}.\n")
 
 
 def configure_logs(level: str = "info") -> None:
