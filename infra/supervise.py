@@ -264,7 +264,7 @@ class Supervisor:
                     start_new_session=True,  # Ctrl-C reaches only the supervisor, which stops services in order
                 )
         except OSError as error:
-            self._fail(child, f"could not be started ({error})")
+            self._fail(child, f"could not be started ({error.strerror})")
             return
         child.started_s = time.monotonic()
         self._report(child, ServiceEventKind.RESTARTED if child.restarts else ServiceEventKind.STARTED)

@@ -44,13 +44,15 @@ def give_order(
 ) -> AuditEntry | None:
     """Store an order and return the controller's answer, or None if none arrives in time.
 
-    An empty ``by`` stands for the holder of the key, else the login. Raises StackError if the order is not stored;
+    An empty ``by`` stands for the holder of the key, else the login. Raises StackError if Kafka is unavailable;
     exits with 1 and the reason if the controller refuses it.
     """
     from regraft.infra.send_orders import send_order
     from regraft.run_records.read_audit import AuditTail
     from regraft.schemas.remote_registry import use_registry
+    from regraft.stages.run_loop import require_kafka
 
+    require_kafka(settings.kafka.access)
     kafka, now_ms = settings.kafka, time.time_ns() // 1_000_000
     order = _signed(settings, Order(subject, kind, by, reason, now_ms, until_ms, evacuate, plan_digest, facts=facts))
     use_registry(namespace=kafka.namespace)

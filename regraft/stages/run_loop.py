@@ -12,7 +12,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from regraft.infra.check_kafka import KafkaFault, check_kafka
+from regraft.infra.check_kafka import KafkaFault, check_kafka, why_closed
 from regraft.infra.compare_topics import durability_note
 from regraft.infra.create_topics import count_brokers
 from regraft.infra.find_user import find_user
@@ -116,6 +116,8 @@ def dashboard_address(settings: Settings) -> str:
 
 def require_kafka(kafka: KafkaAccess) -> None:
     """Raise KafkaUnavailableError with the reason if no Kafka answers."""
+    if (closed := why_closed(kafka, ANSWER_S_MAX)) is not None:
+        raise KafkaUnavailableError(f"Kafka cannot be reached: {closed.found}. {closed.to_do}")
     if is_kafka_ready(kafka, ANSWER_S_MAX):
         return
     found = check_kafka(kafka, timeout_s=ANSWER_S_MAX)
