@@ -56,8 +56,6 @@ def why_closed(kafka: KafkaAccess, timeout_s: float = TIMEOUT_S) -> KafkaFault |
 
 def _check_server(server: str, security: KafkaSecurity, timeout_s: float) -> KafkaFault | None:
     host, _, port = server.rpartition(":")
-    if not host or not port.isdecimal():
-        return KafkaFault(f"{server!r} is not an address", "Give the servers as host:port, separated by commas.")
     host = host.strip("[]")
     try:
         socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)

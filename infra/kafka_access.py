@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from regraft.infra.connection_security import ConnectionSecurity
 from regraft.infra.quote_paths import quoted
 
+PORTS = 65_536
 OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 JAAS_MODULES = {
@@ -182,6 +183,16 @@ class KafkaAccess:
 
 
 _LISTED = f"take one of {', '.join(MECHANISMS)}"
+
+
+def address_faults(bootstrap: str) -> list[str]:
+    """Return what is wrong with servers as host:port, separated by commas, one sentence each."""
+    found = []
+    for server in (each.strip() for each in bootstrap.split(",")):
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < PORTS:
+            found.append(f"{server!r} is not an address: give the servers as host:port, separated by commas")
+    return found
 
 
 def _given(options: dict[str, object]) -> dict[str, str]:

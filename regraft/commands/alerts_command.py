@@ -1,6 +1,6 @@
 """The commands ``regraft alerts``: run the stage, print the rules, list alerts, try rules on a recording.
 
-Exit codes as in :mod:`regraft.cli`. Rules, notification and delivery belong to ``alerts``.
+Rules, notification and delivery belong to ``alerts``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.infra.exit_codes import EXIT_FAILED
 from regraft.schemas.write_times import time_text
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
 
 READ_S_MAX = 30.0
-EXIT_FAILED = 1
 
 alerts_app = typer.Typer(
     no_args_is_help=True,

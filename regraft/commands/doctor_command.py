@@ -13,8 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
-
-EXIT_MISSING = 1
+from regraft.infra.exit_codes import EXIT_FAILED
 
 
 def doctor(
@@ -57,4 +56,4 @@ def doctor(
             table.add_row(each.name, str(each.status), escape(each.found), escape(each.to_do))
         Console().print(table)
     if any(each.status is FindingStatus.MISSING for each in findings):
-        raise typer.Exit(EXIT_MISSING)
+        raise typer.Exit(EXIT_FAILED)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 from msgspec import structs
 
+from regraft.infra.exit_codes import EXIT_FAILED
 from regraft.schemas.audit import AuditEntry, AuditOutcome
 from regraft.schemas.member import BrokerFacts
 from regraft.schemas.order import Order, OrderKind
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
 
 ANSWER_S_MAX = 5.0
-EXIT_FAILED = 1
 UNSIGNED = (
     "This order is not signed, as there is no key for orders (orders.key_file): the controller "
     "follows it only if orders.allow_unsigned is set. `regraft keys create NAME` makes a key."

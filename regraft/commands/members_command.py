@@ -14,9 +14,10 @@ import typer
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
 from regraft.commands.describe_broker import FactsError, facts_of, facts_text, member_row
-from regraft.commands.give_orders import EXIT_FAILED, give_order, print_answer
+from regraft.commands.give_orders import give_order, print_answer
 from regraft.commands.read_announced import announced_row, read_announced
-from regraft.infra.stack_error import StackError
+from regraft.infra.exit_codes import EXIT_FAILED
+from regraft.infra.stack_error import CallError
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import OrderKind
@@ -34,7 +35,7 @@ The fleet starts with the inventory file; later changes are stored in Kafka and 
 )
 
 BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Its name.")]
-BrokerNames = Annotated[list[str], typer.Argument(metavar="BROKER...", help="One name or several.")]
+BrokerNames = Annotated[list[str], typer.Argument(metavar="BROKER", help="One name or several.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 Links = Annotated[
     list[str] | None,
@@ -58,7 +59,7 @@ Capabilities = Annotated[
 ]
 
 
-class MemberError(StackError):
+class MemberError(CallError):
     """An order about a member makes no sense; the message says why."""
 
 

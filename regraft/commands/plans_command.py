@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
-from regraft.commands.give_orders import ANSWER_S_MAX, EXIT_FAILED, give_order
-from regraft.infra.stack_error import StackError
+from regraft.commands.give_orders import ANSWER_S_MAX, give_order
+from regraft.infra.exit_codes import EXIT_FAILED
+from regraft.infra.stack_error import CallError, StackError
 from regraft.schemas.order import OrderKind
 from regraft.schemas.plan import Plan, PlanPhase, Proposal
 from regraft.schemas.plan_life import LIFE, why_order_refused
@@ -45,7 +46,7 @@ WaitS = Annotated[
 ]
 
 
-class UnknownPlanError(StackError):
+class UnknownPlanError(CallError):
     """There is no plan of this name; the message lists the newest."""
 
 
@@ -64,6 +65,9 @@ def list_plans(
     plans = _stored(settings_of(assignments, settings_file, bootstrap))[-count:]
     if as_json:
         typer.echo(json.dumps([msgspec.to_builtins(plan) for plan in plans], indent=2))
+        return
+    if not plans:
+        typer.echo("No plans yet.")
         return
     table = Table(box=None, pad_edge=False)
     for head in ("plan", "window's end", "phase", "changes", "saves/s", "observed/s"):
@@ -240,8 +244,10 @@ def _named(plans: Sequence[Plan], name: str) -> Plan:
     for plan in plans:
         if plan.plan == name:
             return plan
-    known = ", ".join(plan.plan for plan in plans[-5:]) or "none yet"
-    raise UnknownPlanError(f"No plan is named {name}: the newest are {known}.")
+    newest = ", ".join(plan.plan for plan in plans[-5:])
+    raise UnknownPlanError(
+        f"No plan is named {name}: {f'the newest are {newest}' if newest else 'there are none yet'}."
+    )
 
 
 def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str, wait_s: float) -> None:

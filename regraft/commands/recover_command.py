@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from regraft.commands.command_options import Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.infra.exit_codes import EXIT_FAILED
 
 
 def recover(
@@ -41,7 +42,7 @@ def recover(
         plan = recover_plans(settings.controller, is_written=is_confirmed)
     except StackError as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(1) from error
+        raise typer.Exit(EXIT_FAILED) from error
     if plan is None:
         typer.echo("Nothing to recover: the stored plans lead to the overlay that all brokers hold.")
         return

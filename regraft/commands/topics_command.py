@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.infra.exit_codes import EXIT_FAILED
 from regraft.schemas.topics import AGENT_PATTERN, NO_AGENT, TOPICS, Role, topic_names
 from regraft.settings.server_settings import KafkaSettings
 
@@ -128,7 +129,7 @@ def _show_records(kafka: KafkaSettings, agents: tuple[str, ...], name: str, last
         messages = read_last(kafka.access, topic_names(topic, kafka.namespace, agents), last, SHOW_S_MAX)
     except StackError as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(1) from error
+        raise typer.Exit(EXIT_FAILED) from error
     for message in messages:
         typer.echo(json.dumps(shown_message(message, topic)))
 
@@ -213,9 +214,14 @@ def _show_topics(rows: list[dict[str, Any]], console: Console) -> None:
     for name, head in heads.items():
         table.add_column(head, no_wrap=name not in ("key", "writers", "readers"))
     for row in rows:
-        kept = "newest per key" if row["retention_h"] is None else f"{row['retention_h']:g} h"
+        kept = "newest per key" if row["retention_h"] is None else _span(row["retention_h"])
         table.add_row(*(str({**row, "kept": kept}[name]) for name in heads))
     console.print(table)
+
+
+def _span(hours: float) -> str:
+    days = hours / 24
+    return f"{days:g} days" if days.is_integer() and days > 7 else f"{hours:g} h"
 
 
 def _show_rules(rules: list[AccessRule], console: Console) -> None:

@@ -5,10 +5,9 @@ In: settings. Out: only the effects of the stages. The demo, with its own server
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from types import FrameType
+from collections.abc import Sequence
 
 from rich.console import Console
 
@@ -21,16 +20,27 @@ from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_server import is_kafka_ready
 from regraft.infra.order_keys import OrderSettings, make_local_keys
 from regraft.infra.service import ServiceEvent, ServiceEventKind
+from regraft.infra.show_progress import show_progress
 from regraft.infra.stack_error import StackError
 from regraft.infra.supervise import Supervisor
 from regraft.run_records.run_record import ServiceUse
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import Settings
 from regraft.settings.shape_topics import create_run_topics
-from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
+from regraft.stages.loop_services import (
+    ALERTS,
+    CONTROLLER,
+    DASHBOARD,
+    EMULATOR,
+    GRACE_S,
+    SHOWN_NAMES,
+    STREAMING,
+    loop_service,
+)
 from regraft.stages.observe_run import RunObserver, read_status
 from regraft.stages.report_restarts import report_restarts
 from regraft.stages.show_run import RunScreen
+from regraft.stages.stop_on_signals import stop_on_signals
 
 TICK_S = 0.5
 ANSWER_S_MAX = 5.0
@@ -53,45 +63,64 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
     """Run until Ctrl-C or SIGTERM, or until a stage ends for good. Raises StackError."""
     if with_dashboard and settings.dashboard.redis is None:
         raise StackError(NO_LIVE_VIEW)
-    stop = threading.Event()
-    gave_up: list[ServiceEvent] = []
-
-    def on_event(event: ServiceEvent) -> None:
-        console.print(f"{event.service} {event.kind} (process {event.pid})", markup=False, highlight=False)
-        if event.kind is ServiceEventKind.GAVE_UP:
-            gave_up.append(event)
-            stop.set()
-
-    def ask_to_stop(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    earlier = {number: signal.signal(number, ask_to_stop) for number in (signal.SIGTERM, signal.SIGINT)}
     names = [CONTROLLER, STREAMING, ALERTS, *[DASHBOARD] * with_dashboard, *[EMULATOR] * emulate]
-    try:
-        with hold_lock(settings.run.directory / "run.lock"):
-            require_kafka(settings.kafka.access)
-            ensure_inventory(settings)
-            create_run_topics(settings)
-            if note := durability_note(count_brokers(settings.kafka.access)):
-                console.print(note, markup=False, highlight=False, soft_wrap=True)
-            console.print(prepare_orders(settings.orders), markup=False, highlight=False, soft_wrap=True)
-            kafka = settings.kafka
-            with (
-                report_restarts(kafka.access, kafka.namespace) as reporter,
-                Supervisor(on_event, patience=settings.run.patience) as supervisor,
-            ):
-                supervisor.listen(reporter.take)
-                for name in names:
-                    if not stop.is_set():
-                        supervisor.start(loop_service(name, settings))
-                if with_dashboard:
-                    console.print(f"Dashboard: {dashboard_address(settings)}", markup=False, highlight=False)
-                _watch(settings, console, stop, supervisor)
-    finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
+    gave_up: list[ServiceEvent] = []
+    with stop_on_signals() as stop, hold_lock(settings.run.directory / "run.lock"):
+
+        def on_event(event: ServiceEvent) -> None:
+            process = f" (process {event.pid})" if event.pid else ""
+            _print(console, f"{event.service} {event.kind}{process}")
+            if event.kind is ServiceEventKind.GAVE_UP:
+                gave_up.append(event)
+                stop.set()
+
+        _prepare(settings, console)
+        with (
+            report_restarts(settings.kafka.access, settings.kafka.namespace) as reporter,
+            Supervisor(on_event, patience=settings.run.patience) as supervisor,
+        ):
+            supervisor.listen(reporter.take)
+            threading.Thread(target=_announce_stop, args=(stop, console, names), daemon=True).start()
+            _start(settings, console, stop, supervisor, names)
+            if with_dashboard:
+                address = dashboard_address(settings)
+                _print(console, f"Dashboard: {address}; `regraft dashboard token --by NAME` lets NAME give orders")
+            _watch(settings, console, stop, supervisor)
     if gave_up:
         raise StageGaveUpError(gave_up[0].failure)
+
+
+def _prepare(settings: Settings, console: Console) -> None:
+    """Check Kafka, create what is missing there, and print what an operator should know of it."""
+    require_kafka(settings.kafka.access)
+    ensure_inventory(settings)
+    create_run_topics(settings)
+    if note := durability_note(count_brokers(settings.kafka.access)):
+        _print(console, note)
+    _print(console, prepare_orders(settings.orders))
+
+
+def _start(
+    settings: Settings, console: Console, stop: threading.Event, supervisor: Supervisor, names: Sequence[str]
+) -> None:
+    """Start the stages one after the other, with their progress; leave out the rest once ``stop`` is set."""
+    with show_progress("Starting", len(names), console) as advance:
+        for position, name in enumerate(names):
+            if not stop.is_set():
+                advance(SHOWN_NAMES[name], position)
+                supervisor.start(loop_service(name, settings))
+
+
+def _announce_stop(stop: threading.Event, console: Console, names: Sequence[str]) -> None:
+    """Print that the stages are being stopped: in order, which takes a while."""
+    stop.wait()
+    wait_s_max = sum(GRACE_S[name] for name in names)
+    what = "a plan, a batch and messages in progress are completed"
+    _print(console, f"Stopping: {what}, in at most {wait_s_max:.0f} s. Ctrl-C again ends at once.")
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def prepare_orders(orders: OrderSettings) -> str:

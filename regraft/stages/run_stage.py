@@ -17,9 +17,10 @@ import structlog
 
 from regraft.infra.create_topics import check_topics
 from regraft.infra.describe_os_error import describe_os_error
+from regraft.infra.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from regraft.infra.find_extras import require_extras
 from regraft.infra.log_stream import LogStream
-from regraft.infra.stack_error import StackError
+from regraft.infra.stack_error import CallError, StackError
 from regraft.overlay.chord_ring import RingError
 from regraft.overlay.configuration import NotATreeError
 from regraft.overlay.inventory import InventoryError
@@ -28,9 +29,6 @@ from regraft.schemas.status_file import replace_file
 from regraft.settings.place_demo import agents_of, ensure_inventory
 from regraft.settings.run_settings import Settings
 
-EXIT_OK = 0
-EXIT_FAILED = 1
-EXIT_SETTINGS = 2
 SETTINGS_FILE = "settings.json"
 
 log = structlog.get_logger(__name__)
@@ -142,11 +140,11 @@ def run_stage(name: str, settings: Settings) -> int:
         check_topics(settings.kafka.access, settings.kafka.namespace, agents, is_replay=is_replay)
         code = STAGES[name](settings, stop)
     except (StackError, RegistryError, InventoryError, NotATreeError, RingError) as error:
-        return cannot_start(name, str(error))
+        return cannot_start(name, str(error), EXIT_CALL if isinstance(error, CallError) else EXIT_FAILED)
     except OSError as error:
         return cannot_start(name, describe_os_error(error))
     except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+        return EXIT_INTERRUPTED
     except Exception:
         log.exception("stage_failed", stage=name)
         return EXIT_FAILED
@@ -154,11 +152,11 @@ def run_stage(name: str, settings: Settings) -> int:
     return code
 
 
-def cannot_start(name: str, reason: str) -> int:
+def cannot_start(name: str, reason: str, code: int = EXIT_FAILED) -> int:
     """Log why a stage cannot start, print the same as a sentence for the user, and return the exit code."""
     log.error("stage_cannot_start", stage=name, reason=reason)
     _print_reason(reason)
-    return EXIT_FAILED
+    return code
 
 
 def _print_reason(reason: str) -> None:
