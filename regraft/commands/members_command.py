@@ -15,6 +15,7 @@ import typer
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
 from regraft.commands.describe_broker import FactsError, facts_of, facts_text, member_row
 from regraft.commands.give_orders import give_order, print_answer
+from regraft.commands.print_table import print_table
 from regraft.commands.read_announced import announced_row, read_announced
 from regraft.infra.exit_codes import EXIT_FAILED
 from regraft.infra.stack_error import CallError
@@ -77,9 +78,6 @@ def list_members(
 
     Examples: `regraft members list`; `regraft members list --state dead --json`.
     """
-    from rich.console import Console
-    from rich.table import Table
-
     settings = settings_of(assignments, settings_file, bootstrap)
     known = _known(settings)
     found = [member for member in known.values() if state in (None, member.state)]
@@ -88,15 +86,8 @@ def list_members(
         asking = [{**msgspec.to_builtins(one), "state": "announced"} for one in announced]
         typer.echo(json.dumps([*(msgspec.to_builtins(member) for member in found), *asking], indent=2))
         return
-    table = Table(box=None, pad_edge=False)
-    for head in ("broker", "state", "since"):
-        table.add_column(head, no_wrap=True)
-    table.add_column("why", overflow="fold")
-    for member in found:
-        table.add_row(*member_row(member))
-    for one in announced:
-        table.add_row(*announced_row(one, known))
-    Console().print(table)
+    rows = [*(member_row(member) for member in found), *(announced_row(one, known) for one in announced)]
+    print_table(("broker", "state", "since", "why"), rows, wraps=["why"], drops=["since"])
     counts = ", ".join(
         f"{count} {one.value.replace('_', ' ')}"
         for one in MemberState

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
 from regraft.commands.give_orders import ANSWER_S_MAX, give_order
+from regraft.commands.print_table import print_table
 from regraft.infra.exit_codes import EXIT_FAILED
 from regraft.infra.stack_error import CallError, StackError
 from regraft.schemas.order import OrderKind
@@ -69,12 +68,8 @@ def list_plans(
     if not plans:
         typer.echo("No plans yet.")
         return
-    table = Table(box=None, pad_edge=False)
-    for head in ("plan", "window's end", "phase", "changes", "saves/s", "observed/s"):
-        table.add_column(head, no_wrap=head != "changes")
-    for plan in plans:
-        table.add_row(*_row(plan))
-    Console().print(table)
+    heads = ("plan", "window's end", "phase", "changes", "saves/s", "observed/s")
+    print_table(heads, [_row(plan) for plan in plans], wraps=["changes"], drops=["window's end"])
     for plan in plans:
         if plan.history:
             typer.echo(f"{plan.plan} {plan.phase}: {plan.history[-1].reason}")
