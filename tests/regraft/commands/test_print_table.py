@@ -9,7 +9,7 @@ from regraft.commands.print_table import print_table
 
 HEADS = ("principal", "order", "why", "from")
 ROWS = [
-    ("User:regraft-streaming", "not_answered", "a reason of so many words that no terminal has room for it", "ana@east"),
+    ("User:regraft-streaming", "not_answered", "a reason of more words than a terminal has room for", "ana@east"),
     ("User:[red]b", "", "short", ""),
 ]
 
