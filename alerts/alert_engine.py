@@ -42,6 +42,7 @@ from regraft.schemas.order import Order
 from regraft.schemas.order_book import OrderBook
 from regraft.schemas.state import StateRow, WindowClosed
 
+FIRST_WINDOW_FACTOR = 10  # How much longer than later windows the first one may take before it counts as missing.
 CLEARED_KEPT_MAX = 1_000  # Cleared alerts; the oldest are removed, here and in the topic.
 ENTITY_LENGTH_MAX = 2 * NAME_LENGTH_MAX + 1  # Of a subject, as :mod:`schemas.bounds` has it.
 RAISED_MAX = 1_000  # Raised alerts of one rule: subjects are named by records, which may invent any number.
@@ -227,7 +228,8 @@ class AlertEngine:
         last_ms = max([self._started_ms, *self._written_ms])
         silent_s = (now_ms - last_ms) / 1000
         if not self.book.subjects(rule.name):
-            status, is_due = AlertStatus.RAISED, silent_s >= rule.for_s
+            factor = 1 if self._written_ms else FIRST_WINDOW_FACTOR
+            status, is_due = AlertStatus.RAISED, silent_s >= factor * rule.for_s
         else:
             since_ms = self.book.changed_ms(rule.name, ALL_WINDOWS)
             recent = list(self._written_ms)[-rule.clear_for_windows :]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from regraft.alerts.rule_kinds import KIND_OF, BlastRule, Rule
-from regraft.infra.stack_error import StackError
+from regraft.infra.stack_error import CallError
 
 DEFAULT_RULES = Path(__file__).parent / "default_rules.toml"
 RULES_MAX = 200
@@ -26,7 +26,7 @@ RULE_HEAD = re.compile(r"^\s*\[\[\s*rule\s*\]\]")
 TYPE_WORDS: Mapping[object, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
-class RulesError(StackError):
+class RulesError(CallError):
     """A file of rules cannot be used; ``faults`` lists everything that is wrong with it."""
 
     def __init__(self, source: str, faults: Sequence[str]) -> None:

@@ -110,7 +110,7 @@ def run_spark(bootstrap: str, written: Written, directory: Path, sizes: JobSizes
     begin_s = time.monotonic()
     log_settings = (directory / "spark" / "log4j2.properties").absolute()
     options = f"{SPARK_SETTINGS['spark.driver.extraJavaOptions']} {JAVA_OPTIONS}"
-    options += f" -Dlog4j2.configurationFile=file:{log_settings}"
+    options += f" -Dlog4j2.configurationFile={log_settings.as_uri()}"
     spark = build_spark_session(
         "bench-streaming",
         run_dir=directory,

@@ -98,6 +98,10 @@ def recovered_plan(
     answers: dict[str, list[str]] = defaultdict(list)
     for broker in asked:
         answers[_answer_text(reports.get(broker), fleet)].append(broker)
+    if not any(broker in reports for broker in asked):
+        raise RecoveryRefusedError(
+            f"None of the {len(asked)} brokers answered within {ANSWER_S_MAX:g} s: start them first."
+        )
     if len(answers) > 1 or answer is None or not _is_settled(answer, fleet):
         parts = [f"{_named(brokers)}: {what}" for what, brokers in answers.items()]
         raise RecoveryRefusedError(

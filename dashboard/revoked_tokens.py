@@ -49,7 +49,8 @@ class RevokedTokens:
         except FileNotFoundError:
             return
         except (OSError, UnicodeDecodeError) as error:
-            raise RevokedFileError(f"{file} cannot be read ({error}): without it no token is accepted.") from error
+            reason = getattr(error, "strerror", None) or "it is not text"
+            raise RevokedFileError(f"{file} cannot be read ({reason}): without it no token is accepted.") from error
         self._ids = frozenset(words[0] for line in lines if (words := line.split()))
         self._seen = seen
 
@@ -71,5 +72,5 @@ def revoke_token(file: Path, token_id: str) -> bool:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise RevokedFileError(f"{file} cannot be written ({error}): the token is NOT revoked.") from error
+        raise RevokedFileError(f"{file} cannot be written ({error.strerror}): the token is NOT revoked.") from error
     return True

@@ -1,4 +1,4 @@
-"""Check that a directory's file system has enough space before a run, and describe a disk that became full anyway."""
+"""Check that a directory's file system has enough space before a run, and recognise a disk that became full."""
 
 import errno
 import shutil
@@ -34,8 +34,3 @@ def check_disk(directory: Path, free_mb_min: int = FREE_MB_MIN) -> None:
 def is_disk_full(error: OSError) -> bool:
     """Return True if a write failed because the disk is full or the user's quota is used up."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
-
-
-def describe_full_disk(error: OSError) -> str:
-    """Return a sentence about the full disk, and what to do."""
-    return f"The disk of {error.filename or 'the run directory'} is full: free some space and start again."

@@ -43,10 +43,19 @@ def check_kafka(kafka: KafkaAccess, topics: Sequence[str] = (), timeout_s: float
     return _check_login(kafka, topics, timeout_s)
 
 
+def why_closed(kafka: KafkaAccess, timeout_s: float = TIMEOUT_S) -> KafkaFault | None:
+    """Return why none of the servers accepts connections, as found at the first; None if one of them does."""
+    faults = []
+    for server in kafka.bootstrap.split(","):
+        fault = _check_server(server.strip(), kafka.security, timeout_s)
+        if fault is None:
+            return None
+        faults.append(fault)
+    return faults[0]
+
+
 def _check_server(server: str, security: KafkaSecurity, timeout_s: float) -> KafkaFault | None:
     host, _, port = server.rpartition(":")
-    if not host or not port.isdecimal():
-        return KafkaFault(f"{server!r} is not an address", "Give the servers as host:port, separated by commas.")
     host = host.strip("[]")
     try:
         socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
@@ -118,6 +127,8 @@ def _login_fault(kafka: KafkaAccess, errors: Sequence[KafkaError]) -> KafkaFault
         to_do = "Name one that it trusts in kafka.security.certificate_file and key_file."
         return KafkaFault(f"{kafka.bootstrap} does not accept the client certificate", to_do)
     to_do = f"Compare with Kafka's listeners: the connection used {security.protocol}, as kafka.security says."
+    if security.mechanism is None:
+        to_do += " It may require a login: set kafka.security.mechanism, username and password_file."
     return KafkaFault(f"{kafka.bootstrap} accepts connections but does not answer ({_short(reasons)})", to_do)
 
 

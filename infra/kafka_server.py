@@ -4,6 +4,7 @@ In: a run directory, Java, the jars of the lock. Out: a Service and its bootstra
 the same ports and data. Topics belong to create_topics.py.
 """
 
+import os
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
@@ -20,6 +21,7 @@ from regraft.infra.find_port import LOOPBACK, choose_ports, is_listening
 from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.kafka_clients import open_admin
 from regraft.infra.make_certificates import write_private
+from regraft.infra.quote_paths import JAVA_LOCALE, property_value, with_log_file
 from regraft.infra.secure_kafka import SecuredKafka
 from regraft.infra.service import SERVER_VARIABLES, RestartPolicy, Service
 from regraft.infra.stack_error import StackError
@@ -78,8 +80,8 @@ LOG_PROPERTIES = """\
 status=error
 appender.file.type=RollingFile
 appender.file.name=file
-appender.file.fileName={log_dir}/kafka.log
-appender.file.filePattern={log_dir}/kafka.log.%i
+appender.file.fileName={file}
+appender.file.filePattern={pattern}
 appender.file.layout.type=PatternLayout
 appender.file.layout.pattern=%d %p %m (%c{1})%n
 appender.file.policies.type=Policies
@@ -256,15 +258,20 @@ def _read_address(files: KafkaFiles) -> KafkaAddress | None:
 def write_settings(
     files: KafkaFiles, address: KafkaAddress, secured: SecuredKafka | None, more: Mapping[str, str] | None
 ) -> None:
-    """Write the settings, readable by this user only because a secured server's hold a password."""
+    """Write the settings, readable by this user only because a secured server's hold a password.
+
+    Raises KafkaServerError if Kafka cannot use the directory.
+    """
+    if "," in str(files.data):  # Kafka reads a list here, without any escape.
+        raise KafkaServerError(f"Kafka cannot store data in {files.data}: choose a directory without a comma.")
     files.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = PROPERTIES.format(
-        host=LOOPBACK, port=address.port, controller_port=address.controller_port, data_dir=files.data
+        host=LOOPBACK, port=address.port, controller_port=address.controller_port, data_dir=property_value(files.data)
     )
     text += secured.properties() if secured else ""
     text += "".join(f"{name}={value}\n" for name, value in (more or {}).items())
     write_private(files.properties, text.encode())
-    files.log_settings.write_text(LOG_PROPERTIES.replace("{log_dir}", str(files.root)))
+    files.log_settings.write_text(with_log_file(LOG_PROPERTIES, files.root / "kafka.log"))
 
 
 def java_command(files: KafkaFiles, java: JavaRuntime, class_path: str, heap_mb: int) -> tuple[str, ...]:
@@ -275,7 +282,7 @@ def java_command(files: KafkaFiles, java: JavaRuntime, class_path: str, heap_mb:
         "-Xms64m",
         "-XX:+UseSerialGC",  # for a small heap: least memory, pauses of milliseconds
         "-XX:+ExitOnOutOfMemoryError",  # a dead broker is restarted, a half-dead one is not
-        f"-Dlog4j2.configurationFile=file:{files.log_settings}",
+        f"-Dlog4j2.configurationFile={files.log_settings.as_uri()}",
         *("-cp", class_path),
     )
 
@@ -303,7 +310,14 @@ def format_data(
         *java_command(files, java, class_path, heap_mb=128),
         *("-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format", f"@{files.format_arguments}"),
     ]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
+    answer = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=FORMAT_TIMEOUT_S,
+        check=False,
+        env={**os.environ, **JAVA_LOCALE},
+    )
     files.format_arguments.unlink()
     if answer.returncode != 0:
         lines = (answer.stderr or answer.stdout).strip().splitlines() or ["no output"]
@@ -318,7 +332,7 @@ def kafka_process(files: KafkaFiles, command: tuple[str, ...], ready: Callable[[
         name="kafka",
         command=(*command, "kafka.Kafka", str(files.properties)),
         log_file=files.log,
-        environment={"MALLOC_ARENA_MAX": "2"},  # glibc: otherwise many threads hold many half-empty arenas
+        environment={"MALLOC_ARENA_MAX": "2", **JAVA_LOCALE},  # glibc: otherwise threads hold many half-empty arenas
         inherited=SERVER_VARIABLES,
         ready=ready,
         ready_timeout_s=READY_TIMEOUT_S,

@@ -20,6 +20,7 @@ RECORDS_PER_POLL_MAX = 5000
 CALL_S = 10.0
 NEW_PARTITION_PAUSE_S = 0.2
 LEADERLESS = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+LOOK_BACK_FACTOR = 8
 LOOP_CALL_S = 1.0  # For callers that must not block while Kafka is unavailable.
 LOOP_READ_S = 10.0  # After this time reading is given up.
 
@@ -52,16 +53,25 @@ def read_messages(
 def read_last(kafka: KafkaAccess, names: Sequence[str], count: int, wait_s_max: float) -> list[Message]:
     """Return the last messages of these topics, at most ``count`` of each partition, by timestamp.
 
-    Transaction markers count as well, so there may be fewer. Raises UnreadableTopicError as ``read_messages`` does.
+    Transaction markers take offsets, and compaction leaves gaps: partitions with fewer messages than offsets are read
+    again from further back. Raises UnreadableTopicError as ``read_messages`` does.
     """
+    kept: dict[tuple[str, int], list[Message]] = {}
     with closing(_consumer(kafka)) as consumer:
-        starts = []
-        for part in _partitions(consumer, names):
-            low, high = consumer.get_watermark_offsets(part, timeout=CALL_S)
-            starts.append(TopicPartition(part.topic, part.partition, max(low, high - count)))
-        unread = {(part.topic, part.partition) for part in starts}
-        found = list(_up_to_end(consumer, starts, unread, wait_s_max))
-        _check_read(unread, len(found), wait_s_max)
+        parts = _partitions(consumer, names)
+        bounds = {(part.topic, part.partition): consumer.get_watermark_offsets(part, timeout=CALL_S) for part in parts}
+        offsets, pending = count, set(bounds)
+        while pending:
+            starts = [TopicPartition(*place, max(bounds[place][0], bounds[place][1] - offsets)) for place in pending]
+            unread = set(pending)
+            found = list(_up_to_end(consumer, starts, unread, wait_s_max))
+            _check_read(unread, len(found), wait_s_max)
+            for place in pending:
+                kept[place] = [each for each in found if (each.topic(), each.partition()) == place][-count:]
+            short = {place for place in pending if len(kept[place]) < count}
+            pending = {place for place in short if bounds[place][1] - offsets > bounds[place][0]}
+            offsets *= LOOK_BACK_FACTOR
+    found = [message for messages in kept.values() for message in messages]
     return sorted(found, key=lambda message: (message.timestamp()[1], str(message.topic()), message.offset() or 0))
 
 

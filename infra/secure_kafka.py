@@ -13,6 +13,7 @@ from pathlib import Path
 
 from regraft.infra.kafka_access import JAAS_MODULES, KafkaSecurity
 from regraft.infra.make_certificates import IssuedCertificate, LocalAuthority, write_private
+from regraft.infra.quote_paths import property_value
 
 MECHANISM = "SCRAM-SHA-512"
 SERVER_USER = "kafka"  # The broker's own login.
@@ -54,8 +55,8 @@ class SecuredKafka:
             mechanism=MECHANISM,
             mechanism_lower=MECHANISM.lower(),
             jaas=f'{JAAS_MODULES[MECHANISM]} required username="{user}" password="{password}";',
-            server_file=self.server.both_file,
-            ca_file=self.authority.ca_file,
+            server_file=property_value(self.server.both_file),
+            ca_file=property_value(self.authority.ca_file),
             super_users=";".join(f"User:{name}" for name in super_users),
         )
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from regraft.infra.find_port import LOOPBACK, choose_ports
 from regraft.infra.make_certificates import write_private
+from regraft.infra.quote_paths import literal_glob, quoted
 from regraft.infra.redis_access import RedisAccess, RedisSecurity
 from regraft.infra.secure_kafka import LOCAL_USER, PASSWORD_BYTES, SecuredKafka
 from regraft.infra.service import SERVER_VARIABLES, Service
@@ -48,12 +49,12 @@ def start_secured_valkey(
     password = secrets.token_urlsafe(PASSWORD_BYTES)
     write_private(password_file, password.encode())
     head = SETTINGS.format(socket=SOCKET, user=LOCAL_USER, password_hash=hashlib.sha256(password.encode()).hexdigest())
-    store = STORE_SETTINGS.format(data_dir=f'"{data_dir}"', memory_mb_max=MEMORY_MB_MAX)
+    store = STORE_SETTINGS.format(data_dir=quoted(data_dir), memory_mb_max=MEMORY_MB_MAX)
     write_private(root / "valkey.conf", (head + store).encode())
     supervisor.start(
         Service(
             name="valkey",
-            command=(str(program), str(root / "valkey.conf")),
+            command=(str(program), literal_glob(root / "valkey.conf")),
             log_file=root / "process.log",
             inherited=SERVER_VARIABLES,
             ready=(data_dir / SOCKET).exists,

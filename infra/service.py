@@ -75,7 +75,10 @@ class ServiceEventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServiceEvent:
-    """Something that happened to a service, with the restarts so far; ``exit_code`` is negative for a signal."""
+    """Something that happened to a service, with the restarts so far; ``exit_code`` is negative for a signal.
+
+    ``failure`` is a sentence once the service has ended for good although it should run.
+    """
 
     time_s: float
     service: str
@@ -83,3 +86,4 @@ class ServiceEvent:
     pid: int
     restarts: int
     exit_code: int | None = None
+    failure: str = ""

@@ -19,6 +19,7 @@ from regraft.infra.fetch_jars import spark_jars
 from regraft.infra.find_java import find_java
 from regraft.infra.find_port import LOOPBACK
 from regraft.infra.name_user import name_user
+from regraft.infra.quote_paths import JAVA_LOCALE, with_log_file
 from regraft.infra.secure_spark import write_properties
 
 DRIVER_MEMORY_MB = 1_024
@@ -33,8 +34,8 @@ LOG_PROPERTIES = """\
 status=error
 appender.file.type=RollingFile
 appender.file.name=file
-appender.file.fileName={log_file}
-appender.file.filePattern={log_file}.%i
+appender.file.fileName={file}
+appender.file.filePattern={pattern}
 appender.file.layout.type=PatternLayout
 appender.file.layout.pattern=%d %p %m (%c{1})%n%ex
 appender.file.policies.type=Policies
@@ -66,10 +67,10 @@ def base_configuration(
     spark_dir = (run_dir / "spark").absolute()
     (spark_dir / "local").mkdir(parents=True, exist_ok=True)
     log_settings = spark_dir / "log4j2.properties"
-    log_settings.write_text(LOG_PROPERTIES.replace("{log_file}", str(spark_dir / "spark.log")))
+    log_settings.write_text(with_log_file(LOG_PROPERTIES, spark_dir / "spark.log"))
     return {
         "spark.driver.memory": f"{driver_memory_mb}m",
-        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Dlog4j2.configurationFile=file:{log_settings}",
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Dlog4j2.configurationFile={log_settings.as_uri()}",
         "spark.executorEnv.PYTHONSAFEPATH": "1",  # or folders in the working directory could shadow packages
         "spark.driver.host": driver_host,
         "spark.driver.bindAddress": LOOPBACK if driver_host == LOOPBACK else "0.0.0.0",
@@ -108,16 +109,16 @@ def build_spark_session(
     """Return a running session; under spark-submit, the submitted master, memory and jars are kept.
 
     ``driver_host`` is where executors on other machines reach this one, ``executor_python`` where their Python is, and
-    ``secret_file`` holds the secret of the cluster (:mod:`infra.secure_spark`). Sets JAVA_HOME and PYSPARK_PYTHON of
-    this process, PYSPARK_SUBMIT_ARGS if there is a secret, and SPARK_SUBMIT_OPTS for a user without a name. Raises
-    SparkSecretError.
+    ``secret_file`` holds the secret of the cluster (:mod:`infra.secure_spark`). Sets JAVA_HOME, LC_ALL and
+    PYSPARK_PYTHON of this process, PYSPARK_SUBMIT_ARGS if there is a secret, and SPARK_SUBMIT_OPTS for a user without a
+    name. Raises SparkSecretError.
     """
     builder = SparkSession.builder.appName(app_name)
     if is_submitted():
         for key, value in (extra or {}).items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
-    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ.update(JAVA_LOCALE, JAVA_HOME=str(find_java().home))
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = executor_python, sys.executable
     if driver_host == LOOPBACK:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)

@@ -22,6 +22,7 @@ from typing import Self
 import psutil
 import structlog
 
+from regraft.infra.read_service_log import cause_of, log_tail, rotate_log
 from regraft.infra.service import Service, ServiceEvent, ServiceEventKind
 from regraft.infra.stack_error import StackError
 
@@ -29,7 +30,6 @@ TICK_S = 0.05
 MEMORY_INTERVAL_S = 1.0
 YOUNG_S = 1.0
 EVENTS_MAX = 10_000
-LOG_TAIL_BYTES = 4_000
 KILL_WAIT_S = 5.0
 OWN_NAME = "supervisor"
 TOO_SLOW = (
@@ -65,6 +65,7 @@ class _Child:
     ready_s: float | None = None
     was_ready: bool = False
     failure: str = ""
+    log_begin: int = 0
     ready: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     settled: threading.Event = field(default_factory=threading.Event)
@@ -146,7 +147,7 @@ class Supervisor:
             raise RuntimeError(f"The probe of service {service.name} does not return: set a time limit.")
         if child.failure:
             self._children.pop(service.name, None)
-            raise ServiceFailedError(child.failure, _tail(service.log_file))
+            raise ServiceFailedError(child.failure, log_tail(service.log_file))
 
     def wait_ready(self, name: str, timeout_s: float) -> bool:
         """Wait until a service, perhaps just restarted, is ready; return True if it is."""
@@ -251,7 +252,7 @@ class Supervisor:
         child.restart_at_s = None
         wrapper = (sys.executable, "-I", "-S", str(WRAPPER), str(os.getpid()))
         try:
-            _rotate(service.log_file, service.log_bytes_max)
+            child.log_begin = rotate_log(service.log_file, service.log_bytes_max)
             with service.log_file.open("ab") as output:
                 child.process = subprocess.Popen(
                     (*wrapper, *service.command),
@@ -263,7 +264,7 @@ class Supervisor:
                     start_new_session=True,  # Ctrl-C reaches only the supervisor, which stops services in order
                 )
         except OSError as error:
-            self._fail(child, f"could not be started ({error})")
+            self._fail(child, f"could not be started ({error.strerror})")
             return
         child.started_s = time.monotonic()
         self._report(child, ServiceEventKind.RESTARTED if child.restarts else ServiceEventKind.STARTED)
@@ -289,7 +290,9 @@ class Supervisor:
             child.restart_at_s = time.monotonic() + policy.pause_s(child.restarts_spent)
 
     def _fail(self, child: _Child, reason: str, remedy: str = "") -> None:
-        child.failure = f"Service {child.service.name} {reason}: see {child.service.log_file}."
+        cause = "" if remedy else cause_of(log_tail(child.service.log_file, child.log_begin))
+        why = f" ({cause})" if cause else ""
+        child.failure = f"Service {child.service.name} {reason}{why}: see {child.service.log_file}."
         child.failure += remedy.format(patience=self._patience)
         self._report(child, ServiceEventKind.GAVE_UP)
         child.settled.set()
@@ -341,7 +344,7 @@ class Supervisor:
     def _report(self, child: _Child, kind: ServiceEventKind, pid: int | None = None) -> None:
         shown_pid = pid or (child.process.pid if child.process else 0)
         code = None if child.process else child.exit_code
-        event = ServiceEvent(time.time(), child.service.name, kind, shown_pid, child.restarts, code)
+        event = ServiceEvent(time.time(), child.service.name, kind, shown_pid, child.restarts, code, child.failure)
         self._events.append(event)
         log.info("service", service=event.service, what=str(kind), pid=shown_pid, restarts=child.restarts, code=code)
         for listener in tuple(self._listeners):
@@ -369,15 +372,3 @@ def _answers(service: Service) -> bool:
     except Exception as error:
         log.debug("readiness_probe_failed", service=service.name, error=str(error))
         return False
-
-
-def _rotate(log_file: Path, log_bytes_max: int) -> None:
-    log_file.parent.mkdir(parents=True, exist_ok=True)
-    if log_file.exists() and log_file.stat().st_size > log_bytes_max:
-        log_file.replace(log_file.with_name(log_file.name + ".1"))
-
-
-def _tail(log_file: Path) -> str:
-    with log_file.open("rb") as stream:
-        stream.seek(max(0, log_file.stat().st_size - LOG_TAIL_BYTES))
-        return stream.read().decode(errors="replace")

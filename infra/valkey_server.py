@@ -20,6 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from regraft.infra.find_port import LOOPBACK, choose_ports, is_listening
+from regraft.infra.quote_paths import literal_glob, quoted
 from regraft.infra.redis_access import RedisAccess, RedisSecurity
 from regraft.infra.service import SERVER_VARIABLES, Service
 from regraft.infra.stack_error import StackError
@@ -110,7 +111,7 @@ def start_valkey_service(
         settings_file = _write_settings(root, address, memory_mb_max)
         service = Service(
             name="valkey",
-            command=(str(program), str(settings_file)),
+            command=(str(program), literal_glob(settings_file)),
             log_file=root / "process.log",
             inherited=SERVER_VARIABLES,
             ready=partial(is_redis_ready, address.url),
@@ -144,7 +145,7 @@ def _read_address(root: Path) -> ValkeyAddress | None:
     settings_file = root / "valkey.conf"
     if not settings_file.is_file():
         return None
-    text = settings_file.read_text()
+    text = settings_file.read_text(encoding="utf-8")
     port = re.search(r"^port (\d+)$", text, re.MULTILINE)
     password = re.search(r"^requirepass (\S+)$", text, re.MULTILINE)
     return ValkeyAddress(int(port.group(1)), password.group(1)) if port and password else None
@@ -156,13 +157,13 @@ def _write_settings(root: Path, address: ValkeyAddress, memory_mb_max: int) -> P
     data_dir.mkdir(parents=True, exist_ok=True)
     settings_file.unlink(missing_ok=True)
     descriptor = os.open(settings_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as stream:
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(
             SETTINGS.format(
                 host=LOOPBACK,
                 port=address.port,
                 password=address.password,
-                data_dir=f'"{data_dir}"',
+                data_dir=quoted(data_dir),
                 memory_mb_max=memory_mb_max,
             )
         )

@@ -1,6 +1,6 @@
 """The command line: read flags, run the command, turn its outcome into an exit code.
 
-Exit codes: 0 success, 1 it ran but something is wrong, 2 the call or the settings are wrong, 130 stopped by Ctrl-C.
+Exit codes are those of :mod:`infra.exit_codes`.
 """
 
 from __future__ import annotations
@@ -57,13 +57,11 @@ from regraft.commands.servers_command import servers
 from regraft.commands.stage_commands import control, emulate, stream
 from regraft.commands.status_command import status
 from regraft.commands.topics_command import topics
+from regraft.infra.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
 
-EXIT_FAILED = 1
-EXIT_SETTINGS = 2
-EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
     name="regraft",
@@ -81,7 +79,9 @@ Start here: `regraft doctor`, then `regraft demo`.
 
 Every setting can be given in four ways; the first one found wins: a flag (`--set streaming.window_ms=10000`), the
 environment (`REGRAFT_STREAMING__WINDOW_MS=10000`), a TOML file (`--settings FILE` or `REGRAFT_SETTINGS`), or its
-default. `regraft settings --example` prints them all.""",
+default. `regraft settings --example` prints them all.
+
+Exit codes: 0 success, 1 something is wrong, 2 the call or the settings are wrong, 130 stopped by Ctrl-C.""",
 )
 
 
@@ -202,7 +202,11 @@ def run(
         settings = _settings(flags, settings_file)
     if not emulate:
         require_inventory(settings, may_emulate=True)
-    run_loop(settings, Console(), emulate=emulate, with_dashboard=dashboard, creates_topics=create_topics)
+    try:
+        run_loop(settings, Console(), emulate=emulate, with_dashboard=dashboard, creates_topics=create_topics)
+    except KeyboardInterrupt:
+        typer.echo("Stopped at once by a second Ctrl-C: stages had no time to complete what was in progress.", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def show_settings(
@@ -308,9 +312,9 @@ _register()
 
 def main() -> None:
     """Run the command line; a fault that a user can fix is printed as one sentence, without a traceback."""
-    from regraft.infra.check_disk import describe_full_disk, is_disk_full
+    from regraft.infra.describe_os_error import describe_os_error
     from regraft.infra.find_extras import describe_missing, extra_of
-    from regraft.infra.stack_error import StackError
+    from regraft.infra.stack_error import CallError, StackError
     from regraft.schemas.remote_registry import RegistryError
     from regraft.settings.run_settings import SettingsError
 
@@ -318,18 +322,18 @@ def main() -> None:
         app()
     except SettingsError as error:
         for fault in error.faults:
-            typer.echo(f"Wrong setting: {fault}.", err=True)
-        sys.exit(EXIT_SETTINGS)
+            typer.echo(f"Wrong setting: {fault}{'' if fault.endswith('?') else '.'}", err=True)
+        sys.exit(EXIT_CALL)
     except (StackError, RegistryError) as error:
         typer.echo(str(error), err=True)
-        sys.exit(EXIT_FAILED)
+        sys.exit(EXIT_CALL if isinstance(error, CallError) else EXIT_FAILED)
     except ValueError as error:
         from regraft.overlay.inventory import InventoryError  # Imports numpy, which most commands do not need.
 
         if not isinstance(error, InventoryError):
             raise
         typer.echo(str(error), err=True)
-        sys.exit(EXIT_SETTINGS)
+        sys.exit(EXIT_CALL)
     except ModuleNotFoundError as error:
         extra = extra_of(error.name or "")
         if extra is None:
@@ -337,7 +341,5 @@ def main() -> None:
         typer.echo(describe_missing("This command", [extra]), err=True)
         sys.exit(EXIT_FAILED)
     except OSError as error:
-        if not is_disk_full(error):
-            raise
-        typer.echo(describe_full_disk(error), err=True)
+        typer.echo(describe_os_error(error), err=True)
         sys.exit(EXIT_FAILED)

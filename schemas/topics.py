@@ -177,6 +177,7 @@ TOPICS: tuple[Topic, ...] = (
 
 DEFAULT_NAMESPACE = "regraft"
 NO_AGENT = ""  # The agent of brokers without one.
+NAMESPACE_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,128}")
 AGENT_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")  # Part of topic names, so a dot would be ambiguous.
 
 

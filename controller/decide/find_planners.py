@@ -8,6 +8,7 @@ Such a package is imported only if one of its planners is named, so a broken one
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import re
 import sys
 from functools import cache
@@ -43,8 +44,10 @@ def planner_spec(name: str) -> AnyPlannerSpec:
     if not offered and name in PLANNERS:
         return PLANNERS[name]
     if not offered:
-        known = ", ".join(sorted({*PLANNERS, *_plug_ins(tuple(sys.path))}))
-        raise PlannerError(f"{name!r} is unknown: use one of {known}")
+        known = sorted({*PLANNERS, *_plug_ins(tuple(sys.path))})
+        near = difflib.get_close_matches(name, known, n=1)
+        way_out = f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}"
+        raise PlannerError(f"{name!r} is unknown: {way_out}")
     places = [*(["Regraft itself"] if name in PLANNERS else []), *map(_place, offered)]
     if len(places) > 1:
         raise PlannerError(f"{name!r} is installed more than once, in {' and in '.join(places)}: uninstall all but one")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regraft.infra.stack_error import StackError
+from regraft.infra.stack_error import CallError
 from regraft.overlay.inventory import Inventory, InventoryError
 from regraft.producers.recordings.recording_format import (
     FORMAT_VERSION,
@@ -30,7 +30,7 @@ HEADER_STEP_BYTES = 1 << 16
 HEADER_BYTES_MAX = 1 << 28  # The inventory of 1000 brokers takes 20 MB.
 
 
-class RecordingError(StackError):
+class RecordingError(CallError):
     """Reports why a file cannot be read as a recording, and what to do."""
 
 

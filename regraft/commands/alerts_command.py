@@ -1,6 +1,6 @@
 """The commands ``regraft alerts``: run the stage, print the rules, list alerts, try rules on a recording.
 
-Exit codes as in :mod:`regraft.cli`. Rules, notification and delivery belong to ``alerts``.
+Rules, notification and delivery belong to ``alerts``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.commands.print_table import print_table
+from regraft.infra.exit_codes import EXIT_FAILED
 from regraft.schemas.write_times import time_text
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
 
 READ_S_MAX = 30.0
-EXIT_FAILED = 1
 
 alerts_app = typer.Typer(
     no_args_is_help=True,
@@ -97,12 +96,9 @@ def list_alerts(
         return
     typer.echo(f"{len(active)} active {'alert' if len(active) == 1 else 'alerts'}.")
     if active or recent:
-        table = Table(box=None, pad_edge=False)
-        for head in ("since", "status", "severity", "rule", "subject", "what", "told"):
-            table.add_column(head, overflow="fold")
-        for alert in (*active, *recent):
-            table.add_row(*_row(alert))
-        Console().print(table)
+        heads = ("since", "status", "severity", "rule", "subject", "what", "notified")
+        rows = [_row(alert) for alert in (*active, *recent)]
+        print_table(heads, rows, wraps=["what", "notified"], drops=["notified", "since", "what"])
 
 
 @alerts_app.command(name="test")

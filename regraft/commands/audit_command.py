@@ -10,10 +10,9 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.commands.print_table import print_table
 
 
 def audit(
@@ -42,13 +41,18 @@ def audit(
     if as_json:
         typer.echo(json.dumps([msgspec.to_builtins(entry) for entry in found], indent=2))
         return
-    table = Table(box=None, pad_edge=False)
-    for head in ("judged", "order", "by", "key", "from", "reason", "outcome", "why"):
-        table.add_column(head, overflow="fold")
-    for entry in found:
-        order = f"{entry.kind} {entry.subject}".strip()
-        key = entry.key_name or "unsigned"
-        table.add_row(
-            time_text(entry.time_ms), order, entry.by, key, entry.source, entry.reason, entry.outcome, entry.why
+    heads = ("judged", "order", "by", "key", "from", "reason", "outcome", "why")
+    rows = [
+        (
+            time_text(entry.time_ms),
+            f"{entry.kind} {entry.subject}".strip(),
+            entry.by,
+            entry.key_name or "unsigned",
+            entry.source,
+            entry.reason,
+            str(entry.outcome),
+            entry.why,
         )
-    Console().print(table)
+        for entry in found
+    ]
+    print_table(heads, rows, wraps=["reason", "why"], drops=["from", "key", "reason", "why"])

@@ -1,6 +1,6 @@
 """The command `regraft backtest`: flags in, a table, figures and drawings out.
 
-Exit codes as in :mod:`regraft.cli`. Planners are run by :mod:`regraft.backtests.run_backtest`.
+Planners are run by :mod:`regraft.backtests.run_backtest`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from regraft.infra.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED
+
 if TYPE_CHECKING:
     from regraft.backtests.run_backtest import Backtest, BacktestOptions
 
-EXIT_FAILED = 1
-EXIT_CALL = 2
-EXIT_INTERRUPTED = 130
 CLOSED_LOOP_S = 180
 SECOND_MS = 1_000
 

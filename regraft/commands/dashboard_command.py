@@ -1,6 +1,6 @@
 """The command `regraft dashboard`: serve the page, make or revoke tokens for giving orders.
 
-Exit codes as in :mod:`regraft.cli`. Pages, orders and tokens belong to ``dashboard``.
+Pages, orders and tokens belong to ``dashboard``.
 """
 
 from __future__ import annotations

@@ -8,13 +8,10 @@ from __future__ import annotations
 import json
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
-
-EXIT_MISSING = 1
+from regraft.commands.print_table import print_table
+from regraft.infra.exit_codes import EXIT_FAILED
 
 
 def doctor(
@@ -50,11 +47,7 @@ def doctor(
         ]
         typer.echo(json.dumps(fields, indent=2))
     else:
-        table = Table(box=None, pad_edge=False)
-        for head in ("what", "state", "found", "what to do"):
-            table.add_column(head, overflow="fold")
-        for each in findings:
-            table.add_row(each.name, str(each.status), escape(each.found), escape(each.to_do))
-        Console().print(table)
+        rows = [(each.name, str(each.status), each.found, each.to_do) for each in findings]
+        print_table(("what", "state", "found", "what to do"), rows, wraps=["found", "what to do"])
     if any(each.status is FindingStatus.MISSING for each in findings):
-        raise typer.Exit(EXIT_MISSING)
+        raise typer.Exit(EXIT_FAILED)

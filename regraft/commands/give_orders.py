@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 from msgspec import structs
 
+from regraft.infra.exit_codes import EXIT_FAILED
 from regraft.schemas.audit import AuditEntry, AuditOutcome
 from regraft.schemas.member import BrokerFacts
 from regraft.schemas.order import Order, OrderKind
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
 
 ANSWER_S_MAX = 5.0
-EXIT_FAILED = 1
 UNSIGNED = (
     "This order is not signed, as there is no key for orders (orders.key_file): the controller "
     "follows it only if orders.allow_unsigned is set. `regraft keys create NAME` makes a key."
@@ -44,13 +44,15 @@ def give_order(
 ) -> AuditEntry | None:
     """Store an order and return the controller's answer, or None if none arrives in time.
 
-    An empty ``by`` stands for the holder of the key, else the login. Raises StackError if the order is not stored;
+    An empty ``by`` stands for the holder of the key, else the login. Raises StackError if Kafka is unavailable;
     exits with 1 and the reason if the controller refuses it.
     """
     from regraft.infra.send_orders import send_order
     from regraft.run_records.read_audit import AuditTail
     from regraft.schemas.remote_registry import use_registry
+    from regraft.stages.run_loop import require_kafka
 
+    require_kafka(settings.kafka.access)
     kafka, now_ms = settings.kafka, time.time_ns() // 1_000_000
     order = _signed(settings, Order(subject, kind, by, reason, now_ms, until_ms, evacuate, plan_digest, facts=facts))
     use_registry(namespace=kafka.namespace)

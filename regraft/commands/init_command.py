@@ -7,6 +7,7 @@ In: options, answers. Out: a TOML file that was read back without a fault. The s
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-EXIT_REFUSED = 2
+from regraft.infra.exit_codes import EXIT_CALL
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,13 @@ class Question:
 KAFKA = Question("kafka", "bootstrap", "Kafka servers, host:port with commas", "127.0.0.1:9092")
 NAMESPACE = Question("kafka", "namespace", "Prefix of all topic names", "regraft")
 AUTHORITY = Question("kafka.security", "ca_file", "CA certificates to verify Kafka with, none for plain text", "none")
+MORE = """\
+Add to it what you use (docs/settings.md):
+  the dashboard                        redis.url, of a Valkey or Redis
+  Kafka with logins                    kafka.security.mechanism, username, password_file
+  alerts by mail, chat or webhook      alerts.targets, alerts.webhooks (hold secrets: better as variables)
+  metrics for Prometheus               metrics_port in the table of each stage
+"""
 DIRECTORY = Question("run", "directory", "Directory for a run's files", "out/run")
 
 
@@ -53,7 +61,7 @@ def init(
 
     if file.exists():
         typer.echo(f"{file} exists: name another file, or remove it.", err=True)
-        raise typer.Exit(EXIT_REFUSED)
+        raise typer.Exit(EXIT_CALL)
     given = {KAFKA: bootstrap, NAMESPACE: namespace, AUTHORITY: ca_file, DIRECTORY: directory}
     answers = {question: _answer(question, value) for question, value in given.items()}
     acts = act if act is not None else sys.stdin.isatty() and typer.confirm("Execute plans without asking?")
@@ -63,7 +71,9 @@ def init(
     except SettingsError:
         file.unlink()
         raise
-    typer.echo(f"Wrote {file}. Every command reads it after:\n\n    export REGRAFT_SETTINGS={file.absolute()}\n")
+    named = shlex.quote(str(file.absolute()))
+    typer.echo(f"Wrote {file}. Every command reads it after:\n\n    export REGRAFT_SETTINGS={named}\n")
+    typer.echo(MORE)
     typer.echo("Next: regraft doctor")
 
 

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
+from regraft.commands.print_table import print_table
 from regraft.schemas.order import OrderKind
 
 DAYS_MAX = 3_650
@@ -85,13 +84,11 @@ def list_keys(as_json: AsJson = False, settings_file: SettingsFile = None, assig
         ]
         typer.echo(json.dumps({"file": str(file), "unsigned": settings.allow_unsigned, "keys": rows}, indent=2))
         return
-    table = Table(box=None, pad_edge=False)
-    for head in ("key", "state", "until", "may order", "speaks for"):
-        table.add_column(head, overflow="fold")
+    cells = []
     for key in keys.values():
         kinds = "everything" if key.kinds == frozenset(OrderKind) else ", ".join(sorted(key.kinds))
         speaks_for = "others, too" if key.is_for_others else "itself"
-        table.add_row(key.name, key.state(now_ms), time_text(key.not_after_ms), kinds, speaks_for)
-    Console().print(table)
+        cells.append((key.name, key.state(now_ms), time_text(key.not_after_ms), kinds, speaks_for))
+    print_table(("key", "state", "until", "may order", "speaks for"), cells, wraps=["may order"], drops=["speaks for"])
     if settings.allow_unsigned:
         typer.echo("Unsigned orders are followed, too (orders.allow_unsigned).")

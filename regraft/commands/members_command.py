@@ -14,9 +14,11 @@ import typer
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
 from regraft.commands.describe_broker import FactsError, facts_of, facts_text, member_row
-from regraft.commands.give_orders import EXIT_FAILED, give_order, print_answer
+from regraft.commands.give_orders import give_order, print_answer
+from regraft.commands.print_table import print_table
 from regraft.commands.read_announced import announced_row, read_announced
-from regraft.infra.stack_error import StackError
+from regraft.infra.exit_codes import EXIT_FAILED
+from regraft.infra.stack_error import CallError
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import OrderKind
@@ -34,7 +36,7 @@ The fleet starts with the inventory file; later changes are stored in Kafka and 
 )
 
 BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Its name.")]
-BrokerNames = Annotated[list[str], typer.Argument(metavar="BROKER...", help="One name or several.")]
+BrokerNames = Annotated[list[str], typer.Argument(metavar="BROKER", help="One name or several.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 Links = Annotated[
     list[str] | None,
@@ -58,7 +60,7 @@ Capabilities = Annotated[
 ]
 
 
-class MemberError(StackError):
+class MemberError(CallError):
     """An order about a member makes no sense; the message says why."""
 
 
@@ -76,9 +78,6 @@ def list_members(
 
     Examples: `regraft members list`; `regraft members list --state dead --json`.
     """
-    from rich.console import Console
-    from rich.table import Table
-
     settings = settings_of(assignments, settings_file, bootstrap)
     known = _known(settings)
     found = [member for member in known.values() if state in (None, member.state)]
@@ -87,15 +86,8 @@ def list_members(
         asking = [{**msgspec.to_builtins(one), "state": "announced"} for one in announced]
         typer.echo(json.dumps([*(msgspec.to_builtins(member) for member in found), *asking], indent=2))
         return
-    table = Table(box=None, pad_edge=False)
-    for head in ("broker", "state", "since"):
-        table.add_column(head, no_wrap=True)
-    table.add_column("why", overflow="fold")
-    for member in found:
-        table.add_row(*member_row(member))
-    for one in announced:
-        table.add_row(*announced_row(one, known))
-    Console().print(table)
+    rows = [*(member_row(member) for member in found), *(announced_row(one, known) for one in announced)]
+    print_table(("broker", "state", "since", "why"), rows, wraps=["why"], drops=["since"])
     counts = ", ".join(
         f"{count} {one.value.replace('_', ' ')}"
         for one in MemberState

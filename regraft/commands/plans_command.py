@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
-from regraft.commands.give_orders import ANSWER_S_MAX, EXIT_FAILED, give_order
-from regraft.infra.stack_error import StackError
+from regraft.commands.give_orders import ANSWER_S_MAX, give_order
+from regraft.commands.print_table import print_table
+from regraft.infra.exit_codes import EXIT_FAILED
+from regraft.infra.stack_error import CallError, StackError
 from regraft.schemas.order import OrderKind
-from regraft.schemas.plan import Plan, PlanPhase, Proposal
+from regraft.schemas.plan import Plan, PlanPhase, Proposal, Verdict
 from regraft.schemas.plan_life import LIFE, why_order_refused
 from regraft.schemas.write_times import time_text
 
@@ -45,7 +45,7 @@ WaitS = Annotated[
 ]
 
 
-class UnknownPlanError(StackError):
+class UnknownPlanError(CallError):
     """There is no plan of this name; the message lists the newest."""
 
 
@@ -65,12 +65,11 @@ def list_plans(
     if as_json:
         typer.echo(json.dumps([msgspec.to_builtins(plan) for plan in plans], indent=2))
         return
-    table = Table(box=None, pad_edge=False)
-    for head in ("plan", "window's end", "phase", "changes", "saves/s", "observed/s"):
-        table.add_column(head, no_wrap=head != "changes")
-    for plan in plans:
-        table.add_row(*_row(plan))
-    Console().print(table)
+    if not plans:
+        typer.echo("No plans yet.")
+        return
+    heads = ("plan", "window's end", "phase", "changes", "saves/s", "observed/s")
+    print_table(heads, [_row(plan) for plan in plans], wraps=["changes"], drops=["window's end"])
     for plan in plans:
         if plan.history:
             typer.echo(f"{plan.plan} {plan.phase}: {plan.history[-1].reason}")
@@ -159,7 +158,8 @@ def plan_lines(plan: Plan) -> list[str]:
     ]
     if plan.cost_observed_per_s is not None:
         lines.append(f"  cost {plan.cost_observed_per_s:,.1f}/s observed")
-    lines += [f"changes ({len(plan.proposals)}):", *_change_lines(plan)]
+    steps = f" in {len(plan.proposals)} steps, each with its saving" if len(plan.proposals) > 1 else ""
+    lines += [f"changes ({_counted(plan)}{steps}):", *_change_lines(plan)]
     if plan.refused:
         lines += [f"refused ({len(plan.refused)}):", *_refusal_lines(plan)]
     lines.append("history:")
@@ -190,6 +190,8 @@ def _refusal_lines(plan: Plan) -> list[str]:
     causes: dict[str, list[str]] = {}
     for one in plan.refused:
         cause = f"{one.verdict.replace('_', ' ')}: {one.verdict_reason}"
+        if one.verdict is Verdict.CONFLICT:  # It has another reason, which only holds after the earlier changes.
+            cause = one.verdict_reason
         causes.setdefault(cause, []).append(f"    {_changes(one, plan.has_places)} ({one.planner})")
     return [line for cause, changes in causes.items() for line in (f"  {cause}", *changes)]
 
@@ -209,12 +211,16 @@ def _changes(change: Plan | Proposal, has_places: bool) -> str:
 def _row(plan: Plan) -> Sequence[str]:
     saves = f"{plan.cost_before_per_s - plan.cost_predicted_per_s:,.0f}"
     gains = [one.gain_observed_per_s for one in plan.proposals if one.gain_observed_per_s is not None]
-    links, moves, ids = len(plan.links_added), len(plan.moves), len(plan.id_moves)
-    counted = ((links, "link"), (moves, "move"), (ids, "place" if plan.has_places else "ring ID"))
-    changes = ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counted if count)
     observed = f"{sum(gains):,.0f}" if gains else ""
     decided = time_text(plan.window_end_ms)
-    return plan.plan, decided[5:], str(plan.phase), changes, saves, observed
+    return plan.plan, decided[5:], str(plan.phase), _counted(plan), saves, observed
+
+
+def _counted(plan: Plan) -> str:
+    """Return what a plan changes in the end: its steps may undo each other's."""
+    links, moves, ids = len(plan.links_added), len(plan.moves), len(plan.id_moves)
+    counted = ((links, "link"), (moves, "move"), (ids, "place" if plan.has_places else "ring ID"))
+    return ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counted if count) or "no net change"
 
 
 def _price(plan: Plan) -> float:
@@ -240,8 +246,10 @@ def _named(plans: Sequence[Plan], name: str) -> Plan:
     for plan in plans:
         if plan.plan == name:
             return plan
-    known = ", ".join(plan.plan for plan in plans[-5:]) or "none yet"
-    raise UnknownPlanError(f"No plan is named {name}: the newest are {known}.")
+    newest = ", ".join(plan.plan for plan in plans[-5:])
+    raise UnknownPlanError(
+        f"No plan is named {name}: {f'the newest are {newest}' if newest else 'there are none yet'}."
+    )
 
 
 def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str, wait_s: float) -> None:

@@ -1,6 +1,6 @@
 """The commands `regraft record` and `regraft recording`: flags in, files or a description of them out.
 
-Exit codes as in :mod:`regraft.cli`. Recording belongs to :mod:`regraft.recordings.record_run`.
+Recording belongs to :mod:`regraft.recordings.record_run`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from regraft.commands.command_options import (
     ToEnd,
     settings_of,
 )
+from regraft.infra.exit_codes import EXIT_FAILED
 from regraft.infra.find_port import LOOPBACK
 from regraft.producers.recordings.recording_format import COMPRESS_LEVEL
-
-EXIT_FAILED = 1
 
 MetricsPort = Annotated[
     int | None, typer.Option("--metrics-port", help="Serve /metrics, /health and /ready on this port.")

@@ -14,11 +14,10 @@ import typer
 from rich.console import Console
 
 from regraft.commands.command_options import Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.infra.exit_codes import EXIT_FAILED
 
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
-
-EXIT_FAILED = 1
 
 
 def backup(
@@ -83,7 +82,7 @@ def recover(
         plan = recover_plans(settings.controller, is_written=is_confirmed)
     except StackError as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(1) from error
+        raise typer.Exit(EXIT_FAILED) from error
     if plan is None:
         typer.echo("Nothing to recover: the stored plans lead to the overlay that all brokers hold.")
         return

@@ -1,6 +1,6 @@
 """The command `regraft replay`: play a recording back to Kafka, and show the decisions made on it.
 
-Exit codes as in :mod:`regraft.cli`. Replaying belongs to :mod:`regraft.replays.replay_run`.
+Replaying belongs to :mod:`regraft.replays.replay_run`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile
+from regraft.infra.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from regraft.settings.read_sources import Flags
 
-EXIT_FAILED = 1
-EXIT_CALL = 2
-EXIT_INTERRUPTED = 130
 SPEED_MAX_WORD = "max"
 
 

@@ -1,6 +1,6 @@
 """The command `regraft reproduce`: read flags, repeat a paper's evaluation, turn outcomes into exit codes.
 
-Exit codes as in :mod:`regraft.cli`. Running, counting and judging belong to ``experiments``.
+Running, counting and judging belong to ``experiments``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from regraft.infra.exit_codes import EXIT_CALL, EXIT_INTERRUPTED
+
 if TYPE_CHECKING:
     from regraft.experiments.claim_evidence import Judgement
 
-EXIT_CALL = 2
-EXIT_INTERRUPTED = 130
 
 JsonFile = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to this file as well.")

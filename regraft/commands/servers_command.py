@@ -7,6 +7,7 @@ them. Starting them belongs to :mod:`infra.local_stack`.
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 from pathlib import Path
 from typing import Annotated
@@ -50,9 +51,10 @@ def servers(
         ) as stack:
             found = f'[kafka]\nbootstrap = "{stack.bootstrap}"\n\n[redis]\nurl = "{stack.redis_url}"\n'
             write_private(directory / "servers.toml", found.encode())
+            named = shlex.quote(str(directory.absolute() / "servers.toml"))
             typer.echo(
                 f"Kafka listens on {stack.bootstrap}, Valkey on 127.0.0.1:{valkey_port}. In other terminals:\n\n"
-                f"    export REGRAFT_SETTINGS={directory.absolute() / 'servers.toml'}\n\nStop both with Ctrl-C."
+                f"    export REGRAFT_SETTINGS={named}\n\nStop both with Ctrl-C."
             )
             threading.Event().wait()
     except KeyboardInterrupt:

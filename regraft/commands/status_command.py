@@ -13,10 +13,10 @@ import typer
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
 from regraft.commands.describe_broker import since_text
+from regraft.infra.exit_codes import EXIT_FAILED, EXIT_OK
 from regraft.schemas.sampled_blocks import share_text
 from regraft.stages.explain_decision import decision_line
 
-EXIT_HEALTHY, EXIT_UNHEALTHY = 0, 1
 CLOCKS_SHOWN = 5
 MEMBERS_SHOWN = 10
 REPAIRS_SHOWN = 3
@@ -45,12 +45,12 @@ def status(
         typer.echo(json.dumps(judged, indent=2))
     else:
         typer.echo("\n".join(status_lines(judged)))
-    raise typer.Exit(EXIT_HEALTHY if judged["verdict"] == HEALTHY else EXIT_UNHEALTHY)
+    raise typer.Exit(EXIT_OK if judged["verdict"] == HEALTHY else EXIT_FAILED)
 
 
 def status_lines(judged: dict[str, Any]) -> list[str]:
     """Return the status as lines of plain text, the verdict first."""
-    why = "; ".join(judged["reasons"] + judged["notes"])
+    why = "; ".join(text.rstrip(".") for text in judged["reasons"] + judged["notes"])
     lines = [f"{judged['verdict']}{': ' if why else ''}{why}"]
     window, cost = judged["window"], judged["cost"]
     if window is not None:

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.commands.print_table import print_table
+from regraft.infra.exit_codes import EXIT_FAILED
 from regraft.schemas.topics import AGENT_PATTERN, NO_AGENT, TOPICS, Role, topic_names
 from regraft.settings.server_settings import KafkaSettings
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
     from regraft.settings.server_settings import KafkaSettings
 
-WIDE_TABLE_WIDTH = 120
 SHOWN_MAX = 10_000
 SHOW_S_MAX = 30.0
 
@@ -95,8 +94,8 @@ def topics(
         acls_part = {"acls": [asdict(rule) for rule in rules]} if acls else {}
         typer.echo(json.dumps({"topics": rows, "created": created if create else None, **acls_part}, indent=2))
         return
-    _show_topics(rows, Console())
-    _show_rules(rules, Console())
+    _show_topics(rows)
+    _show_rules(rules)
     if create:
         _print_created(kafka, len(created), len(rows), rules)
 
@@ -128,7 +127,7 @@ def _show_records(kafka: KafkaSettings, agents: tuple[str, ...], name: str, last
         messages = read_last(kafka.access, topic_names(topic, kafka.namespace, agents), last, SHOW_S_MAX)
     except StackError as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(1) from error
+        raise typer.Exit(EXIT_FAILED) from error
     for message in messages:
         typer.echo(json.dumps(shown_message(message, topic)))
 
@@ -205,25 +204,25 @@ def _by_owner(option: str, what: str, named: list[str], known: tuple[str, ...]) 
     return given
 
 
-def _show_topics(rows: list[dict[str, Any]], console: Console) -> None:
-    heads = {"topic": "topic", "record": "record", "partitions": "parts", "kept": "kept", "key": "key"}
-    if console.width >= WIDE_TABLE_WIDTH:
-        heads |= {"writers": "writers", "readers": "readers"}
-    table = Table(box=None, pad_edge=False)
-    for name, head in heads.items():
-        table.add_column(head, no_wrap=name not in ("key", "writers", "readers"))
+def _show_topics(rows: list[dict[str, Any]]) -> None:
+    heads = ("topic", "record", "parts", "kept", "key", "writers", "readers")
+    names = ("topic", "record", "partitions", "kept", "key", "writers", "readers")
+    cells = []
     for row in rows:
-        kept = "newest per key" if row["retention_h"] is None else f"{row['retention_h']:g} h"
-        table.add_row(*(str({**row, "kept": kept}[name]) for name in heads))
-    console.print(table)
+        kept = "newest per key" if row["retention_h"] is None else _span(row["retention_h"])
+        cells.append([str({**row, "kept": kept}[name]) for name in names])
+    print_table(heads, cells, wraps=["key", "writers", "readers"], drops=["readers", "writers", "key"])
 
 
-def _show_rules(rules: list[AccessRule], console: Console) -> None:
-    if not rules:
-        return
-    table = Table(box=None, pad_edge=False)
-    for head in ("principal", "may", "of", "name"):
-        table.add_column(head, overflow="fold")
-    for rule in rules:
-        table.add_row(rule.principal, rule.operation.lower(), rule.resource.lower().replace("_", " "), rule.name)
-    console.print(table)
+def _span(hours: float) -> str:
+    days = hours / 24
+    return f"{days:g} days" if days.is_integer() and days > 7 else f"{hours:g} h"
+
+
+def _show_rules(rules: list[AccessRule]) -> None:
+    if rules:
+        cells = [
+            (rule.principal, rule.operation.lower(), rule.resource.lower().replace("_", " "), rule.name)
+            for rule in rules
+        ]
+        print_table(("principal", "may", "of", "name"), cells, drops=["of"])

@@ -54,7 +54,7 @@ from regraft.settings.run_settings import Settings, SettingsError, load_settings
 from regraft.settings.scenarios import scenario_of
 from regraft.settings.settings_example import servers_text
 from regraft.settings.shape_topics import create_run_topics
-from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
+from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, SHOWN_NAMES, STREAMING, loop_service
 from regraft.stages.observe_run import RunObserver
 from regraft.stages.report_restarts import report_restarts
 from regraft.stages.show_run import RunScreen
@@ -63,7 +63,7 @@ TICK_S = 0.5
 SETTLE_POLL_S = 0.2
 EXTENSION_S_MAX = 300.0
 FOLLOWED_S_MAX = 60.0  # What a busy machine needs on top of `--quick` until a plan has followed the shift.
-START_STEPS = ("Kafka and Valkey", "topics", "controller", "Spark", "alerts", "dashboard", "brokers and clients")
+START_STEPS = ("Kafka and Valkey", "topics", *SHOWN_NAMES.values())
 SECRET_BYTES = 32
 CLIENT_FILE = "client.toml"
 KAFKA = "kafka"

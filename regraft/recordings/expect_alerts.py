@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regraft.infra.stack_error import StackError
+from regraft.infra.stack_error import CallError
 from regraft.recordings.rehearse_rules import RehearsedChange
 from regraft.schemas.alert import AlertStatus
 
@@ -21,7 +21,7 @@ TOLERANCE_S = 0.5
 KEYS = ("rule", "subject", "status", "at_s", "within_s")
 
 
-class ExpectationError(StackError):
+class ExpectationError(CallError):
     """A file of expected alerts cannot be used; the message lists every fault."""
 
 

@@ -118,7 +118,7 @@ class _Rehearser:
             for window in self._aggregator.finish():
                 self._judge((*window.rows, window.marker), self._now_ms)
         return Rehearsal(
-            tuple(self._changes),
+            tuple(sorted(self._changes, key=lambda change: change.at_s)),
             self._begin_ms,
             self._now_ms,
             0 if self._engine is None else self._engine.windows_judged,

@@ -40,7 +40,7 @@ def prepare_out(options: ReproduceOptions) -> None:
     try:
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ReproduceError(f"--out {options.out} cannot be made: {error}") from error
+        raise ReproduceError(f"--out {options.out} cannot be made ({error.strerror}): choose another place") from error
 
 
 def write_results(

@@ -8,6 +8,7 @@ adds is defined here. Settings are read nowhere else.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,7 +20,7 @@ from regraft.infra.run_clock import RunClock
 from regraft.settings.demo_settings import DemoSettings
 from regraft.settings.read_sources import Flags, named_file, read_sources, read_toml
 from regraft.settings.server_settings import KafkaSettings, RedisSettings, SparkSettings
-from regraft.settings.settings_environment import settings_environment
+from regraft.settings.settings_environment import settings_environment, variable_faults
 from regraft.settings.settings_model import (
     SettingsModel,
     chosen_names,
@@ -204,6 +205,7 @@ def load_settings(flags: Flags | None = None, file: Path | None = None) -> Setti
     from regraft.settings.planner_models import read_planners  # Imports numpy, which most commands do not need.
 
     with collect_faults() as faults:
+        faults += variable_faults(os.environ, (*section_models(), "planners"))
         tables = read_toml(file or named_file(), faults)
         sources = read_sources(tuple(section_models().items()), flags or {}, tables, faults)
         models = {name: cast(SettingsModel, getattr(sources, name)) for name in section_models()}

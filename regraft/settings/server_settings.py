@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from regraft.infra.find_port import LOOPBACK
-from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity, address_faults
 from regraft.infra.redis_access import RedisAccess, RedisSecurity
-from regraft.schemas.topics import DEFAULT_NAMESPACE, TELEMETRY
+from regraft.schemas.topics import DEFAULT_NAMESPACE, NAMESPACE_PATTERN, TELEMETRY
 
 LOCAL_MASTER, STANDALONE_MASTER = "local", "spark://"
 MASTERS = (LOCAL_MASTER, STANDALONE_MASTER, "k8s://", "yarn")
@@ -41,6 +41,9 @@ class KafkaSettings:
     def faults(self) -> list[str]:
         """Return what is wrong, one sentence each; none contains a secret."""
         found = [f"security.{fault}" for fault in self.security.faults()]
+        found += [f"bootstrap: {fault}" for fault in address_faults(self.bootstrap)]
+        if not NAMESPACE_PATTERN.fullmatch(self.namespace):
+            found.append(f"namespace is {self.namespace!r}: 1 to 128 letters, digits, dots, _ or -, as Kafka requires")
         if self.telemetry_partitions and self.telemetry_partitions < TELEMETRY.partitions:
             found.append(
                 f"telemetry_partitions is {self.telemetry_partitions}: at least {TELEMETRY.partitions}, "

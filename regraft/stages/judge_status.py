@@ -27,6 +27,7 @@ Document = Mapping[str, Any]
 
 HEALTHY, DEGRADED, NOT_RUNNING = "healthy", "degraded", "not running"
 SILENCE_S_MAX = 15.0  # A stage writes every second, but a micro-batch or a slow disk may take a few.
+NO_CONTROLLER = "no controller has written a status (start one: regraft run, or regraft control)"
 STALL_FACTOR = 2  # A phase may take its time limit, and as long again while commands are repeated.
 PLANS_SHOWN = 5
 ALERTS_SHOWN = 10
@@ -99,7 +100,7 @@ def judge_status(
     controller = services.get("controller")
     faults = _faults(services, view, alerts, settings, now_ms)
     if controller is None or view is None:
-        verdict, faults = NOT_RUNNING, ["no controller has written a status", *faults]
+        verdict, faults = NOT_RUNNING, [NO_CONTROLLER, *faults]
     elif controller.is_silent:
         verdict, faults = NOT_RUNNING, [f"the controller has been silent for {controller.age_s:.0f} s", *faults]
     else:

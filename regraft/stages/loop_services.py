@@ -23,6 +23,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ALERTS: ("alerts", "run"),
     DASHBOARD: ("dashboard", "run"),
 }
+SHOWN_NAMES = {
+    CONTROLLER: "controller",
+    STREAMING: "Spark",
+    ALERTS: "alerts",
+    DASHBOARD: "dashboard",
+    EMULATOR: "brokers and clients",
+}
 # On SIGTERM the emulator waits until everything in transit has arrived (at most 60 s) and reached Kafka (30 s); Spark
 # completes its micro-batch; the controller completes the transition in progress (15 s) and its last writes (10 s).
 GRACE_S = {EMULATOR: 100.0, STREAMING: 30.0, CONTROLLER: 30.0, ALERTS: 25.0, DASHBOARD: 15.0}

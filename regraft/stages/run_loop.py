@@ -5,14 +5,13 @@ In: settings. Out: only the effects of the stages. The demo, with its own server
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from types import FrameType
+from collections.abc import Sequence
 
 from rich.console import Console
 
-from regraft.infra.check_kafka import KafkaFault, check_kafka
+from regraft.infra.check_kafka import KafkaFault, check_kafka, why_closed
 from regraft.infra.compare_topics import durability_note
 from regraft.infra.create_topics import count_brokers, require_topics
 from regraft.infra.find_user import find_user
@@ -21,20 +20,35 @@ from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_server import is_kafka_ready
 from regraft.infra.order_keys import OrderSettings, make_local_keys
 from regraft.infra.service import ServiceEvent, ServiceEventKind
+from regraft.infra.show_progress import show_progress
 from regraft.infra.stack_error import StackError
 from regraft.infra.supervise import Supervisor
 from regraft.run_records.run_record import ServiceUse
 from regraft.settings.place_demo import agents_of, ensure_inventory
 from regraft.settings.run_settings import Settings
 from regraft.settings.shape_topics import create_run_topics
-from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
+from regraft.stages.loop_services import (
+    ALERTS,
+    CONTROLLER,
+    DASHBOARD,
+    EMULATOR,
+    GRACE_S,
+    SHOWN_NAMES,
+    STREAMING,
+    loop_service,
+)
 from regraft.stages.observe_run import RunObserver, read_status
 from regraft.stages.report_restarts import report_restarts
 from regraft.stages.show_run import RunScreen
+from regraft.stages.stop_on_signals import stop_on_signals
 
 TICK_S = 0.5
 ANSWER_S_MAX = 5.0
 LOCAL_KEYS_DAYS = 365
+NO_LIVE_VIEW = (
+    "--dashboard shows the live view that the controller keeps in a Valkey or Redis, and none is named: set redis.url "
+    "(REGRAFT_REDIS_URL), start one for trials with `regraft servers`, or leave --dashboard out."
+)
 
 
 class KafkaUnavailableError(StackError):
@@ -53,48 +67,68 @@ def run_loop(
     Unless the brokers are emulated, there must be an inventory, and missing topics are created only if
     ``creates_topics``.
     """
-    stop = threading.Event()
-    gave_up: list[ServiceEvent] = []
-
-    def on_event(event: ServiceEvent) -> None:
-        console.print(f"{event.service} {event.kind} (process {event.pid})", markup=False, highlight=False)
-        if event.kind is ServiceEventKind.GAVE_UP:
-            gave_up.append(event)
-            stop.set()
-
-    def ask_to_stop(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    earlier = {number: signal.signal(number, ask_to_stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    if with_dashboard and settings.dashboard.redis is None:
+        raise StackError(NO_LIVE_VIEW)
     names = [CONTROLLER, STREAMING, ALERTS, *[DASHBOARD] * with_dashboard, *[EMULATOR] * emulate]
-    try:
-        with hold_lock(settings.run.directory / "run.lock"):
-            require_kafka(settings.kafka.access)
-            _prepare(settings, emulate=emulate, creates_topics=creates_topics)
-            if note := durability_note(count_brokers(settings.kafka.access)):
-                console.print(note, markup=False, highlight=False, soft_wrap=True)
-            console.print(prepare_orders(settings.orders), markup=False, highlight=False, soft_wrap=True)
-            kafka = settings.kafka
-            with (
-                report_restarts(kafka.access, kafka.namespace) as reporter,
-                Supervisor(on_event, patience=settings.run.patience) as supervisor,
-            ):
-                supervisor.listen(reporter.take)
-                for name in names:
-                    if not stop.is_set():
-                        supervisor.start(loop_service(name, settings))
-                if with_dashboard:
-                    console.print(f"Dashboard: {dashboard_address(settings)}", markup=False, highlight=False)
-                _watch(settings, console, stop, supervisor)
-    finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
+    gave_up: list[ServiceEvent] = []
+    with stop_on_signals() as stop, hold_lock(settings.run.directory / "run.lock"):
+
+        def on_event(event: ServiceEvent) -> None:
+            process = f" (process {event.pid})" if event.pid else ""
+            _print(console, f"{event.service} {event.kind}{process}")
+            if event.kind is ServiceEventKind.GAVE_UP:
+                gave_up.append(event)
+                stop.set()
+
+        require_kafka(settings.kafka.access)
+        _place(settings, emulate=emulate, creates_topics=creates_topics)
+        _describe(settings, console)
+        with (
+            report_restarts(settings.kafka.access, settings.kafka.namespace) as reporter,
+            Supervisor(on_event, patience=settings.run.patience) as supervisor,
+        ):
+            supervisor.listen(reporter.take)
+            threading.Thread(target=_announce_stop, args=(stop, console, names), daemon=True).start()
+            _start(settings, console, stop, supervisor, names)
+            if with_dashboard:
+                address = dashboard_address(settings)
+                _print(console, f"Dashboard: {address}; `regraft dashboard token --by NAME` lets NAME give orders")
+            _watch(settings, console, stop, supervisor)
     if gave_up:
-        log_file = settings.run.directory / "logs" / f"{gave_up[0].service}.log"
-        raise StageGaveUpError(f"{gave_up[0].service} gave up (exit code {gave_up[0].exit_code}): see {log_file}.")
+        raise StageGaveUpError(gave_up[0].failure)
 
 
-def _prepare(settings: Settings, *, emulate: bool, creates_topics: bool) -> None:
+def _describe(settings: Settings, console: Console) -> None:
+    """Print what an operator should know of Kafka and of orders."""
+    if note := durability_note(count_brokers(settings.kafka.access)):
+        _print(console, note)
+    _print(console, prepare_orders(settings.orders))
+
+
+def _start(
+    settings: Settings, console: Console, stop: threading.Event, supervisor: Supervisor, names: Sequence[str]
+) -> None:
+    """Start the stages one after the other, with their progress; leave out the rest once ``stop`` is set."""
+    with show_progress("Starting", len(names), console) as advance:
+        for position, name in enumerate(names):
+            if not stop.is_set():
+                advance(SHOWN_NAMES[name], position)
+                supervisor.start(loop_service(name, settings))
+
+
+def _announce_stop(stop: threading.Event, console: Console, names: Sequence[str]) -> None:
+    """Print that the stages are being stopped: in order, which takes a while."""
+    stop.wait()
+    wait_s_max = sum(GRACE_S[name] for name in names)
+    what = "a plan, a batch and messages in progress are completed"
+    _print(console, f"Stopping: {what}, in at most {wait_s_max:.0f} s. Ctrl-C again ends at once.")
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _place(settings: Settings, *, emulate: bool, creates_topics: bool) -> None:
     """Place emulated brokers, and create the missing topics; raise StackError if there are any and neither is asked."""
     if emulate:
         ensure_inventory(settings)
@@ -126,6 +160,8 @@ def dashboard_address(settings: Settings) -> str:
 
 def require_kafka(kafka: KafkaAccess) -> None:
     """Raise KafkaUnavailableError with the reason if no Kafka answers."""
+    if (closed := why_closed(kafka, ANSWER_S_MAX)) is not None:
+        raise KafkaUnavailableError(f"Kafka cannot be reached: {closed.found}. {closed.to_do}")
     if is_kafka_ready(kafka, ANSWER_S_MAX):
         return
     found = check_kafka(kafka, timeout_s=ANSWER_S_MAX)

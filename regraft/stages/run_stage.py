@@ -15,11 +15,12 @@ from typing import TextIO, cast
 
 import structlog
 
-from regraft.infra.check_disk import describe_full_disk, is_disk_full
 from regraft.infra.create_topics import check_topics
+from regraft.infra.describe_os_error import describe_os_error
+from regraft.infra.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from regraft.infra.find_extras import require_extras
 from regraft.infra.log_stream import LogStream
-from regraft.infra.stack_error import StackError
+from regraft.infra.stack_error import CallError, StackError
 from regraft.overlay.chord_ring import RingError
 from regraft.overlay.configuration import NotATreeError
 from regraft.overlay.inventory import InventoryError
@@ -28,9 +29,6 @@ from regraft.schemas.status_file import replace_file
 from regraft.settings.place_demo import agents_of, ensure_inventory
 from regraft.settings.run_settings import Settings
 
-EXIT_OK = 0
-EXIT_FAILED = 1
-EXIT_SETTINGS = 2
 SETTINGS_FILE = "settings.json"
 
 log = structlog.get_logger(__name__)
@@ -47,8 +45,7 @@ def emulate(settings: Settings, stop: threading.Event) -> int:
     try:
         run(settings.emulator, stop)
     except KafkaUnreachableError as error:
-        log.error("stage_cannot_start", stage="emulate", reason=str(error))
-        return EXIT_FAILED
+        return cannot_start("emulate", str(error))
     return EXIT_OK
 
 
@@ -75,6 +72,7 @@ def stream(settings: Settings, stop: threading.Event) -> int:
         run_job(spark, settings.streaming, stop)
     except StreamingJobError as error:
         log.error("stage_cannot_continue", stage="stream", reason=str(error))
+        _print_reason(str(error))
         return error.exit_code
     finally:
         end_session(spark)
@@ -134,8 +132,8 @@ def run_stage(name: str, settings: Settings, *, is_emulated: bool = False) -> in
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ask_to_stop)
-    settings.run.directory.mkdir(parents=True, exist_ok=True)
     try:
+        settings.run.directory.mkdir(parents=True, exist_ok=True)
         require_extras(f"The stage {name!r}", *EXTRAS.get(name, []))
         if is_emulated:
             ensure_inventory(settings)
@@ -144,20 +142,28 @@ def run_stage(name: str, settings: Settings, *, is_emulated: bool = False) -> in
         check_topics(settings.kafka.access, settings.kafka.namespace, agents, is_replay=is_replay)
         code = STAGES[name](settings, stop)
     except (StackError, RegistryError, InventoryError, NotATreeError, RingError) as error:
-        log.error("stage_cannot_start", stage=name, reason=str(error))
-        return EXIT_SETTINGS if isinstance(error, InventoryError) else EXIT_FAILED
+        is_call = isinstance(error, CallError | InventoryError)
+        return cannot_start(name, str(error), EXIT_CALL if is_call else EXIT_FAILED)
     except OSError as error:
-        log.error(
-            "stage_cannot_start", stage=name, reason=describe_full_disk(error) if is_disk_full(error) else str(error)
-        )
-        return EXIT_FAILED
+        return cannot_start(name, describe_os_error(error))
     except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+        return EXIT_INTERRUPTED
     except Exception:
         log.exception("stage_failed", stage=name)
         return EXIT_FAILED
     log.info("stage_ended", stage=name, requested=stop.is_set(), code=code)
     return code
+
+
+def cannot_start(name: str, reason: str, code: int = EXIT_FAILED) -> int:
+    """Log why a stage cannot start, print the same as a sentence for the user, and return the exit code."""
+    log.error("stage_cannot_start", stage=name, reason=reason)
+    _print_reason(reason)
+    return code
+
+
+def _print_reason(reason: str) -> None:
+    sys.stderr.write(f"{reason.removesuffix('.')}.\n")
 
 
 def configure_logs(level: str = "info") -> None:

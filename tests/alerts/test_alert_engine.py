@@ -171,6 +171,13 @@ def test_missing_windows_are_found_by_the_clock() -> None:
     assert words(scene.tick(63.5)) == ["63.5 missing windows cleared"]
 
 
+def test_the_first_window_may_take_longer() -> None:
+    """A fresh start is no alarm: stages start and brokers announce themselves; a start that hangs is one."""
+    scene = Scene(book('[[rule]]\nname = "missing"\non = "window.missing"\nfor_s = 60\n'))
+    assert scene.tick(599) == []
+    assert words(scene.tick(600)) == ["600 missing windows raised"]
+
+
 @pytest.mark.parametrize(
     ("on", "kind"),
     [("plan.aborted", EventKind.PLAN_ABORTED), ("gain.missed", EventKind.GAIN_MISSED)],

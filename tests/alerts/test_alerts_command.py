@@ -138,7 +138,7 @@ def test_kafka_that_is_away_is_reported_in_a_sentence() -> None:
 
     answer = RUNNER.invoke(app, ["alerts", "list", "--bootstrap", "127.0.0.1:1"])
     assert isinstance(answer.exception, StackError)
-    assert "did not answer" in str(answer.exception)
+    assert "port 1 of 127.0.0.1 is closed" in str(answer.exception)
 
 
 def test_settings_of_alerts_reach_the_stage_and_hide_their_urls() -> None:

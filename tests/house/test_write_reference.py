@@ -1,11 +1,15 @@
 """The reference pages match the code."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import Verdict
+from regraft.settings.planner_models import planner_models
+from regraft.settings.run_settings import section_models
+from regraft.settings.settings_model import SettingsModel
 from tests.house.write_reference import EVENTS, PAGES, VERDICTS
 
 
@@ -19,3 +23,18 @@ def test_each_event_and_verdict_is_explained() -> None:
     """In the order in which they are declared."""
     assert list(EVENTS) == list(EventKind)
     assert list(VERDICTS) == list(Verdict)
+
+
+def test_each_setting_is_explained() -> None:
+    """By a sentence of its dataclass with its name in double backticks: otherwise its row only repeats the name."""
+    models = {**section_models(), **{f"planners.{name}": model for name, model in planner_models().items()}}
+    assert [name for path, model in models.items() for name in _unexplained(path, model())] == []
+
+
+def _unexplained(path: str, model: SettingsModel) -> Iterator[str]:
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        if isinstance(value, SettingsModel):
+            yield from _unexplained(f"{path}.{name}", value)
+        elif not (field.description or "").strip():
+            yield f"{path}.{name}"

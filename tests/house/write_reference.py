@@ -20,6 +20,7 @@ from typer.main import get_command
 from regraft.cli import GROUPS, app
 from regraft.commands.metrics_command import described_metrics
 from regraft.commands.show_records import SHOWN_TYPES
+from regraft.infra.exit_codes import MEANINGS
 from regraft.schemas import packed_cells, packed_deliveries
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import Verdict
@@ -168,9 +169,16 @@ def metrics() -> list[str]:
 def reference() -> str:
     """Return docs/reference.md."""
     parts = [
-        ["# Reference", "", f"Commands, topics, records, metrics, events and verdicts. {MADE}"],
+        ["# Reference", "", f"Commands, exit codes, topics, records, metrics, events and verdicts. {MADE}"],
         ["All settings are in [settings](settings.md), rights in Kafka in [security](security.md)."],
         ["## Commands", "", "`--help` of each shows its options and examples.", "", *commands()],
+        [
+            "## Exit codes",
+            "",
+            "The same for all commands and stages.",
+            "",
+            *table(("code", "meaning"), ((f"`{code}`", text) for code, text in MEANINGS.items())),
+        ],
         [
             "## Kafka topics",
             "",

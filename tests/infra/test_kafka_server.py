@@ -24,7 +24,16 @@ from regraft.infra.create_topics import (
 from regraft.infra.find_port import LOOPBACK, PortInUseError
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_clients import open_admin
-from regraft.infra.kafka_server import KafkaAddress, KafkaFiles, RunningKafka, is_kafka_ready, start_kafka
+from regraft.infra.kafka_server import (
+    KafkaAddress,
+    KafkaFiles,
+    KafkaServerError,
+    RunningKafka,
+    is_kafka_ready,
+    start_kafka,
+    write_settings,
+)
+from regraft.infra.read_messages import read_last
 from regraft.infra.stack_error import StackError
 from regraft.schemas.topics import CLIENTS, CREATE_TIME, LOG_APPEND_TIME, PLANS, TELEMETRY, TOPICS, topic_name
 
@@ -55,6 +64,29 @@ def _consume(bootstrap: str, topic: str, count: int) -> list[int]:
         numbers += [int(message.value()) for message in consumer.consume(count, 1.0) if message.error() is None]
     consumer.close()
     return sorted(numbers)
+
+
+def test_a_directory_with_a_comma_is_refused(tmp_path: Path) -> None:
+    """Kafka would read two directories: nothing is written there, and the error says what to do."""
+    with pytest.raises(KafkaServerError, match=r"a,b/data: choose a directory without a comma"):
+        write_settings(KafkaFiles(tmp_path / "a,b"), KafkaAddress(1, 2), None, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.stack
+def test_the_last_records_are_counted_without_the_markers_of_transactions(kafka: RunningKafka) -> None:
+    """A topic of transactions ends with a marker, which takes an offset: the last record is found before it."""
+    create_topics(kafka.access, namespace="marked")
+    name = topic_name(PLANS, "marked")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "marked"})
+    producer.init_transactions(READY_S)
+    for number in range(12):
+        producer.begin_transaction()
+        producer.produce(name, str(number).encode(), key=str(number).encode())
+        producer.commit_transaction(READY_S)
+    for count in (1, 5, 100):
+        found = [int(message.value() or b"") for message in read_last(kafka.access, [name], count, READY_S)]
+        assert found == list(range(12))[-count:]
 
 
 @pytest.mark.stack

@@ -50,6 +50,16 @@ def test_an_actually_full_disk_stops_the_start(tmp_path: Path) -> None:
         assert [path.name for path in disk.directory.iterdir()] == ["filler"]
 
 
+@pytest.mark.stack
+def test_the_run_directory_may_have_any_name(tmp_path: Path) -> None:
+    """Spaces, quotes, signs of URIs, escapes, variables and foreign letters: secured servers start and answer."""
+    directory = tmp_path / """my "run's" 100%20 #1? a\\tb ${x} łódź"""
+    with LocalStack(directory, environ={}, secure=True) as stack:
+        assert is_kafka_ready(KafkaAccess(stack.bootstrap, security=stack.kafka_security), ENOUGH_S)
+        assert is_redis_ready(stack.redis_url, ENOUGH_S, stack.redis_security)
+    assert (directory / "kafka" / "kafka.log").stat().st_size > 0
+
+
 def test_a_requested_port_in_use_stops_the_start(tmp_path: Path) -> None:
     """A requested Kafka port that is taken is reported, and the run directory is free again afterwards."""
     with socket.socket() as rival:

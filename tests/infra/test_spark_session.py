@@ -10,6 +10,8 @@ import pytest
 
 from regraft.infra.spark_session import base_configuration, is_submitted, submit_arguments, with_task_retries
 
+# A space, quotes, signs of URIs, escapes and variables, and letters outside Latin-1.
+ODD_NAME = """my "run's" 100%20 #1? a\\tb ${x} łódź😀"""
 SCRIPT = """
 import json, sys
 from pathlib import Path
@@ -38,11 +40,14 @@ print("FOUND", json.dumps(found))
 def test_session_has_kafka_avro_and_this_python(tmp_path: Path) -> None:
     """A session reads and writes Avro, has the Kafka source, uses UTC, is small, and its workers are this Python.
 
-    They import nothing from their working directory, whatever the session's environment says.
+    They import nothing from their working directory, whatever the session's environment says. The run directory may
+    have any name, also where the locale is C.
     """
+    directory = tmp_path / ODD_NAME
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    environment["LC_ALL"] = "C"
     answer = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, cwd=Path(__file__).parents[2],
+        [sys.executable, "-c", SCRIPT, str(directory)], capture_output=True, text=True, cwd=Path(__file__).parents[2],
         check=False, timeout=300, env=environment,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
@@ -53,7 +58,7 @@ def test_session_has_kafka_avro_and_this_python(tmp_path: Path) -> None:
     assert found["heap_mb"] <= 512
     assert found["python"] == sys.executable
     assert found["is_path_safe"] is True
-    assert (tmp_path / "spark" / "spark.log").is_file()
+    assert (directory / "spark" / "spark.log").is_file()
 
 
 @pytest.mark.parametrize(

@@ -162,10 +162,24 @@ def test_children_survive_the_thread_that_started_them(supervisor: Supervisor, s
 def test_service_that_ends_at_once_is_reported_with_its_log(
     supervisor: Supervisor, script_service: MakeService
 ) -> None:
-    """A service that ends before it is ready is not restarted, and the error has the end of its log."""
-    with pytest.raises(ServiceFailedError, match=r"Service broken ended with code 3 before it was ready") as caught:
-        supervisor.start(script_service("broken", "import sys; print('no disk'); sys.exit(3)", ready=lambda: False))
+    """A service that ends before it is ready is not restarted, and the error has the reason and the end of its log."""
+    service = script_service("broken", "import sys; print('no disk.'); sys.exit(3)", ready=lambda: False)
+    sentence = rf"^Service broken ended with code 3 before it was ready \(no disk\): see {service.log_file}\.$"
+    with pytest.raises(ServiceFailedError, match=sentence) as caught:
+        supervisor.start(service)
     assert "no disk" in caught.value.log_tail
+    assert supervisor.events[-1].failure == str(caught.value)
+
+
+def test_the_reason_of_an_earlier_process_is_not_taken_for_that_of_the_last(
+    supervisor: Supervisor, script_service: MakeService
+) -> None:
+    """Logs are appended to: a process that ends silently has no reason, whatever its predecessor wrote."""
+    service = script_service("silent", "import sys; sys.exit(3)", ready=lambda: False)
+    service.log_file.parent.mkdir(exist_ok=True)
+    service.log_file.write_text("the reason of last week\n")
+    with pytest.raises(ServiceFailedError, match="before it was ready: see"):
+        supervisor.start(service)
 
 
 def test_service_that_is_never_ready_is_given_up(supervisor: Supervisor, script_service: MakeService) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import regraft.demo.demo_flags
 import regraft.demo.run_demo
-from regraft.cli import app
+from regraft.cli import app, main
 from regraft.infra.stack_error import StackError
 from regraft.run_records.summary import summarise
 from regraft.settings.place_demo import ensure_inventory
@@ -266,3 +266,29 @@ def test_an_unknown_scenario_is_answered_with_the_known_ones(tmp_path: Path) -> 
 def _controller_of(flags: dict[str, dict[str, object]]) -> dict[str, object]:
     merged = regraft.demo.demo_flags.demo_flags(flags, load_settings(flags))
     return dict(merged["controller"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["recording", "none.avro"],
+        ["replay", "none.avro", "--bootstrap", "127.0.0.1:1"],
+        ["backtest", "none.avro", "--planner", "swap_links_ci"],
+        ["alerts", "test", "none.toml", "none.avro"],
+        ["alerts", "rules", "--set", "alerts.rules_file=none.toml"],
+        ["settings", "--settings", "none.toml"],
+        ["settings", "--set", "kafka.bootstrap=kafka"],
+        ["maintain", "b01", "--reason", "trial", "--for", "-1"],
+        ["plans", "approve"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_a_call_that_names_what_is_not_there_ends_with_2(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The same mistake has the same exit code in every command; 1 is for what went wrong although the call is right."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["regraft", *words])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2

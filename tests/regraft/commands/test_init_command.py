@@ -26,6 +26,14 @@ def test_options_are_read_back(tmp_path: Path) -> None:
     assert settings.controller.dry_run is False
 
 
+def test_what_it_prints_can_be_pasted(tmp_path: Path) -> None:
+    """A path with a space is quoted, and what else a site may need is named."""
+    answer = RUNNER.invoke(app, ["init", str(tmp_path / "my site.toml")])
+    assert f"export REGRAFT_SETTINGS='{tmp_path / 'my site.toml'}'\n" in answer.output
+    for name in ("redis.url", "kafka.security.mechanism", "alerts.targets", "metrics_port"):
+        assert name in answer.output
+
+
 def test_naming_an_authority_turns_tls_on(tmp_path: Path) -> None:
     """Trusted certificates are only of use with TLS."""
     file, authority = tmp_path / "site.toml", LocalAuthority(tmp_path)

@@ -42,7 +42,9 @@ def test_a_plan_is_shown_with_each_reason_and_each_cause_once() -> None:
     )
     plan = Plan("plan-1", 0, 1, 0, CHANGES, (), (), (), 100.0, 50.0, PlanPhase.PROPOSED, (), refused=refused)
     lines = plan_lines(plan)
-    assert lines[lines.index("changes (5):") + 1 : lines.index("history:")] == [
+    assert lines[
+        lines.index("changes (no net change in 5 steps, each with its saving):") + 1 : lines.index("history:")
+    ] == [
         "  of all swaps, the new link for the old one saves most (swap)",
         "    link b1-b2 out, link b1-b3 in   saves 10.0/s",
         "    link b10-b1 out, link b4-b5 in  saves 10.0/s",
@@ -57,3 +59,20 @@ def test_a_plan_is_shown_with_each_reason_and_each_cause_once() -> None:
         "    link b6-b7 out, link b6-b8 in (swap)",
         "    link b6-b7 out, link b6-b9 in (swap)",
     ]
+
+
+def test_a_plan_is_counted_by_what_it_changes_in_the_end() -> None:
+    """A link that one step adds and a later one removes is not among its links, in the list and in its own page."""
+    steps = (swap(("b1", "b2"), ("b1", "b3"), "first"), swap(("b1", "b3"), ("b1", "b4"), "then"))
+    plan = Plan(
+        "plan-1", 0, 1, 0, steps, (("b1", "b2"),), (("b1", "b4"),), (), 100.0, 50.0, PlanPhase.PROPOSED, ()
+    )  # fmt: skip
+    assert "changes (1 link in 2 steps, each with its saving):" in plan_lines(plan)
+
+
+def test_a_refusal_after_the_earlier_changes_names_its_reason_only() -> None:
+    """The plan does not contradict it: on the overlay after the plan it saves too little."""
+    why = "after the earlier changes: saves 0.70% of the cost, chance alone accounts for up to 1.08%"
+    refused = (swap(("b6", "b7"), ("b6", "b8"), "why", verdict=Verdict.CONFLICT, verdict_reason=why),)
+    plan = Plan("plan-1", 0, 1, 0, CHANGES, (), (), (), 100.0, 50.0, PlanPhase.PROPOSED, (), refused=refused)
+    assert f"  {why}" in plan_lines(plan)

@@ -322,3 +322,39 @@ def test_faults_cross_processes_unchanged() -> None:
     """Benchmarks that run tasks in separate processes rely on this."""
     error = pickle.loads(pickle.dumps(SettingsError(["first fault", "second fault"])))
     assert (error.faults, str(error)) == (("first fault", "second fault"), "first fault\nsecond fault")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("REGRAFT_KAKFA_BOOTSTRAP", "did you mean REGRAFT_KAFKA_BOOTSTRAP?"),
+        ("REGRAFT_SETTING", "did you mean REGRAFT_SETTINGS?"),
+        ("REGRAFT_KAKFA__BOOTSTRAP", "did you mean REGRAFT_KAFKA__BOOTSTRAP?"),
+        ("REGRAFT_WEATHER__SUN", "there is no such table"),
+    ],
+)
+def test_a_misspelt_variable_is_not_ignored(name: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a command talks to the default server, and nothing says why."""
+    monkeypatch.setenv(name, "x:1")
+    assert _faults() == (f"the variable {name} is not read: {hint}",)
+
+
+def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passwords have names of the operator's choice, and Kubernetes sets variables for each service."""
+    for name in ("REGRAFT_KAFKA_PASSWORD", "REGRAFT_CONTROLLER_SERVICE_HOST", "REGRAFT_DASHBOARD_PORT_8090_TCP"):
+        monkeypatch.setenv(name, "x")
+    load_settings()
+
+
+@pytest.mark.parametrize("bootstrap", ["kafka", "kafka:", ":9092", "a:1,b", "a:70000", "a:x"])
+def test_servers_without_a_port_are_refused(bootstrap: str) -> None:
+    """Clients would search for them until they give up."""
+    (fault,) = {each for each in _faults(flags={"kafka": {"bootstrap": bootstrap}}) if each.startswith("kafka: ")}
+    assert "is not an address: give the servers as host:port" in fault
+
+
+@pytest.mark.parametrize("namespace", ['a"b', "", "a b", "x" * 129])
+def test_a_namespace_that_kafka_refuses_is_refused(namespace: str) -> None:
+    """It begins the names of all topics."""
+    faults = _faults(flags={"kafka": {"namespace": namespace}})
+    assert any("letters, digits, dots, _ or -, as Kafka requires" in fault for fault in faults)

@@ -65,6 +65,29 @@ def test_a_registry_that_refuses_stops_the_stage(
     assert run_stage("emulate", settings(tmp_path)) == EXIT_FAILED
 
 
+def test_a_stage_that_cannot_start_says_why_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody must read a log entry: the last line is the reason, without the system's error number."""
+
+    def fail(*_: object) -> int:
+        raise FileNotFoundError(2, "No such file or directory", "peers.json")
+
+    monkeypatch.setitem(module.STAGES, "node", fail)
+    assert run_stage("node", settings(tmp_path)) == EXIT_FAILED
+    sentence = "peers.json cannot be used (No such file or directory): check its name and that its directory exists."
+    assert capsys.readouterr().err.splitlines()[-1] == sentence
+
+
+def test_a_run_directory_that_cannot_be_made_stops_the_stage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file where the run directory should be is named."""
+    (tmp_path / "run").write_text("")
+    assert run_stage("control", settings(tmp_path)) == EXIT_FAILED
+    assert f"{tmp_path / 'run'} cannot be used (File exists): remove it" in capsys.readouterr().err
+
+
 def test_a_full_disk_stops_the_stage_without_a_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed write at the start is reported in one sentence and ends the stage with code 1."""
 

@@ -1,0 +1,20 @@
+"""The exit codes of the command line and its stages, the same for all: what each means, in one place.
+
+The streaming job has one more for its supervisor (:mod:`streaming.job_errors`).
+"""
+
+EXIT_OK, EXIT_FAILED, EXIT_CALL, EXIT_INTERRUPTED, EXIT_TERMINATED = 0, 1, 2, 130, 143
+
+MEANINGS = {
+    EXIT_OK: "success; `status`: healthy; `doctor`: nothing is missing",
+    EXIT_FAILED: (
+        "it ran, or tried to, and something is wrong: a server does not answer, an order is refused, a file cannot be "
+        "written, a recording is damaged, a result is not what it should be"
+    ),
+    EXIT_CALL: (
+        "the call or the settings are wrong: an option, a setting, or the name of something that does not exist or is "
+        "not what it should be (a recording, rules, a broker, a plan); nothing was changed"
+    ),
+    EXIT_INTERRUPTED: "Ctrl-C ended it before it had a result; commands that run until Ctrl-C end with 0",
+    EXIT_TERMINATED: "SIGTERM ended it before it had a result; commands that run until SIGTERM end with 0",
+}

@@ -1,0 +1,38 @@
+"""Tables of commands, on terminals of any width and where they are piped."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from regraft.commands.print_table import print_table
+
+HEADS = ("principal", "order", "why", "from")
+ROWS = [
+    ("User:regraft-streaming", "not_answered", "a reason of more words than a terminal has room for", "ana@east"),
+    ("User:[red]b", "", "short", ""),
+]
+
+
+def printed(width: int, *, is_terminal: bool) -> list[str]:
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=is_terminal, color_system=None)
+    print_table(HEADS, ROWS, wraps=["why"], drops=["from", "why"], console=console)
+    return out.getvalue().splitlines()
+
+
+def test_a_piped_table_has_one_line_a_row_at_any_width() -> None:
+    """Each row is found whole by grep, and a column by its number: empty cells are a dash."""
+    lines = printed(20, is_terminal=False)
+    assert len(lines) == 3
+    for line, row in zip(lines[1:], ROWS, strict=True):
+        assert [part.strip() for part in line.split("  ") if part.strip()] == [text or "-" for text in row]
+
+
+@pytest.mark.parametrize(("width", "heads"), [(120, HEADS), (66, HEADS[:3]), (44, HEADS[:2])])
+def test_a_narrow_terminal_leaves_columns_out(width: int, heads: tuple[str, ...]) -> None:
+    """Names are never broken: the columns that matter least go first."""
+    lines = printed(width, is_terminal=True)
+    assert lines[0].split() == list(heads)
+    assert any("User:regraft-streaming  not_answered" in line for line in lines)
+    assert any("User:[red]b" in line for line in lines)
