@@ -29,7 +29,7 @@ from regraft.producers.nodes.jetstream_ingress import JetStreamIngress
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
 from regraft.producers.nodes.nats_leaf import SILENT, Leaf, check_tls
 from regraft.producers.nodes.nats_login import NO_LOGIN, NatsLogin, is_login_refused, login_advice
-from regraft.producers.nodes.nats_permissions import LeafPermissions
+from regraft.producers.nodes.nats_permissions import NOT_PERMITTED, LeafPermissions
 from regraft.producers.nodes.nats_protocol import (
     BLOCK_BYTES_MAX,
     Interest,
@@ -56,7 +56,6 @@ ADVICE = "nats://host:port names the leaf port of a NATS server, tls:// one with
 CONNECT_S_MAX = 10.0
 BUFFER_BYTES_MAX = 64 << 20  # Bytes waiting for a slow server; further messages are dropped.
 EVERYTHING = ">"
-NOT_PERMITTED = "permission_denied"
 AWAY, SLOW, FAILED, TOO_MANY = "broker_away", "broker_slow", "handling_failed", "too_many_interests"
 WANTED_MAX = 200_000  # Subjects kept here; the node takes INTERESTS_MAX of them at a time.
 GROUPS_MAX = 1_000  # Queue groups of one subject: each is named in every message.
