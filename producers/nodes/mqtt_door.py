@@ -373,5 +373,6 @@ class MqttDoor(AsksForEverything):
 
 
 def _everything() -> TopicFilter:
+    """Return the only filter: of several that overlap, none could be ended without losing or repeating a message."""
     handling = RetainHandling.SEND_NEVER
     return TopicFilter(EVERYTHING, max_qos=QoS.AT_LEAST_ONCE, no_local=True, retain_handling=handling)
