@@ -12,7 +12,7 @@ import asyncio
 import math
 import ssl
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +24,7 @@ from nats.errors import Error as NatsError
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
 from regraft.producers.nodes.door_checks import BAD_SUBJECT, TOO_LARGE, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.local_streams import LocalStreams
 from regraft.producers.nodes.look_for_nodes import NodeSearch
 from regraft.producers.nodes.nats_login import NO_LOGIN, NatsLogin, is_login_refused, login_advice
 from regraft.producers.nodes.nats_permissions import NOT_PERMITTED
@@ -49,6 +50,7 @@ class _Subscription(msgspec.Struct):
     cid: int
     subject: str
     account: str = ""
+    qgroup: str = ""
 
 
 class _Subscriptions(msgspec.Struct):
@@ -67,6 +69,11 @@ class _Client(Client):
     def use_key(self, public_key: str) -> None:
         """Log in with a signature; the library would want a package for keys, and the file of the seed."""
         self._auth_configured, self._public_nkey = True, public_key
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the connected server says of itself."""
+        return self._server_info
 
     @property
     def server_id(self) -> str:
@@ -91,6 +98,7 @@ class NatsClientDoor:
         login: NatsLogin = NO_LOGIN,
         tls: ssl.SSLContext | None = None,
         overlay: str = DEFAULT_NAMESPACE,
+        local_streams: Collection[str] = (),
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.groups_once = frozenset[str]()  # Its clients' groups are not named in messages: none is left out.
@@ -103,7 +111,8 @@ class NatsClientDoor:
         self._search = NodeSearch(overlay, name, self._put)
         self._search.on_found = lambda _node: self._show()
         self._checks = DoorChecks(name, self.counts, self.release, overlay, self._search)
-        self._subscriptions = NatsSubscriptions(self._search.subjects)
+        self._streams = LocalStreams(name, local_streams, self._put)
+        self._subscriptions = NatsSubscriptions(self._search.subjects, self._streams.answers)
         self._waiting: asyncio.Queue[LocalMessage] = asyncio.Queue(WAITING_MAX)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -118,8 +127,19 @@ class NatsClientDoor:
             if is_login_refused(reason):
                 raise DoorError(login_advice(f"the NATS server at {self._url}", self._login, reason)) from error
             raise DoorError(f"no NATS server accepts a client at {self._url} ({reason})") from error
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._send_waiting())]
         try:
+            await self._streams.wait(self._url, CONNECT_S_MAX)
             await self._poll()
+            self._tasks += [
+                loop.create_task(each) for each in (keep_asking(self._poll, self._name), self._keep_proved())
+            ]
+            await self._search.look()
+            self._show()
+        except DoorError:
+            await self.close()
+            raise
         except NoAnswerError as error:
             await self.close()
             raise DoorError(
@@ -127,17 +147,6 @@ class NatsClientDoor:
                 "`http_port`, and give its address as node.door_api, or name a leaf port as node.door without "
                 "node.door_api"
             ) from error
-        loop = asyncio.get_running_loop()
-        self._tasks = [
-            loop.create_task(each)
-            for each in (self._send_waiting(), keep_asking(self._poll, self._name), self._keep_proved())
-        ]
-        try:
-            await self._search.look()
-            self._show()
-        except DoorError:
-            await self.close()
-            raise
 
     async def _connect(self) -> None:
         """Connect and receive what is published; raise OSError or NatsError if the server refuses."""
@@ -278,12 +287,18 @@ class NatsClientDoor:
         found = await loop.run_in_executor(None, self._ask)
         own_client = self._client.client_id
         own_account = next((each.account for each in found if each.cid == own_client), "")
-        wanted = frozenset(each.subject for each in found if each.cid != own_client and each.account == own_account)
+        others = [each for each in found if each.cid != own_client and each.account == own_account]
+        listed = Counter((each.subject, each.qgroup) for each in others)
+        local = self._streams.subjects  # Each of these streams is listed once.
+        wanted = frozenset(
+            subject for (subject, group), count in listed.items() if group or count > local.get(subject, 0)
+        )
         before, self._wanted = self._wanted, wanted
         for subject in sorted(wanted - before):
             self._checks.note_interest(subject, True)
         for subject in sorted(before - wanted):
             self._checks.note_interest(subject, False)
+        self._streams.ask_again(self._client.facts)
 
     def _ask(self) -> list[_Subscription]:
         """Return all subscriptions of the server, page by page."""
@@ -312,7 +327,8 @@ class NatsClientDoor:
             self._checks.refuse(BAD_SUBJECT, str(error))
             return
         try:
-            self._checks.note_message(message)
+            if not self._streams.receive(message):
+                self._checks.note_message(message)
         except Exception:
             self.counts[FAILED] += 1
             log.exception("message_failed", broker=self._name, subject=message.subject)

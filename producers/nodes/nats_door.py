@@ -25,6 +25,7 @@ from regraft.producers.nodes.door_addresses import DoorAddresses
 from regraft.producers.nodes.door_checks import TOO_LARGE, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.jetstream_ingress import JetStreamIngress
+from regraft.producers.nodes.local_streams import LocalStreams
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
 from regraft.producers.nodes.nats_interest import NatsInterest
 from regraft.producers.nodes.nats_leaf import SILENT, Leaf, check_tls
@@ -73,6 +74,7 @@ class NatsDoor:
         stream: str = "",
         tls: ssl.SSLContext | None = None,
         overlay: str = DEFAULT_NAMESPACE,
+        local_streams: Collection[str] = (),
     ) -> None:
         self._addresses = DoorAddresses(url, PORTS, ADVICE)
         self._reason = "no answer"
@@ -86,7 +88,9 @@ class NatsDoor:
         self._search = NodeSearch(overlay, name, self._send)
         self._search.on_found = self._give_way
         self._checks = DoorChecks(name, self.counts, self.release, overlay, self._search)
-        self._interest = NatsInterest(self._checks)
+        self._interest, self._streams = NatsInterest(self._checks), LocalStreams(name, local_streams, self._send)
+        self._interest.leaves_out, self._streams.on_change = self._streams.leaves_out, self._interest.reconsider
+        self._facts: Mapping[str, Any] = {}  # What the server says of itself.
         self._payload_bytes_max = PAYLOAD_BYTES_MAX  # Until the server says otherwise.
         self._first: asyncio.Future[None] | None = None
         self._permissions = LeafPermissions()
@@ -106,6 +110,7 @@ class NatsDoor:
         self._keeping = loop.create_task(self._keep_open())
         try:
             await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
+            await self._streams.wait(str(self._addresses), CONNECT_S_MAX)
             await self._look()
         except DoorError:
             await self.close()
@@ -195,7 +200,11 @@ class NatsDoor:
         return "".join(f"{word} {subject}\r\n" for subject in subjects).encode()
 
     def _own_lines(self) -> bytes:
-        own = [self._search.subjects, *([] if self._ingress is None else [self._ingress.answers])]
+        own = [
+            self._search.subjects,
+            self._streams.answers,
+            *([] if self._ingress is None else [self._ingress.answers]),
+        ]
         return "".join(f"LS+ {subject}\r\n" for subject in own if self._permissions.may_subscribe(subject)).encode()
 
     def release(self, receipt: int) -> None:
@@ -266,7 +275,7 @@ class NatsDoor:
         match message:
             case LocalMessage():
                 is_taken = self._ingress is not None and self._ingress.receive(message)
-                if not is_taken:
+                if not is_taken and not self._streams.receive(message):
                     self._checks.note_message(message)
             case Oversized(_, reply, size_bytes):
                 self._checks.refuse(TOO_LARGE, f"{size_bytes} bytes: at most {BLOCK_BYTES_MAX} are read")
@@ -280,6 +289,7 @@ class NatsDoor:
             case Ping():
                 leaf.write_soon(b"PONG\r\n")
             case ServerInfo():
+                self._facts = message.facts
                 self._payload_bytes_max = int(message.facts.get("max_payload", PAYLOAD_BYTES_MAX))
                 check_tls(str(self._addresses), has_tls=self._tls is not None, facts=message.facts)
                 self._note_limits(message.facts)
@@ -297,6 +307,7 @@ class NatsDoor:
         if not leaf.has_asked:  # Now the server has reported what may be subscribed.
             leaf.has_asked = True
             leaf.ask(self._lines("LS+", self._asked.asked) + self._own_lines())
+            self._streams.ask()
         elif not leaf.is_caught_up:
             leaf.is_caught_up = True
             self._interest.end_unreported()
@@ -308,6 +319,7 @@ class NatsDoor:
                 self._ingress.begin()
         else:
             self._search.ask_again(is_hinted=bool(self._checks.fault))  # A gateway reports no interest.
+            self._streams.ask_again(self._facts)
             if self._ingress is not None:
                 self._ingress.repeat_unanswered()
 

@@ -6,6 +6,8 @@ Interest stands while the server is away; what it does not report again once it 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from regraft.producers.nodes.door_checks import DoorChecks
 from regraft.producers.nodes.groups_once import key_of
 from regraft.producers.nodes.nats_protocol import Interest
@@ -17,20 +19,45 @@ TOO_MANY = "too_many_interests"
 
 
 class NatsInterest:
-    """The interest at one server; ``queues`` are the groups of the present connection."""
+    """The interest at one server; ``queues`` are the groups of the present connection.
+
+    ``leaves_out`` returns True for a subject whose interest is passed on only if a queue group has it.
+    """
 
     def __init__(self, checks: DoorChecks) -> None:
         self.queues, self.groups_once = QueueGroups(), frozenset[str]()
+        self.leaves_out: Callable[[str], bool] = lambda _subject: False
         self._checks = checks
+        self._left_out: set[str] = set()  # Subjects that are wanted without a group, and left out.
         self._wanted: dict[str, set[str]] = {}  # Subject -> queue groups that want it, "" for none.
         self._since_open: dict[str, set[str]] = {}  # The same, since the present connection began.
 
     def begin_connection(self) -> None:
         """Note that the server reports all interest from the beginning."""
         self._since_open, self.queues = {}, QueueGroups()
+        self._left_out.clear()
 
     def take(self, interest: Interest) -> None:
         """Note that interest begins or ends."""
+        subject = interest.subject
+        if interest.queue or not (self.leaves_out(subject) if interest.is_wanted else subject in self._left_out):
+            self._note(interest)
+        elif not interest.is_wanted:
+            self._left_out.discard(subject)
+        elif len(self._left_out) < WANTED_MAX:
+            self._left_out.add(subject)
+
+    def reconsider(self) -> None:
+        """Note that other subjects are left out than before."""
+        for subject in sorted(self._left_out):
+            if not self.leaves_out(subject):
+                self._left_out.discard(subject)
+                self._note(Interest(subject, "", True))
+        for subject in [each for each, queues in self._wanted.items() if "" in queues and self.leaves_out(each)]:
+            self._note(Interest(subject, "", False))
+            self._left_out.add(subject)
+
+    def _note(self, interest: Interest) -> None:
         subject, queue = interest.subject, interest.queue
         if interest.is_wanted and not self._has_room(subject):
             return

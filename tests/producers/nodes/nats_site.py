@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,15 +39,17 @@ class NatsSite:
             await client.flush()
 
 
-def at_leaf_port(server: NatsServer, broker: str) -> Door:
-    return NatsDoor(server.leaf_url, broker)
+def at_leaf_port(server: NatsServer, broker: str, local_streams: Sequence[str] = ()) -> Door:
+    return NatsDoor(server.leaf_url, broker, local_streams=local_streams)
 
 
-def at_client_port(server: NatsServer, broker: str) -> Door:
+def at_client_port(server: NatsServer, broker: str, local_streams: Sequence[str] = ()) -> Door:
     from regraft.producers.nodes.nats_client_door import NatsClientDoor
 
     ask_api.POLL_S = 0.02
-    return NatsClientDoor(server.url, broker, BrokerApi(f"http://127.0.0.1:{server.api_port}"))
+    return NatsClientDoor(
+        server.url, broker, BrokerApi(f"http://127.0.0.1:{server.api_port}"), local_streams=local_streams
+    )
 
 
 @asynccontextmanager
@@ -57,8 +59,14 @@ async def nats_site(
     delays_s: dict[str, float] | None = None,
     groups_once: frozenset[str] = frozenset(),
     door_of: Callable[[NatsServer, str], Door] = at_leaf_port,
+    *,
+    has_streams: bool = False,
 ) -> AsyncIterator[NatsSite]:
-    servers = {broker: NatsServer(broker, directory).start() for broker in configuration.brokers}
+    jetstream = {broker: f'jetstream {{ store_dir: "{directory / broker}" }}' for broker in configuration.brokers}
+    servers = {
+        broker: NatsServer(broker, directory, jetstream[broker] if has_streams else "").start()
+        for broker in configuration.brokers
+    }
     site = NatsSite(NodeFleet(configuration, delays_s), servers)
     try:
         doors = {broker: door_of(server, broker) for broker, server in servers.items()}
