@@ -139,6 +139,9 @@ def test_what_is_asked_for_outlasts_a_restart_of_the_server(tmp_path: Path) -> N
         broker.server.start()
         await until(lambda: door.is_open and door.ask_for(()) is None)
         client = await nats.connect(broker.server.url)
+        while not await _has_responders(client, "a.b") or await _has_responders(client, "gone"):
+            await asyncio.sleep(0.02)
+        received.messages.clear()
         for end in (b"1", b"2"):
             await client.publish("gone", b"")
             await client.publish("a.b", end)
