@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from regraft.producers.nodes.roaming_clients import RoamingClients
+
 
 @dataclass(frozen=True, slots=True)
 class LocalMessage:
@@ -80,6 +82,11 @@ class Door(Protocol):
         """Return what is wrong around the broker although it is connected, "" if nothing is known."""
         ...
 
+    @property
+    def roaming(self) -> RoamingClients | None:
+        """Return what is known of clients that may have a session at several brokers, None where there are none."""
+        ...
+
     async def close(self) -> None:
         """Close the door."""
         ...
@@ -114,6 +121,7 @@ class MemoryDoor(AsksForEverything):
     is_open: bool = False
     fault: str = ""
     groups_once: frozenset[str] = frozenset()
+    roaming: RoamingClients | None = None
     _on_interest: Callable[[str, bool], None] = _ignore_interest
     _on_message: Callable[[LocalMessage], None] = _ignore_message
 

@@ -102,6 +102,7 @@ class NatsClientDoor:
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.groups_once = frozenset[str]()  # Its clients' groups are not named in messages: none is left out.
+        self.roaming = None  # Sessions are of MQTT.
         self._url, self._name, self._api = url, name, api
         self._tls = (tls or ssl.create_default_context()) if urlsplit(url).scheme == "tls" else None
         self._login = login

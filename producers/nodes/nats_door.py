@@ -81,6 +81,7 @@ class NatsDoor:
         self._tls = (tls or ssl.create_default_context()) if self._addresses.scheme == "tls" else None
         self.counts: Counter[str] = Counter()
         self.groups_once: frozenset[str] = frozenset()
+        self.roaming = None  # Sessions are of MQTT.
         self._name, self._login = name, login
         self._is_tls_first = False
         self._leaf: Leaf | None = None
