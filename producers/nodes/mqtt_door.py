@@ -27,7 +27,7 @@ from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_askin
 from regraft.producers.nodes.ask_emqx import learn_first, learn_interest
 from regraft.producers.nodes.door_addresses import DoorAddresses
 from regraft.producers.nodes.door_checks import BAD_SUBJECT, DoorChecks
-from regraft.producers.nodes.doors import AsksForEverything, DoorError, LocalMessage
+from regraft.producers.nodes.doors import DoorError, LocalMessage, PlainDoor
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
 from regraft.producers.nodes.mosquitto_reports import MosquittoReports, comes_true, knocking
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
@@ -59,7 +59,7 @@ BAD_TOPIC, REDELIVERED, ECHO = "bad_topic", "redelivered", "echoed"
 ECHOED = "a message circulates between this broker and another: remove the bridge between them"
 
 
-class MqttDoor(AsksForEverything):
+class MqttDoor(PlainDoor):
     """The way to one MQTT 5 broker. ``url`` is ``mqtt://host[:1883]``, mqtts with TLS; several addresses, of one
     cluster, are separated by commas, and tried in turn. Without a user it is anonymous.
 
@@ -104,7 +104,7 @@ class MqttDoor(AsksForEverything):
         self._search.on_found = lambda node: self._session.cut(loop_fault(node))
         self._checks = DoorChecks(name, self.counts, self.release, overlay, self._search)
         self._echoes = EchoWatch(self._checks.note_message, self._refuse_echo)
-        self.roaming = RoamingClients(name, self.counts, self._knows)
+        self.roaming: RoamingClients = RoamingClients(name, self.counts, self._knows)
         self._tasks: list[asyncio.Task[None]] = []
         self._first: asyncio.Future[None] | None = None
         self._taken: Taken = TakenUntilSafe() if is_durable else TakenAtOnce()
