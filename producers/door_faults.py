@@ -26,6 +26,7 @@ DOORS_OF: dict[str, tuple[Sequence[str], str]] = {
         "only a leaf port can read a JetStream stream: name that port without door_api, or at MQTT and RabbitMQ set "
         "durable_session",
     ),
+    "local_streams": ((LEAF, CLIENT), "only a NATS server has streams, leave it out"),
     "door_credentials_file": ((LEAF, CLIENT), "use door_user and door_password_file"),
     "durable_session": ((MQTT, AMQP), "a NATS server keeps messages in streams: name one as durable_stream"),
 }

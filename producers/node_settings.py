@@ -16,6 +16,7 @@ from regraft.producers.workloads.stock_settings import too_small
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.sampled_blocks import Sampling, sampling_faults
 from regraft.schemas.topics import DEFAULT_NAMESPACE
+from regraft.schemas.wire_grammar import ANY
 
 GROUP_LENGTH_MAX = 60  # Of its form in a subscription's name, where most bytes but letters take three characters.
 
@@ -53,7 +54,9 @@ class NodeSettings:
     JetStream stream of the NATS server, whose messages are forwarded from there and acknowledged once neighbours have
     them; none forwards messages as they are published. ``durable_session``: whether messages are forwarded from a
     session that an MQTT broker keeps for the node (QoS 1 and 2), or from a quorum queue of a RabbitMQ, and acknowledged
-    once neighbours have them.
+    once neighbours have them. ``local_streams``: JetStream streams of the NATS server whose subjects are not requested
+    from the others, * for all, so that they store only what is published next to this node; none stores what is
+    published anywhere, since a stream wants its subjects as a client does.
 
     ``groups_once``: queue groups of NATS, shared subscriptions of MQTT (their group) and queues of RabbitMQ that handle
     each message once in the whole overlay, the same for all nodes; others do at each broker that has a member.
@@ -100,6 +103,7 @@ class NodeSettings:
     door_session_s: float = 3_600.0
     durable_stream: str | None = None
     durable_session: bool = False
+    local_streams: tuple[str, ...] = ()
     groups_once: tuple[str, ...] = ()
     peers_path: Path | None = None
     listen: str | None = None
@@ -172,8 +176,11 @@ class NodeSettings:
         files = (self.ca_file, self.certificate_file, self.key_file)
         if any(files) and not all(files):
             found.append("ca_file, certificate_file and key_file go together: mutual TLS needs all three")
-        if self.durable_stream and (set(self.durable_stream) & set(" .*>/\\") or not self.durable_stream.isprintable()):
-            found.append(f"durable_stream is {self.durable_stream!r}: a stream's name has no spaces, dots, *, > and /")
+        streams = [("durable_stream", self.durable_stream)] if self.durable_stream else []
+        streams += [("local_streams", name) for name in self.local_streams if name != ANY]
+        for setting, name in streams:
+            if not name or set(name) & set(" .*>/\\") or not name.isprintable():
+                found.append(f"{setting} has {name!r}: a stream's name has no spaces, dots, *, > and /")
         if bool(self.door_certificate_file) != bool(self.door_key_file):
             found.append("door_certificate_file and door_key_file go together: give both or neither")
         for name in ("door", "door_api"):

@@ -64,6 +64,7 @@ class AmqpDoor:
         self._addresses, self._login = addresses_of(url), (user, password)
         self.counts: Counter[str] = Counter()
         self.groups_once: frozenset[str] = frozenset()
+        self.roaming = None  # Sessions are of MQTT.
         self._is_ready = False
         self._name, self._own = name, f"regraft.{safe_name(name)}"
         self._vhost = vhost_of(self._addresses)

@@ -106,6 +106,7 @@ class BrokerNode:
         self.clients.handlers = self._groups.choose
         self.wanted = WantedElsewhere(door, self._serve, self._groups)
         self.links = links_of(self)
+        self.links.roaming = door.roaming
         self.receipts = Receipts(self.links.frames_owed, self.links.frames_over, door.release)
         self._checks = DoorChecks(self.broker, self.counts, door.release)  # For any door, checked there or not.
         self._inboxes = ReplyInboxes(self._want, self._note_message)

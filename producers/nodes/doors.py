@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from regraft.producers.nodes.roaming_clients import RoamingClients
+
 
 @dataclass(frozen=True, slots=True)
 class LocalMessage:
@@ -80,6 +82,11 @@ class Door(Protocol):
         """Return what is wrong around the broker although it is connected, "" if nothing is known."""
         ...
 
+    @property
+    def roaming(self) -> RoamingClients | None:
+        """Return what is known of clients that may have a session at several brokers, None where there are none."""
+        ...
+
     async def close(self) -> None:
         """Close the door."""
         ...
@@ -93,8 +100,19 @@ def _ignore_message(_message: LocalMessage) -> None:
     pass
 
 
-class AsksForEverything:
-    """The part of a door whose broker sends it everything, whatever others want."""
+class PlainDoor:
+    """What a door has of the rest of :class:`Door` if its broker sends it everything, and has nothing beyond that."""
+
+    groups_once: frozenset[str] = frozenset()
+    roaming: RoamingClients | None = None
+
+    @property
+    def fault(self) -> str:
+        """Return "": nothing is known."""
+        return ""
+
+    def release(self, receipt: int) -> None:
+        """Do nothing: no message has a receipt."""
 
     def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
         """Do nothing: everything arrives."""
@@ -104,7 +122,7 @@ class AsksForEverything:
 
 
 @dataclass(eq=False)
-class MemoryDoor(AsksForEverything):
+class MemoryDoor(PlainDoor):
     """A broker in memory that keeps what it was handed; ``want``, ``leave`` and ``publish_locally`` act as clients."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -112,8 +130,6 @@ class MemoryDoor(AsksForEverything):
     released: list[int] = field(default_factory=list)
     wanted: Counter[str] = field(default_factory=Counter)
     is_open: bool = False
-    fault: str = ""
-    groups_once: frozenset[str] = frozenset()
     _on_interest: Callable[[str, bool], None] = _ignore_interest
     _on_message: Callable[[LocalMessage], None] = _ignore_message
 

@@ -51,6 +51,8 @@ class LinkConnection(asyncio.Protocol):
             time.monotonic()
         )  # When it began, when anything last arrived, and when a message.
         self.transport: asyncio.Transport | None = None
+        self.announced_count = 0  # Clients that the peer has heard of, or need not.
+        self.on_clients: Callable[[str, tuple[str, ...]], None] = lambda _peer, _clients: None
         self._on_hello, self._on_body, self._on_lost = on_hello, on_body, on_lost
         self.refuse_at_once = False
         self._begin = begin
@@ -129,6 +131,7 @@ class LinkConnection(asyncio.Protocol):
             self.session.acknowledge(found.number)
         elif not found.is_answer:
             self.write(link_frame(Probe(found.sent_ms, True)))
+            self.on_clients(self.peer, found.clients)
         elif self._probed_s is not None and found.sent_ms == self._probed_s * 1_000:  # What it repeats is not trusted.
             self._measure((time.monotonic() - self._probed_s) * 1_000)
             self._probed_s = None
@@ -147,12 +150,12 @@ class LinkConnection(asyncio.Protocol):
 
     # --- called by the links -----------------------------------------------------------------------------------------
 
-    def probe(self) -> None:
-        """Send a probe, whose answer shows the round trip."""
+    def probe(self, clients: tuple[str, ...] = ()) -> None:
+        """Send a probe, whose answer shows the round trip, with clients to announce."""
         if self.session is not None:
             if self._probed_s is None:  # Else the answer due is still on its way: this one keeps the connection alive.
                 self._probed_s = time.monotonic()
-            self.write(link_frame(Probe(self._probed_s * 1_000, False)))
+            self.write(link_frame(Probe(self._probed_s * 1_000, False, clients)))
 
     def write(self, data: bytes) -> None:
         """Send bytes of whole frames, unless the connection is closing."""

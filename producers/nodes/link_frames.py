@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
 
 from regraft.producers.nodes.carried_messages import LinkError
 from regraft.producers.nodes.link_session import Hello
+from regraft.producers.nodes.roaming_clients import ANNOUNCED_MAX
+from regraft.schemas.bounds import Name
 
 HEAD = struct.Struct(">IQ")
 BODY_BYTES_MAX = 16 << 20  # More than any message that a door takes.
@@ -26,10 +29,14 @@ class Acknowledgement(msgspec.Struct, array_like=True, tag=1, frozen=True):
 
 
 class Probe(msgspec.Struct, array_like=True, tag=2, frozen=True):
-    """A request that measures the round trip, with the sender's clock; the answer repeats it."""
+    """A request that measures the round trip, with the sender's clock; the answer repeats it.
+
+    ``clients`` have asked for a session at the sender's broker (:mod:`producers.nodes.roaming_clients`).
+    """
 
     sent_ms: float
     is_answer: bool
+    clients: Annotated[tuple[Name, ...], msgspec.Meta(max_length=ANNOUNCED_MAX)] = ()
 
 
 LinkFrame = Hello | Acknowledgement | Probe

@@ -27,7 +27,7 @@ from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_askin
 from regraft.producers.nodes.ask_emqx import learn_first, learn_interest
 from regraft.producers.nodes.door_addresses import DoorAddresses
 from regraft.producers.nodes.door_checks import BAD_SUBJECT, DoorChecks
-from regraft.producers.nodes.doors import AsksForEverything, DoorError, LocalMessage
+from regraft.producers.nodes.doors import DoorError, LocalMessage, PlainDoor
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
 from regraft.producers.nodes.mosquitto_reports import MosquittoReports, comes_true, knocking
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
@@ -37,6 +37,7 @@ from regraft.producers.nodes.mqtt_session import AWAY, FAILED, IDS, MqttLogin, M
 from regraft.producers.nodes.mqtt_taken import Taken, TakenAtOnce, TakenUntilSafe
 from regraft.producers.nodes.mqtt_topics import TopicError, subject_of, topic_of
 from regraft.producers.nodes.retry_pause import RetryPause
+from regraft.producers.nodes.roaming_clients import RoamingClients
 from regraft.producers.nodes.watch_echoes import EchoWatch
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.status_file import replace_file
@@ -58,7 +59,7 @@ BAD_TOPIC, REDELIVERED, ECHO = "bad_topic", "redelivered", "echoed"
 ECHOED = "a message circulates between this broker and another: remove the bridge between them"
 
 
-class MqttDoor(AsksForEverything):
+class MqttDoor(PlainDoor):
     """The way to one MQTT 5 broker. ``url`` is ``mqtt://host[:1883]``, mqtts with TLS; several addresses, of one
     cluster, are separated by commas, and tried in turn. Without a user it is anonymous.
 
@@ -103,6 +104,7 @@ class MqttDoor(AsksForEverything):
         self._search.on_found = lambda node: self._session.cut(loop_fault(node))
         self._checks = DoorChecks(name, self.counts, self.release, overlay, self._search)
         self._echoes = EchoWatch(self._checks.note_message, self._refuse_echo)
+        self.roaming: RoamingClients = RoamingClients(name, self.counts, self._knows)
         self._tasks: list[asyncio.Task[None]] = []
         self._first: asyncio.Future[None] | None = None
         self._taken: Taken = TakenUntilSafe() if is_durable else TakenAtOnce()
@@ -125,13 +127,12 @@ class MqttDoor(AsksForEverything):
         self._interest = MqttInterest(
             self._checks.note_interest, self._own, self._session_s, self.counts, self.groups_once
         )
+        self._interest.on_session = self.roaming.note
         try:
             self._interest.want_always(self._filters)
         except TopicError as error:
             raise DoorError(f"node.door_filters: {error}") from error
         self._restore(self._interest)
-        self._retained = RetainedTopics(self._interest.keep, self._retained_file, self.counts)
-        self._retained.restore()
         loop = asyncio.get_running_loop()
         self._first = loop.create_future()
         self._tasks = [loop.create_task(each) for each in (self._keep_open(), self._maintain())]
@@ -161,7 +162,13 @@ class MqttDoor(AsksForEverything):
                 f"({self._reason}): start it there, or give node.door_user and node.door_password_file"
             ) from error
 
+    def _knows(self, client: str) -> bool:
+        return self._interest is not None and self._interest.knows(client)
+
     def _restore(self, interest: MqttInterest) -> None:
+        """Restore what the node wanted in its former life."""
+        self._retained = RetainedTopics(interest.keep, self._retained_file, self.counts)
+        self._retained.restore()
         if self._interest_file is None or not self._interest_file.exists():
             return
         try:
@@ -373,5 +380,6 @@ class MqttDoor(AsksForEverything):
 
 
 def _everything() -> TopicFilter:
+    """Return the only filter: of several that overlap, none could be ended without losing or repeating a message."""
     handling = RetainHandling.SEND_NEVER
     return TopicFilter(EVERYTHING, max_qos=QoS.AT_LEAST_ONCE, no_local=True, retain_handling=handling)

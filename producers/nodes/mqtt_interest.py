@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import structlog
@@ -71,6 +72,8 @@ class MqttInterest:
         groups_once: frozenset[str] = frozenset(),
     ) -> None:  # fmt: skip
         self.counts, self._groups_once = counts, groups_once
+        self.on_session: Callable[[str], None] = lambda _name: None  # A client asks for a session, now.
+        self._is_catching_up = False
         self.changes_count = 0  # Changes of what clients want; the door stores it after some.
         self._session_s = session_s
         self._own = re.compile(rf"{re.escape(own)}(-[0-9a-f]{{8}})?")
@@ -104,7 +107,7 @@ class MqttInterest:
 
         Those that were received before change nothing. The file does not name the kind of an entry: its form shows it.
         """
-        with self._wanted.net_changes():
+        with self._wanted.net_changes(), self._catching_up():
             for entry in entries:
                 if not self._handle_notice(entry, now_s):
                     found = self._names_and_filters(entry)
@@ -113,6 +116,18 @@ class MqttInterest:
                         self._take_subscribing(found)
                     elif not found:
                         self._handle_unsubscribe(entry)
+
+    @contextmanager
+    def _catching_up(self) -> Iterator[None]:
+        self._is_catching_up = True
+        try:
+            yield
+        finally:
+            self._is_catching_up = False
+
+    def knows(self, name: str) -> bool:
+        """Return True for a client that is connected, or whose session may last."""
+        return name in self._clients
 
     def known(self) -> dict[str, list[str]]:
         """Return the filters of each client that wants any."""
@@ -265,6 +280,8 @@ class MqttInterest:
                 has_session = protocol >= MQTT_5 or not is_clean
                 client.has_session = has_session or (len(found) > 1 and client.has_session)
                 client.asked_for_session, client.left_s = not is_clean, None
+            if not (is_clean or self._is_catching_up or len(found) > 1):
+                self.on_session(name)
 
     # --- clients and subjects ----------------------------------------------------------------------------------------
 

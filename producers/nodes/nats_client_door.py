@@ -1,6 +1,7 @@
 """The door to a NATS server without a leaf port: a client that polls the server's monitoring port.
 
-In: the addresses of the client port and the monitoring port. Out: messages, and interest, some time after it changes.
+In: the addresses of the client port and the monitoring port. Out: messages that other brokers want, and interest, some
+time after it changes. Subscriptions belong to :mod:`producers.nodes.nats_subscriptions`.
 The client library is nats-py (the extra ``nats``). If there is a leaf port, use :mod:`producers.nodes.nats_door`, which
 learns of interest at once.
 """
@@ -11,7 +12,7 @@ import asyncio
 import math
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,10 +23,13 @@ from nats.errors import Error as NatsError
 
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
 from regraft.producers.nodes.door_checks import BAD_SUBJECT, TOO_LARGE, DoorChecks
-from regraft.producers.nodes.doors import AsksForEverything, DoorError, LocalMessage
+from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.local_streams import LocalStreams
 from regraft.producers.nodes.look_for_nodes import NodeSearch
 from regraft.producers.nodes.nats_login import NO_LOGIN, NatsLogin, is_login_refused, login_advice
+from regraft.producers.nodes.nats_permissions import NOT_PERMITTED
 from regraft.producers.nodes.nats_protocol import stamped
+from regraft.producers.nodes.nats_subscriptions import NatsSubscriptions
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
@@ -37,15 +41,16 @@ PAGES_MAX = 100
 WAITING_MAX = 20_000  # Messages waiting for a slow server; further ones are dropped.
 PROBE_S, PROBE_S_MAX = 1.0, 5.0  # How often the server must answer through the library's reader, and how soon.
 LINE_BYTES_MAX = 4_000  # Of subject and reply; servers end a client that sends a line of more than 4,096 bytes.
-EVERYTHING = ">"
-FIRST_LINE, END = "NATS/1.0\r\n", "\r\n"
+END = "\r\n"
 AWAY, SLOW, TOO_LONG, UNPROVED = "broker_away", "broker_slow", "subject_too_long", "reopened"
+FAILED, VIOLATION = "handling_failed", "permissions violation"
 
 
 class _Subscription(msgspec.Struct):
     cid: int
     subject: str
     account: str = ""
+    qgroup: str = ""
 
 
 class _Subscriptions(msgspec.Struct):
@@ -54,31 +59,35 @@ class _Subscriptions(msgspec.Struct):
 
 
 class _Client(Client):
-    """A client that skips a message it cannot read: the library's reader would end, and report itself as connected."""
+    """A client whose messages are all handled at once, in their order, whichever subscription they arrived for.
 
-    on_unreadable: Callable[[Exception], None] = staticmethod(lambda _error: None)
+    The library would handle each subscription's messages by themselves, and drop those that arrive for one just ended.
+    """
+
+    on_message: Callable[[bytes, bytes, bytes, bytes], None] = staticmethod(lambda *_: None)
 
     def use_key(self, public_key: str) -> None:
         """Log in with a signature; the library would want a package for keys, and the file of the seed."""
         self._auth_configured, self._public_nkey = True, public_key
 
     @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the connected server says of itself."""
+        return self._server_info
+
+    @property
     def server_id(self) -> str:
         """What the connected server calls itself."""
         return str(self._server_info.get("server_id", ""))
 
-    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        try:
-            (subject + reply).decode()
-            await super()._process_msg(sid, subject, reply, data, headers)
-        except Exception as error:
-            self.on_unreadable(error)
+    async def _process_msg(self, _sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        self.on_message(subject, reply, data, headers)
 
 
-class NatsClientDoor(AsksForEverything):
+class NatsClientDoor:
     """The way to one NATS server. ``url`` is ``nats://host[:4222]``, tls:// with TLS; ``api`` its monitoring port.
 
-    Of several headers with the same name, only the last is carried.
+    Of several headers with the same name, only the last is handed over.
     """
 
     def __init__(
@@ -89,11 +98,11 @@ class NatsClientDoor(AsksForEverything):
         login: NatsLogin = NO_LOGIN,
         tls: ssl.SSLContext | None = None,
         overlay: str = DEFAULT_NAMESPACE,
+        local_streams: Collection[str] = (),
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self.groups_once: frozenset[str] = (
-            frozenset()
-        )  # Its clients' groups are not named in messages: none is left out.
+        self.groups_once = frozenset[str]()  # Its clients' groups are not named in messages: none is left out.
+        self.roaming = None  # Sessions are of MQTT.
         self._url, self._name, self._api = url, name, api
         self._tls = (tls or ssl.create_default_context()) if urlsplit(url).scheme == "tls" else None
         self._login = login
@@ -101,7 +110,10 @@ class NatsClientDoor(AsksForEverything):
         self._is_proved, self._reason = True, ""
         self._wanted: frozenset[str] = frozenset()
         self._search = NodeSearch(overlay, name, self._put)
+        self._search.on_found = lambda _node: self._show()
         self._checks = DoorChecks(name, self.counts, self.release, overlay, self._search)
+        self._streams = LocalStreams(name, local_streams, self._put)
+        self._subscriptions = NatsSubscriptions(self._search.subjects, self._streams.answers)
         self._waiting: asyncio.Queue[LocalMessage] = asyncio.Queue(WAITING_MAX)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -116,8 +128,19 @@ class NatsClientDoor(AsksForEverything):
             if is_login_refused(reason):
                 raise DoorError(login_advice(f"the NATS server at {self._url}", self._login, reason)) from error
             raise DoorError(f"no NATS server accepts a client at {self._url} ({reason})") from error
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._send_waiting())]
         try:
+            await self._streams.wait(self._url, CONNECT_S_MAX)
             await self._poll()
+            self._tasks += [
+                loop.create_task(each) for each in (keep_asking(self._poll, self._name), self._keep_proved())
+            ]
+            await self._search.look()
+            self._show()
+        except DoorError:
+            await self.close()
+            raise
         except NoAnswerError as error:
             await self.close()
             raise DoorError(
@@ -125,17 +148,6 @@ class NatsClientDoor(AsksForEverything):
                 "`http_port`, and give its address as node.door_api, or name a leaf port as node.door without "
                 "node.door_api"
             ) from error
-        loop = asyncio.get_running_loop()
-        self._tasks = [
-            loop.create_task(each)
-            for each in (self._send_waiting(), keep_asking(self._poll, self._name), self._keep_proved())
-        ]
-        try:
-            await self._search.look()
-            await self._show()
-        except DoorError:
-            await self.close()
-            raise
 
     async def _connect(self) -> None:
         """Connect and receive what is published; raise OSError or NatsError if the server refuses."""
@@ -150,20 +162,20 @@ class NatsClientDoor(AsksForEverything):
             login = {"user": self._login.user, "password": self._login.password}
         elif self._login.password:
             login = {"token": self._login.password}
-        client.on_unreadable = lambda error: self._checks.refuse(BAD_SUBJECT, str(error))
+        client.on_message = self._take
         async with asyncio.timeout(CONNECT_S_MAX):
             await client.connect(
                 self._url, name=f"regraft-{safe_name(self._name)}", no_echo=True, max_reconnect_attempts=-1,
-                tls=self._tls, error_cb=self._note_error, connect_timeout=math.ceil(CONNECT_S_MAX), **login,
+                skip_subject_validation=True, tls=self._tls, error_cb=self._note_error,
+                connect_timeout=math.ceil(CONNECT_S_MAX), **login,
             )  # fmt: skip
-            await client.subscribe(EVERYTHING, cb=self._handle)
-            if self._search.is_open:
-                await self._show()
-            await client.flush()
+            await self._subscriptions.begin(client)
 
-    async def _show(self) -> None:
-        """Let nodes at a leaf port find this one: they see what is subscribed."""
-        await self._client.subscribe(self._search.subject, cb=_ignore)
+    def _show(self) -> None:
+        """Let nodes at a leaf port find this one while it is open: they see what is subscribed."""
+        own = self._subscriptions.own
+        (own.add if self._search.is_open else own.discard)(self._search.subject)
+        self._subscriptions.settle()
 
     async def _keep_proved(self) -> None:
         """Let the server answer through the reader each second; connect again if no answer arrives."""
@@ -187,7 +199,7 @@ class NatsClientDoor(AsksForEverything):
     async def _look_again(self) -> None:
         try:
             await self._search.look()
-            await self._show()
+            self._show()
             log.info("door_opened", broker=self._name)
         except DoorError as error:
             log.debug("door_refused", broker=self._name, reason=str(error))
@@ -237,6 +249,14 @@ class NatsClientDoor(AsksForEverything):
         self._waiting.put_nowait(checked)
         return True
 
+    def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
+        """Subscribe further subjects; what is returned completes once the server has them."""
+        return self._subscriptions.ask_for(subjects)
+
+    def ask_only(self, subjects: Collection[str]) -> None:
+        """Subscribe these subjects, and unsubscribe others."""
+        self._subscriptions.ask_only(subjects)
+
     def _put(self, message: LocalMessage) -> None:
         if not self._waiting.full():
             self._waiting.put_nowait(message)
@@ -268,12 +288,18 @@ class NatsClientDoor(AsksForEverything):
         found = await loop.run_in_executor(None, self._ask)
         own_client = self._client.client_id
         own_account = next((each.account for each in found if each.cid == own_client), "")
-        wanted = frozenset(each.subject for each in found if each.cid != own_client and each.account == own_account)
+        others = [each for each in found if each.cid != own_client and each.account == own_account]
+        listed = Counter((each.subject, each.qgroup) for each in others)
+        local = self._streams.subjects  # Each of these streams is listed once.
+        wanted = frozenset(
+            subject for (subject, group), count in listed.items() if group or count > local.get(subject, 0)
+        )
         before, self._wanted = self._wanted, wanted
         for subject in sorted(wanted - before):
             self._checks.note_interest(subject, True)
         for subject in sorted(before - wanted):
             self._checks.note_interest(subject, False)
+        self._streams.ask_again(self._client.facts)
 
     def _ask(self) -> list[_Subscription]:
         """Return all subscriptions of the server, page by page."""
@@ -294,19 +320,27 @@ class NatsClientDoor(AsksForEverything):
             "server a leaf port and name that as node.door"
         )
 
-    async def _handle(self, message: Any) -> None:
-        lines = "".join(f"{name}: {value}{END}" for name, value in (message.headers or {}).items())
-        block = f"{FIRST_LINE}{lines}{END}".encode(errors="surrogateescape") if lines else b""
-        self._checks.note_message(LocalMessage(message.subject, message.data, message.reply, block))
+    def _take(self, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        """Handle a message; one that fails is counted, and those behind it are handled."""
+        try:
+            message = LocalMessage(subject.decode(), data, (reply or b"").decode(), headers or b"")
+        except UnicodeDecodeError as error:
+            self._checks.refuse(BAD_SUBJECT, str(error))
+            return
+        try:
+            if not self._streams.receive(message):
+                self._checks.note_message(message)
+        except Exception:
+            self.counts[FAILED] += 1
+            log.exception("message_failed", broker=self._name, subject=message.subject)
 
     async def _note_error(self, error: Exception) -> None:
+        if VIOLATION in str(error).lower():
+            self._checks.refuse(NOT_PERMITTED, str(error))
+            return
         if not is_login_refused(self._reason):  # The reset behind a refusal explains nothing.
             self._reason = str(error)
         log.warning("door_failed", broker=self._name, reason=str(error))
-
-
-async def _ignore(_message: Any) -> None:
-    """Do nothing: the message arrives a second time with everything else."""
 
 
 def _lines_of(block: bytes) -> Iterator[tuple[str, str]]:

@@ -24,12 +24,13 @@ from regraft.producers.nodes.asked_subjects import AskedSubjects
 from regraft.producers.nodes.door_addresses import DoorAddresses
 from regraft.producers.nodes.door_checks import TOO_LARGE, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
-from regraft.producers.nodes.groups_once import key_of
 from regraft.producers.nodes.jetstream_ingress import JetStreamIngress
+from regraft.producers.nodes.local_streams import LocalStreams
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
+from regraft.producers.nodes.nats_interest import NatsInterest
 from regraft.producers.nodes.nats_leaf import SILENT, Leaf, check_tls
 from regraft.producers.nodes.nats_login import NO_LOGIN, NatsLogin, is_login_refused, login_advice
-from regraft.producers.nodes.nats_permissions import LeafPermissions
+from regraft.producers.nodes.nats_permissions import NOT_PERMITTED, LeafPermissions
 from regraft.producers.nodes.nats_protocol import (
     BLOCK_BYTES_MAX,
     Interest,
@@ -43,7 +44,6 @@ from regraft.producers.nodes.nats_protocol import (
     message_bytes,
     stamped,
 )
-from regraft.producers.nodes.queue_groups import QueueGroups
 from regraft.producers.nodes.retry_pause import RetryPause
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.topics import DEFAULT_NAMESPACE
@@ -56,10 +56,7 @@ ADVICE = "nats://host:port names the leaf port of a NATS server, tls:// one with
 CONNECT_S_MAX = 10.0
 BUFFER_BYTES_MAX = 64 << 20  # Bytes waiting for a slow server; further messages are dropped.
 EVERYTHING = ">"
-NOT_PERMITTED = "permission_denied"
-AWAY, SLOW, FAILED, TOO_MANY = "broker_away", "broker_slow", "handling_failed", "too_many_interests"
-WANTED_MAX = 200_000  # Subjects kept here; the node takes INTERESTS_MAX of them at a time.
-GROUPS_MAX = 1_000  # Queue groups of one subject: each is named in every message.
+AWAY, SLOW, FAILED = "broker_away", "broker_slow", "handling_failed"
 
 
 class NatsDoor:
@@ -77,22 +74,24 @@ class NatsDoor:
         stream: str = "",
         tls: ssl.SSLContext | None = None,
         overlay: str = DEFAULT_NAMESPACE,
+        local_streams: Collection[str] = (),
     ) -> None:
         self._addresses = DoorAddresses(url, PORTS, ADVICE)
         self._reason = "no answer"
         self._tls = (tls or ssl.create_default_context()) if self._addresses.scheme == "tls" else None
         self.counts: Counter[str] = Counter()
         self.groups_once: frozenset[str] = frozenset()
+        self.roaming = None  # Sessions are of MQTT.
         self._name, self._login = name, login
         self._is_tls_first = False
         self._leaf: Leaf | None = None
         self._keeping: asyncio.Task[None] | None = None
-        self._wanted: dict[str, set[str]] = {}  # Subject -> queue groups that want it, "" for none.
-        self._queues = QueueGroups()
-        self._wanted_since_open: dict[str, set[str]] = {}  # The same, since the current connection began.
         self._search = NodeSearch(overlay, name, self._send)
         self._search.on_found = self._give_way
         self._checks = DoorChecks(name, self.counts, self.release, overlay, self._search)
+        self._interest, self._streams = NatsInterest(self._checks), LocalStreams(name, local_streams, self._send)
+        self._interest.leaves_out, self._streams.on_change = self._streams.leaves_out, self._interest.reconsider
+        self._facts: Mapping[str, Any] = {}  # What the server says of itself.
         self._payload_bytes_max = PAYLOAD_BYTES_MAX  # Until the server says otherwise.
         self._first: asyncio.Future[None] | None = None
         self._permissions = LeafPermissions()
@@ -106,11 +105,13 @@ class NatsDoor:
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
         """Open the door and learn what clients already want; raise DoorError if the server cannot be reached."""
         self._checks.begin(on_interest, on_message)
+        self._interest.groups_once = self.groups_once
         loop = asyncio.get_running_loop()
         self._first = loop.create_future()
         self._keeping = loop.create_task(self._keep_open())
         try:
             await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
+            await self._streams.wait(str(self._addresses), CONNECT_S_MAX)
             await self._look()
         except DoorError:
             await self.close()
@@ -175,7 +176,7 @@ class NatsDoor:
         if size_bytes > self._payload_bytes_max:  # The server would end the connection, and drop what is behind it.
             self._checks.refuse(TOO_LARGE, f"{size_bytes} bytes: the server takes {self._payload_bytes_max}")
             return False
-        leaf.write_soon(message_bytes(checked, self._queues.of(checked.subject, message.groups_excluded)))
+        leaf.write_soon(message_bytes(checked, self._interest.queues.of(checked.subject, message.groups_excluded)))
         return True
 
     def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
@@ -200,7 +201,11 @@ class NatsDoor:
         return "".join(f"{word} {subject}\r\n" for subject in subjects).encode()
 
     def _own_lines(self) -> bytes:
-        own = [self._search.subjects, *([] if self._ingress is None else [self._ingress.answers])]
+        own = [
+            self._search.subjects,
+            self._streams.answers,
+            *([] if self._ingress is None else [self._ingress.answers]),
+        ]
         return "".join(f"LS+ {subject}\r\n" for subject in own if self._permissions.may_subscribe(subject)).encode()
 
     def release(self, receipt: int) -> None:
@@ -228,7 +233,8 @@ class NatsDoor:
             try:
                 leaf = await self._connect()
                 opened_s = time.monotonic()
-                self._leaf, self._wanted_since_open, self._queues = leaf, {}, QueueGroups()
+                self._leaf = leaf
+                self._interest.begin_connection()
                 await leaf.ping_until_closed()
                 if leaf.is_caught_up:
                     pause.note_open(opened_s)
@@ -266,19 +272,11 @@ class NatsDoor:
             self.counts[FAILED] += 1
             log.exception("message_failed", broker=self._name, kind=type(message).__name__)
 
-    def _has_room(self, message: Interest) -> bool:
-        """Return True if an interest can be kept; the others are counted."""
-        groups = self._wanted.get(message.subject, ())
-        if len(groups) >= GROUPS_MAX or (not groups and len(self._wanted) >= WANTED_MAX):
-            self._checks.refuse(TOO_MANY, f"{len(self._wanted)} subjects, {len(groups)} groups of one are wanted")
-            return False
-        return self._checks.may_want(message.subject)
-
     def _take(self, leaf: Leaf, message: ServerMessage) -> None:
         match message:
             case LocalMessage():
                 is_taken = self._ingress is not None and self._ingress.receive(message)
-                if not is_taken:
+                if not is_taken and not self._streams.receive(message):
                     self._checks.note_message(message)
             case Oversized(_, reply, size_bytes):
                 self._checks.refuse(TOO_LARGE, f"{size_bytes} bytes: at most {BLOCK_BYTES_MAX} are read")
@@ -287,11 +285,12 @@ class NatsDoor:
             case Interest(subject, _, is_wanted) if node := self._search.node_of(subject):
                 if is_wanted:  # Only by nodes that are open.
                     self._search.note(node, is_open=True)
-            case Interest() if not message.is_wanted or self._has_room(message):
-                self._note(message)
+            case Interest():
+                self._interest.take(message)
             case Ping():
                 leaf.write_soon(b"PONG\r\n")
             case ServerInfo():
+                self._facts = message.facts
                 self._payload_bytes_max = int(message.facts.get("max_payload", PAYLOAD_BYTES_MAX))
                 check_tls(str(self._addresses), has_tls=self._tls is not None, facts=message.facts)
                 self._note_limits(message.facts)
@@ -309,16 +308,19 @@ class NatsDoor:
         if not leaf.has_asked:  # Now the server has reported what may be subscribed.
             leaf.has_asked = True
             leaf.ask(self._lines("LS+", self._asked.asked) + self._own_lines())
+            self._streams.ask()
         elif not leaf.is_caught_up:
             leaf.is_caught_up = True
-            has_begun = self._first is not None and self._first.done()
-            self._end_unreported()
-            if has_begun:
+            self._interest.end_unreported()
+            if self._first is not None and not self._first.done():
+                self._first.set_result(None)
+            else:
                 self._looking = asyncio.get_running_loop().create_task(self._look_again(leaf))
             if self._ingress is not None:
                 self._ingress.begin()
         else:
             self._search.ask_again(is_hinted=bool(self._checks.fault))  # A gateway reports no interest.
+            self._streams.ask_again(self._facts)
             if self._ingress is not None:
                 self._ingress.repeat_unanswered()
 
@@ -358,38 +360,3 @@ class NatsDoor:
             **self._login.facts(nonce),
         }
         return connect_line(options)
-
-    def _note(self, message: Interest) -> None:
-        subject, queue = message.subject, message.queue
-        key = key_of(subject, queue) if queue in self.groups_once else subject
-        if message.is_wanted:
-            self._wanted_since_open.setdefault(key, set()).add(queue)
-            if key not in self._wanted:
-                self._checks.note_interest(key, True)
-            self._wanted.setdefault(key, set()).add(queue)
-            self._queues.add(subject, queue)
-            return
-        self._queues.remove(subject, queue)
-        has_ended = [_forget(known, key, queue) for known in (self._wanted_since_open, self._wanted)]
-        if has_ended[1]:
-            self._checks.note_interest(key, False)
-
-    def _end_unreported(self) -> None:
-        """End interest that the server has not reported since it came back."""
-        gone = sorted(subject for subject in self._wanted if subject not in self._wanted_since_open)
-        self._wanted = {subject: set(queues) for subject, queues in self._wanted_since_open.items()}
-        for subject in gone:
-            self._checks.note_interest(subject, False)
-        if self._first is not None and not self._first.done():
-            self._first.set_result(None)
-
-
-def _forget(known: dict[str, set[str]], key: str, queue: str) -> bool:
-    """Remove a queue group; return True if nobody wants what the key names any more."""
-    queues = known.get(key)
-    if queues is None:
-        return False
-    queues.discard(queue)
-    if not queues:
-        del known[key]
-    return not queues

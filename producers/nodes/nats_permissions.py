@@ -12,6 +12,7 @@ from typing import Any
 from regraft.producers.brokers.match_content import MatchIndex
 from regraft.producers.nodes.subject_filters import SubjectError, content_of, filter_of
 
+NOT_PERMITTED = "permission_denied"
 SUBJECTS_KEPT_MAX = 10_000
 ROOT = "subject."  # Before each subject here, as a filter begins with no name of a server or node.
 PUBLISH, SUBSCRIBE = "import", "export"  # As the server sees them.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import ssl
-from functools import partial
 
 from regraft.infra.connection_security import ConnectionSecurity
 from regraft.infra.find_extras import require_extras
@@ -20,7 +19,7 @@ from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.ask_rabbit import login_of
 from regraft.producers.nodes.doors import Door, DoorError
 from regraft.producers.nodes.nats_door import NatsDoor
-from regraft.producers.nodes.nats_login import read_login
+from regraft.producers.nodes.nats_login import NatsLogin, read_login
 from regraft.producers.nodes.run_links import LinkTls
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.status_file import replace_file
@@ -118,15 +117,9 @@ def _door_of(settings: NodeSettings, broker: str) -> Door:
     login = ConnectionSecurity(username=settings.door_user, password_file=settings.door_password_file)
     password, tls = login.password or "", _door_tls(settings)
     api = api_of(settings, tls)
-    nats_login = partial(read_login, user, password, settings.door_credentials_file)
     match split_door(url)[0].scheme:
-        case "nats" | "tls" if api is not None:
-            require_extras("A door to a NATS server without a leaf port", "nats")
-            from regraft.producers.nodes.nats_client_door import NatsClientDoor
-
-            return NatsClientDoor(url, broker, api, nats_login(), tls, settings.namespace)
         case "nats" | "tls":
-            return NatsDoor(url, broker, nats_login(), settings.durable_stream or "", tls, settings.namespace)
+            return _nats_door(settings, broker, read_login(user, password, settings.door_credentials_file), api, tls)
         case "mqtt" | "mqtts":
             require_extras("A door to an MQTT broker", "mqtt")
             from regraft.producers.nodes.mqtt_door import MqttDoor
@@ -155,6 +148,19 @@ def _door_of(settings: NodeSettings, broker: str) -> Door:
             )
             return AmqpDoor(url, broker, user, password, place)
     raise DoorError(f"{url!r} is not a door: there are nats://HOST:PORT, mqtt://HOST:PORT and amqp://HOST:PORT")
+
+
+def _nats_door(
+    settings: NodeSettings, broker: str, login: NatsLogin, api: BrokerApi | None, tls: ssl.SSLContext | None
+) -> Door:
+    """Return the door to a NATS server: at its client port if its monitoring port is given, else at its leaf port."""
+    url, overlay, local = settings.door or "", settings.namespace, settings.local_streams
+    if api is None:
+        return NatsDoor(url, broker, login, settings.durable_stream or "", tls, overlay, local)
+    require_extras("A door to a NATS server without a leaf port", "nats")
+    from regraft.producers.nodes.nats_client_door import NatsClientDoor
+
+    return NatsClientDoor(url, broker, api, login, tls, overlay, local)
 
 
 def api_of(settings: NodeSettings, tls: ssl.SSLContext | None = None) -> BrokerApi | None:

@@ -21,6 +21,7 @@ from regraft.producers.brokers.broker_messages import Message, Notification
 from regraft.producers.nodes.carried_messages import LinkError, body_of, message_of
 from regraft.producers.nodes.link_connection import LinkConnection
 from regraft.producers.nodes.link_session import LINK_VERSION, Hello, LinkSession
+from regraft.producers.nodes.roaming_clients import RoamingClients
 from regraft.schemas.telemetry import QueueSample
 
 log = structlog.get_logger(__name__)
@@ -87,6 +88,7 @@ class Links:
         self.broker, self.life = broker, life
         self.counts: Counter[str] = Counter()
         self.peers: dict[str, Peer] = {}
+        self.roaming: RoamingClients | None = None
         self._addresses = addresses
         self._on_message, self._on_new_life, self._on_own_life = on_message, on_new_life, on_own_life
         self._limits, self._tls = limits or LinkLimits(), tls
@@ -241,6 +243,8 @@ class Links:
         connection = LinkConnection(on_hello, self._take, self._lose, begin)
         if called is None and len(self._open) >= CONNECTIONS_PER_PEER * len(self._addresses) + CONNECTIONS_MIN:
             connection.refuse_at_once = True
+        if self.roaming is not None:
+            connection.announced_count, connection.on_clients = self.roaming.noted_count, self.roaming.take
         self._open.add(connection)
         return connection
 
@@ -294,6 +298,12 @@ class Links:
         count = self.counts[what]
         if is_logged(count):
             log.error("link_message_refused", broker=self.broker, peer=peer, what=what, reason=str(error), count=count)
+
+    def _clients_for(self, connection: LinkConnection) -> tuple[str, ...]:
+        if self.roaming is None or connection.session is None:
+            return ()
+        connection.announced_count, clients = self.roaming.announced_from(connection.announced_count)
+        return clients
 
     def _lose(self, connection: LinkConnection, reason: str) -> None:
         self._open.discard(connection)
@@ -356,7 +366,7 @@ class Links:
                 if silent_ms > self._limits.silence_ms_max:
                     connection.end(f"no data for {silent_ms:.0f} ms")
                 else:
-                    connection.probe()
+                    connection.probe(self._clients_for(connection))
             for name in list(self.peers):
                 self._call(name)
 

@@ -2,9 +2,11 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from regraft.producers.nodes.doors import Door
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import load_settings
 from regraft.virtual_runs.record_virtual import record_virtual
@@ -34,8 +36,13 @@ def _run_blocks(page: str, count: int) -> dict[str, object]:
 
 
 def test_the_tutorial_runs(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Costs, the planner's proposal, what the door passes on and what is recorded match the page."""
-    _run_blocks("tutorial.md", 5)
+    """Costs, the planner's proposal, what the door passes on and what is recorded match the page.
+
+    The door has all that a node asks of one.
+    """
+    names: dict[str, Any] = _run_blocks("tutorial.md", 5)
+    door_parts = {*Door.__annotations__, *(name for name in vars(Door) if not name.startswith("_"))}
+    assert {name for name in door_parts if not hasattr(names["BusDoor"](names["Bus"]()), name)} == set()
     row, direct, proposal, *door, read = capsys.readouterr().out.splitlines()
     assert (float(row), float(direct)) == (700.0, 500.0)
     assert proposal == "(('b00', 'b01'),) (('b00', 'b02'),) 200.0"

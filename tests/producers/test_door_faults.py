@@ -13,6 +13,7 @@ PLAIN = NodeSettings("none:1", Path("inventory.json"), Path("status.json"), brok
 GIVEN: dict[str, Any] = {
     "door_filters": ("a/#",), "door_exchange": "other", "door_log_file": Path("log"), "door_session_s": 5.0,
     "durable_stream": "ORDERS", "durable_session": True, "door_credentials_file": Path("user.creds"),
+    "local_streams": ("ORDERS",),
 }  # fmt: skip
 DOORS = {
     "leaf": {"door": "nats://h:7422"},
@@ -21,8 +22,8 @@ DOORS = {
     "amqp": {"door": "amqp://h:5672/"},
 }
 USED = {
-    "leaf": {"durable_stream", "door_credentials_file"},
-    "client": {"door_credentials_file"},
+    "leaf": {"durable_stream", "door_credentials_file", "local_streams"},
+    "client": {"door_credentials_file", "local_streams"},
     "mqtt": {"door_filters", "door_log_file", "door_session_s", "durable_session"},
     "amqp": {"door_filters", "door_exchange", "durable_session"},
 }
@@ -51,7 +52,7 @@ def test_every_setting_of_a_door_is_assigned_to_doors_or_for_all() -> None:
     """A new one must say where it applies."""
     for_all = {"door", "door_user", "door_password_file", "door_api", "door_api_user", "door_api_password_file"}
     for_tls = {"door_ca_file", "door_certificate_file", "door_key_file"}
-    named = {field.name for field in fields(NodeSettings) if field.name.startswith(("door", "durable"))}
+    named = {field.name for field in fields(NodeSettings) if field.name.startswith(("door", "durable", "local"))}
     assert named == for_all | for_tls | set(DOORS_OF) == for_all | for_tls | set(GIVEN)
 
 

@@ -58,12 +58,15 @@ class MqttClient:
         version: int = 5,
         will: str = "",
         user: str | None = None,
+        *,
+        has_session: bool = False,
     ) -> None:
         from paho.mqtt import client as paho
         from paho.mqtt.enums import CallbackAPIVersion
 
         loop = asyncio.get_running_loop()
-        self.paho = paho.Client(CallbackAPIVersion.VERSION2, name, protocol=version)
+        is_clean = not has_session if version < paho.MQTTv5 else None
+        self.paho = paho.Client(CallbackAPIVersion.VERSION2, name, protocol=version, clean_session=is_clean)
         self.paho.username_pw_set(user, "x" if user else None)
         self.paho.max_inflight_messages_set(1_000)
         self._done: set[int] = set()

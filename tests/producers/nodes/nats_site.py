@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from regraft.overlay.configuration import Configuration
+from regraft.producers.nodes import ask_api
+from regraft.producers.nodes.ask_api import BrokerApi
+from regraft.producers.nodes.doors import Door
 from regraft.producers.nodes.nats_door import NatsDoor
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.node_fleet import NodeFleet
@@ -36,17 +39,37 @@ class NatsSite:
             await client.flush()
 
 
+def at_leaf_port(server: NatsServer, broker: str, local_streams: Sequence[str] = ()) -> Door:
+    return NatsDoor(server.leaf_url, broker, local_streams=local_streams)
+
+
+def at_client_port(server: NatsServer, broker: str, local_streams: Sequence[str] = ()) -> Door:
+    from regraft.producers.nodes.nats_client_door import NatsClientDoor
+
+    ask_api.POLL_S = 0.02
+    return NatsClientDoor(
+        server.url, broker, BrokerApi(f"http://127.0.0.1:{server.api_port}"), local_streams=local_streams
+    )
+
+
 @asynccontextmanager
 async def nats_site(
     directory: Path,
     configuration: Configuration,
     delays_s: dict[str, float] | None = None,
     groups_once: frozenset[str] = frozenset(),
+    door_of: Callable[[NatsServer, str], Door] = at_leaf_port,
+    *,
+    has_streams: bool = False,
 ) -> AsyncIterator[NatsSite]:
-    servers = {broker: NatsServer(broker, directory).start() for broker in configuration.brokers}
+    jetstream = {broker: f'jetstream {{ store_dir: "{directory / broker}" }}' for broker in configuration.brokers}
+    servers = {
+        broker: NatsServer(broker, directory, jetstream[broker] if has_streams else "").start()
+        for broker in configuration.brokers
+    }
     site = NatsSite(NodeFleet(configuration, delays_s), servers)
     try:
-        doors = {broker: NatsDoor(server.leaf_url, broker) for broker, server in servers.items()}
+        doors = {broker: door_of(server, broker) for broker, server in servers.items()}
         for door in doors.values():
             door.groups_once = groups_once
         await site.fleet.begin(dict(doors))

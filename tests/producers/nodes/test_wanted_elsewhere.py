@@ -21,7 +21,7 @@ from regraft.producers.nodes.groups_once import GroupHandlers
 from regraft.producers.nodes.subject_filters import filter_of, subject_of_filter
 from regraft.producers.nodes.wanted_elsewhere import WantedElsewhere
 from tests.producers.nodes.door_brokers import NEEDS, Received, amqp_broker, broker_of
-from tests.producers.nodes.nats_site import nats_site
+from tests.producers.nodes.nats_site import at_client_port, at_leaf_port, nats_site
 from tests.producers.nodes.rabbit_servers import shared_rabbit
 from tests.producers.nodes.test_doors import until
 
@@ -145,14 +145,16 @@ def test_a_broker_that_does_not_answer_holds_up_no_link_for_long(monkeypatch: py
 
 
 @pytest.mark.stack
-def test_a_nats_server_knows_again_that_nobody_responds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("door_of", [at_leaf_port, at_client_port])
+def test_a_nats_server_knows_again_that_nobody_responds(door_of: Any, tmp_path: Path) -> None:
     """A request that no broker's client answers fails at once; one that another broker's client can, is answered."""
     NEEDS["nats"]()
 
     async def go() -> None:
         import nats.errors
 
-        async with nats_site(tmp_path, Configuration.of(0, ("b01", "b02"), [("b01", "b02")])) as site:
+        pair = Configuration.of(0, ("b01", "b02"), [("b01", "b02")])
+        async with nats_site(tmp_path, pair, door_of=door_of) as site:
             asker, answerer = site.clients.values()
             with pytest.raises(nats.errors.NoRespondersError):
                 await asker.request("svc", b"?", timeout=5)
@@ -224,7 +226,7 @@ def test_a_rabbitmq_knows_again_what_cannot_be_routed() -> None:
 
 
 @pytest.mark.stack
-@pytest.mark.parametrize("kind", ["nats", "amqp"])
+@pytest.mark.parametrize("kind", ["nats", "nats without a leaf port", "amqp"])
 def test_what_becomes_wanted_while_a_door_opens_is_asked_for(kind: str, tmp_path: Path) -> None:
     """A subscription of another broker may arrive at any moment of a door's start."""
     NEEDS[kind]()
