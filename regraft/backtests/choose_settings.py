@@ -42,6 +42,9 @@ class Candidate(msgspec.Struct, frozen=True):
         return replace(settings, planner=self.planner, horizon_lifetimes=lifetimes, shadow_planners=())
 
 
+CHOICE_HEADS = ("candidate", "cost/s", "above best", "interval", "changes", "verdict")
+
+
 @dataclass(frozen=True)
 class Compared:
     """A candidate's mean cost, and by what share it exceeds the cheapest candidate's, with a confidence interval."""
@@ -75,20 +78,29 @@ class Choice:
         )
 
     @property
-    def text(self) -> tuple[str, ...]:
-        """The choice and its reason, then a line for each candidate."""
-        lines = [
-            f"{one.name}: {one.cost_per_s:,.0f}/s, {one.above_share:+.1%} ({one.low_share:+.1%} to "
-            f"{one.high_share:+.1%}) against the best, {one.changes} links, homes and IDs changed"
-            for one in self.compared
-        ]
-        head = (
+    def text(self) -> str:
+        """The choice and its reason."""
+        return (
             f"Use {self.chosen.name}: of {len(self.compared)} candidates on {self.windows} windows it makes the fewest "
             "changes among those that are statistically indistinguishable from the best. Intervals hold "
             f"{LEVEL:.0%} of {SAMPLES:,} samples in blocks of {self.block_windows} windows; costs exclude "
             "the messages of the transitions themselves."
         )
-        return (head, *lines)
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """A row for each candidate, best first, under CHOICE_HEADS."""
+        return [
+            (
+                one.name,
+                f"{one.cost_per_s:,.0f}",
+                f"{one.above_share:+.1%}",
+                f"{one.low_share:+.1%} to {one.high_share:+.1%}",
+                str(one.changes),
+                "use this" if one is self.chosen else "as good" if one.is_indistinguishable else "",
+            )
+            for one in self.compared
+        ]
 
 
 def candidates_for(kind: str, acting: str) -> tuple[Candidate, ...]:

@@ -5,6 +5,8 @@ In: a Backtest. Out: text and files. It computes nothing that an Outcome does no
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -17,7 +19,7 @@ import msgspec
 from rich.table import Table
 
 from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, MODE_TITLES, Mode, Outcome, outcomes_by_mode
-from regraft.backtests.choose_settings import Choice
+from regraft.backtests.choose_settings import CHOICE_HEADS, Choice
 from regraft.backtests.run_backtest import Backtest, BacktestOptions
 from regraft.infra.measured_figures import Figure, run_facts
 from regraft.report_page.html_parts import html_table, number_text
@@ -27,6 +29,7 @@ from regraft.schemas.status_file import replace_file
 NAME_WIDTH_MIN = 11
 OPEN_HEADS = ("planner", "cost/s", "saved", "plans", "undone", "links", "moves", "IDs", "ms")
 CLOSED_HEADS = (*OPEN_HEADS, "lost", "to deaths", "repeated")
+CSV_HEADS = ("mode", "planner", "verdict", "name", "value", "unit")
 SHOWN_IF_ANY = ("IDs", "to deaths")
 
 PAGE = Template("""<!doctype html>
@@ -88,8 +91,13 @@ def backtest_figures(outcomes: Iterable[Outcome]) -> list[Figure]:
     return [figure for outcome in outcomes for figure in _figures(outcome)]
 
 
-def write_backtest(found: Backtest, options: BacktestOptions, out: Path | None, json_file: Path | None) -> None:
-    """Write figures.json, backtest.svg and backtest.html to ``out``, and the figures to ``json_file``."""
+def write_backtest(
+    found: Backtest, options: BacktestOptions, out: Path | None, json_file: Path | None, csv_file: Path | None = None
+) -> None:
+    """Write figures.json, backtest.svg and backtest.html to ``out``, the figures to ``json_file`` and ``csv_file``."""
+    if csv_file is not None:
+        csv_file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(csv_file, figures_csv(found))
     document = figures_document(found, options)
     for path in (json_file, None if out is None else out / "figures.json"):
         if path is not None:
@@ -101,6 +109,17 @@ def write_backtest(found: Backtest, options: BacktestOptions, out: Path | None, 
         drawing = draw_costs(found.outcomes)
         replace_file(out / "backtest.svg", drawing)
         replace_file(out / "backtest.html", _page(found, options, drawing))
+
+
+def figures_csv(found: Backtest) -> str:
+    """Return the figures as CSV, one a row: mode, planner, verdict of refused proposals, name, value, unit."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_HEADS)
+    for figure in [*backtest_figures(found.outcomes), *_choice_figures(found.choice)]:
+        places = (figure.where.get(place, "") for place in CSV_HEADS[:3])
+        writer.writerow((*places, figure.name, figure.value, figure.unit))
+    return text.getvalue()
 
 
 def figures_document(found: Backtest, options: BacktestOptions) -> dict[str, Any]:
@@ -212,8 +231,10 @@ def _page(found: Backtest, options: BacktestOptions, drawing: str) -> str:
         for outcome in found.outcomes
         for verdict, count in sorted(outcome.refusals.items())
     ]
+    if found.choice is not None:
+        tables.insert(0, html_table(CHOICE_HEADS, found.choice.rows))
     notes = (
-        *(found.choice.text if found.choice else ()),
+        *((found.choice.text,) if found.choice else ()),
         *found.notes,
         *(f"Warning: {warning}" for warning in found.warnings),
     )

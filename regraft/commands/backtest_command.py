@@ -51,6 +51,9 @@ def backtest(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to this file; - prints them only.")
     ] = None,
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write the figures to this file as CSV, one a row.")
+    ] = None,
 ) -> None:
     """Run planners over a recording and compare what each would have achieved. Needs neither Kafka nor Spark.
 
@@ -87,19 +90,21 @@ def backtest(
     except KeyboardInterrupt:
         typer.echo("Stopped by Ctrl-C: nothing was written.", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    _show(found, options, out, None if is_json_only else json_file, is_json_only=is_json_only)
+    from regraft.backtests.show_backtest import write_backtest
+
+    write_backtest(found, options, out, None if is_json_only else json_file, csv_file)
+    _show(found, options, out, is_json_only=is_json_only)
     for fault in found.faults:
         typer.echo(f"Not a success: {fault}.", err=True)
     if found.faults:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _show(
-    found: Backtest, options: BacktestOptions, out: Path | None, json_file: Path | None, *, is_json_only: bool
-) -> None:
-    from regraft.backtests.show_backtest import figures_document, outcome_tables, write_backtest
+def _show(found: Backtest, options: BacktestOptions, out: Path | None, *, is_json_only: bool) -> None:
+    from regraft.backtests.choose_settings import CHOICE_HEADS
+    from regraft.backtests.show_backtest import figures_document, outcome_tables
+    from regraft.commands.print_table import print_table
 
-    write_backtest(found, options, out, json_file)
     if is_json_only:
         typer.echo(json.dumps(figures_document(found, options), indent=1))
         return
@@ -107,8 +112,9 @@ def _show(
     for table in outcome_tables(found.outcomes):
         console.print(table)
         console.print()
-    for line in () if found.choice is None else found.choice.text:
-        typer.echo(line)
+    if found.choice is not None:
+        print_table(CHOICE_HEADS, found.choice.rows, wraps=("candidate",), console=console)
+        typer.echo(f"\n{found.choice.text}")
     for note in found.notes:
         typer.echo(note)
     for warning in found.warnings:

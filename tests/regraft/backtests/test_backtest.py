@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import random
@@ -284,12 +285,16 @@ def test_the_command_writes_table_figures_and_drawing(
     """The table names each planner, the figures name planner and mode, the drawing has a line for each."""
     out = tmp_path / "out"
     arguments = ["backtest", str(recorded[0]), "--planner", PEER, "--closed-loop-s", "0", "--out", str(out)]
-    ended = CliRunner().invoke(app, [*arguments, "--json", str(tmp_path / "figures.json")])
+    csv_file = tmp_path / "tables" / "figures.csv"
+    ended = CliRunner().invoke(app, [*arguments, "--json", str(tmp_path / "figures.json"), "--csv", str(csv_file)])
     assert ended.exit_code == 0, ended.output
     assert PEER in ended.stdout
     assert "Open loop: each planner decided on the recorded windows" in ended.stdout
     document = json.loads((tmp_path / "figures.json").read_text())
     assert document == json.loads((out / "figures.json").read_text())
+    with csv_file.open(newline="") as lines:
+        rows = [(row["planner"], row["name"], float(row["value"])) for row in csv.DictReader(lines)]
+    assert rows == [(one["where"]["planner"], one["name"], one["value"]) for one in document["figures"]]
     saved = [figure for figure in document["figures"] if figure["name"] == "saved_share"]
     assert {(figure["where"]["planner"], figure["where"]["mode"]) for figure in saved} == {
         (RECORDED, "open_loop"),

@@ -54,7 +54,8 @@ def test_of_equally_cheap_candidates_the_one_that_changes_least_is_chosen(seed: 
     base = traffic(seed)
     found = choose([outcome("busy", own(base, 0.0, 1), 50), outcome("calm", own(base, 0.0005, 2), 3)])
     assert found.chosen.name == "calm"
-    assert "Use calm: of" in found.text[0]
+    assert "Use calm: of" in found.text
+    assert {row[0]: row[-1] for row in found.rows} == {"busy": "as good", "calm": "use this"}
 
 
 def test_only_common_windows_count() -> None:
