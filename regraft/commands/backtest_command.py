@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 CLOSED_LOOP_S = 180
 SECOND_MS = 1_000
+PRINTED = Path("-")
+
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to this file; - prints them only.")
+]
+CsvFile = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the figures as CSV, one a row.")]
 
 
 def backtest(
@@ -48,12 +54,8 @@ def backtest(
         bool, typer.Option("--resimulate", help="Emulate even a recording that the emulator did not make.")
     ] = False,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where figures and drawings go.")] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to this file; - prints them only.")
-    ] = None,
-    csv_file: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write the figures to this file as CSV, one a row.")
-    ] = None,
+    json_file: JsonFile = None,
+    csv_file: CsvFile = None,
 ) -> None:
     """Run planners over a recording and compare what each would have achieved. Needs neither Kafka nor Spark.
 
@@ -70,7 +72,7 @@ def backtest(
     from regraft.stages.run_stage import configure_logs
 
     configure_logs(level="warning")
-    is_json_only = json_file is not None and str(json_file) == "-"
+    is_json_only = json_file == PRINTED
     faults: list[str] = []
     flags: dict[str, dict[str, Any]] = {}
     try:
@@ -90,14 +92,20 @@ def backtest(
     except KeyboardInterrupt:
         typer.echo("Stopped by Ctrl-C: nothing was written.", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    from regraft.backtests.show_backtest import write_backtest
-
-    write_backtest(found, options, out, None if is_json_only else json_file, csv_file)
+    _write(found, options, out, json_file, csv_file)
     _show(found, options, out, is_json_only=is_json_only)
     for fault in found.faults:
         typer.echo(f"Not a success: {fault}.", err=True)
     if found.faults:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _write(
+    found: Backtest, options: BacktestOptions, out: Path | None, json_file: Path | None, csv_file: Path | None
+) -> None:
+    from regraft.backtests.show_backtest import write_backtest
+
+    write_backtest(found, options, out, None if json_file == PRINTED else json_file, csv_file)
 
 
 def _show(found: Backtest, options: BacktestOptions, out: Path | None, *, is_json_only: bool) -> None:

@@ -115,8 +115,9 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
             (out / name).unlink(missing_ok=True)
         record, settings = _run(flags, settings_file, options, console, disk)
     summary = summarise(record)
-    _write_json(out / "run.json", describe_run(settings))
-    (out / "report.html").write_text(build_report(record), encoding="utf-8")
+    facts = describe_run(settings)
+    _write_json(out / "run.json", facts)
+    (out / "report.html").write_text(build_report(record, facts), encoding="utf-8")
     _write_json(out / "summary.json", summary)
     return summary
 

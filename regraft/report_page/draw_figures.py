@@ -19,6 +19,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.cost import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.report_page.page_theme import INK, LINE, LOAD, PAPER, SOFT, follow_theme
@@ -56,7 +57,7 @@ def draw_cost_curve(record: RunRecord) -> str:
         axes = figure.add_subplot()
         _plot_costs(axes, record)
         axes.set_xlabel("time since the start, s")
-        axes.set_ylabel("cost per second")
+        axes.set_ylabel(f"cost per second, {_unit_of(record.inventory)}")
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(lambda value, _: figure_text(value))
         axes.grid(axis="y", color=LINE, linewidth=0.6)
@@ -66,6 +67,13 @@ def draw_cost_curve(record: RunRecord) -> str:
         lines = sum(text.get_text().count("\n") + 1 for text in legend.get_texts())
         figure.set_figheight(4.4 + LINE_INCHES * max(lines - LEGEND_LINES, 0) / 2)  # Keeps the curves' height.
         return _svg(figure, "cost", "Overlay cost per second in each window; the numbers are in the table below")
+
+
+def _unit_of(inventory: Inventory) -> str:
+    """Return the unit of the cost: delays summed over links, money, or on a ring messages and hops."""
+    if inventory.bootstrap.KIND == ChordConfiguration.KIND:
+        return "messages and hops"
+    return "ms of delay" if inventory.prices is None else f"millionths of {inventory.prices.currency}"
 
 
 def _plot_costs(axes: mpl.axes.Axes, record: RunRecord) -> None:
@@ -102,6 +110,11 @@ def _plot_costs(axes: mpl.axes.Axes, record: RunRecord) -> None:
             label=None if label in labelled else label,
         )
         labelled.add(label)
+        number = plan.plan.removeprefix("plan-")
+        axes.annotate(
+            number, (seconds(time_ms), 1), xycoords=("data", "axes fraction"), xytext=(2, -10),
+            textcoords="offset points", fontsize=8, color=SOFT,
+        )  # fmt: skip
     if record.regime_change_ms is not None:
         axes.axvline(seconds(record.regime_change_ms), color=SOFT, linewidth=6, alpha=0.35, label="interests shift")
     _plot_changes(axes, [seconds(since_ms) for since_ms in record.changes_found_ms])

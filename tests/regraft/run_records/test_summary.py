@@ -35,6 +35,15 @@ def test_the_cost_reduction_is_that_of_the_same_traffic() -> None:
     assert summary["cost_reduction_share"] == pytest.approx(1 - 43.4 / 164.8, abs=1e-4)
 
 
+def test_a_machine_that_was_too_slow_is_named_before_what_follows_from_it() -> None:
+    """Only if something failed: a run that fell behind and still succeeded shows what it was to show."""
+    summary = summarise(small_run())
+    assert failures({**summary, "emulator_behind_ms_max": 112_327.0}) == []
+    first, *others = failures({**summary, "emulator_behind_ms_max": 112_327.0, "plans_completed": 0})
+    assert first == "this machine was too slow: the emulator fell 112 s behind; end other work on it"
+    assert others == failures({**summary, "plans_completed": 0})
+
+
 def test_bursts_are_reported_by_routing_and_only_disorder_on_detours_is_no_fault() -> None:
     """What was not measured is None."""
     summary = summarise(scot_run())
