@@ -196,6 +196,8 @@ class Inventory:
         """Read an inventory from JSON; raise InventoryError naming the file and all that is wrong with it."""
         try:
             text = path.read_text(encoding="utf-8")
+        except FileNotFoundError as error:
+            raise _unusable(str(path), ["it does not exist, `regraft inventory make` writes one"]) from error
         except OSError as error:
             raise _unusable(str(path), [f"it cannot be read ({error.strerror or error})"]) from error
         except UnicodeDecodeError as error:

@@ -51,20 +51,20 @@ def _triangles(inventory: Inventory) -> Iterator[str]:
     if len(brokers) > TRIANGLE_BROKERS_MAX:
         yield f"detours are not checked: there are {len(brokers)} brokers, at most {TRIANGLE_BROKERS_MAX} are"
         return
-    least, via = np.full_like(costs, np.inf), np.zeros(costs.shape, dtype=np.int64)
+    links = costs.copy()
+    np.fill_diagonal(links, np.inf)  # So that no detour begins or ends at its middle.
+    least, over = np.full_like(costs, np.inf), np.empty_like(costs)
     for middle in range(len(brokers)):
-        over = costs[:, middle, None] + costs[None, middle, :]
-        over[middle, :] = over[:, middle] = np.inf
-        better = over < least
-        least, via = np.where(better, over, least), np.where(better, middle, via)
+        np.minimum(least, np.add(links[:, middle, None], links[None, middle, :], out=over), out=least)
     worse = np.triu(costs > DETOUR_FACTOR * least, 1)
     if not worse.any():
         return
     i, j = np.unravel_index(np.argmax(np.where(worse, costs - least, -1.0)), costs.shape)
+    via = brokers[int(np.argmin(links[i] + links[j]))]
     pairs = len(brokers) * (len(brokers) - 1) // 2
     yield (
         f"a detour over one broker costs at least 10% less for {counted(int(worse.sum()), 'link')} of {pairs:,}: "
-        f"most so for {brokers[i]}-{brokers[j]}, {costs[i, j]:g} directly and {least[i, j]:g} over {brokers[via[i, j]]}"
+        f"most so for {brokers[i]}-{brokers[j]}, {costs[i, j]:g} directly and {least[i, j]:g} over {via}"
     )
 
 

@@ -111,7 +111,7 @@ def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
     broken.write_text("{}")
     with pytest.raises(InventoryError, match="brokers"):
         Inventory.load(broken)
-    with pytest.raises(InventoryError, match=r"absent\.json"):
+    with pytest.raises(InventoryError, match=r"absent\.json is not an inventory: it does not exist"):
         Inventory.load(tmp_path / "absent.json")
 
 

@@ -14,6 +14,7 @@ from tests.producers.nodes.server_process import free_port
 WAIT_S = 30.0
 
 
+@pytest.mark.stack
 def test_servers_and_round_trips_of_a_super_cluster(tmp_path: Path) -> None:
     """Routes name their servers, gateways give IDs: a server whose port was not given is a broker all the same."""
     needs_nats()
