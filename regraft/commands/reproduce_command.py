@@ -31,7 +31,7 @@ reproduce_app = typer.Typer(
 @reproduce_app.command()
 def psoop(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer networks and shorter runs: about 2 minutes instead of 20.")
+        bool, typer.Option("--quick", help="Fewer networks and shorter runs: 1 to 2 minutes instead of 25.")
     ] = False,
     json_file: JsonFile = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/psoop"),
@@ -56,7 +56,7 @@ def psoop(
 @reproduce_app.command("pop-grape")
 def pop_grape(
     quick: Annotated[
-        bool, typer.Option("--quick", help="One testbed and fewer workloads: about 2 minutes instead of 15.")
+        bool, typer.Option("--quick", help="One testbed and fewer workloads: about 2 minutes instead of 10.")
     ] = False,
     json_file: JsonFile = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/pop-grape"),
@@ -78,7 +78,7 @@ def pop_grape(
 @reproduce_app.command()
 def dynatops(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer settings and shorter runs: about 2 minutes instead of 20.")
+        bool, typer.Option("--quick", help="Fewer settings and shorter runs: 1 to 2 minutes instead of 20.")
     ] = False,
     json_file: JsonFile = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/dynatops"),

@@ -171,11 +171,14 @@ def _given_defaults(field: dataclasses.Field[Any]) -> dict[str, object]:
 
 
 def describe_field(shape: type[Any], name: str) -> str:
-    """Return the sentences about a field in the docstrings of a dataclass and its bases, joined; empty if none."""
+    """Return the sentences about a field in the docstrings of a dataclass and its bases, joined; empty if none.
+
+    ``None`` becomes NONE_WORD, as settings are written.
+    """
     text = " ".join(word for each in shape.__mro__ for word in (each.__doc__ or "").split())
     sentences = [part.strip().rstrip(".") for part in text.replace(". ", ".\n").splitlines()]
     found = [sentence for sentence in sentences if f"``{name}``" in sentence]
-    return ". ".join(found).replace("``", "")
+    return re.sub(r"\bNone\b", NONE_WORD, ". ".join(found).replace("``", ""))
 
 
 def chosen_names(model: SettingsModel) -> Iterator[str]:
