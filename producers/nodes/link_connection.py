@@ -51,7 +51,7 @@ class LinkConnection(asyncio.Protocol):
             time.monotonic()
         )  # When it began, when anything last arrived, and when a message.
         self.transport: asyncio.Transport | None = None
-        self.announced_count = 0  # Clients that the peer has heard of, or need not.
+        self.announced_count = 0  # Clients of which the peer has heard over this connection.
         self.on_clients: Callable[[str, tuple[str, ...]], None] = lambda _peer, _clients: None
         self._on_hello, self._on_body, self._on_lost = on_hello, on_body, on_lost
         self.refuse_at_once = False

@@ -18,7 +18,6 @@ from typing import Any
 
 import structlog
 from nats.aio.client import Client
-from nats.errors import Error as NatsError
 
 from regraft.producers.nodes.asked_subjects import AskedSubjects
 
@@ -70,8 +69,9 @@ class NatsSubscriptions:
                 return
             try:
                 await self._change(client)
-            except (OSError, NatsError) as error:  # The next connection begins with all subjects.
-                log.debug("subjects_not_asked", reason=str(error))
+            except Exception as error:  # Tried again, unless another connection begins with all subjects.
+                log.debug("subjects_not_asked", reason=repr(error))
+                asyncio.get_running_loop().call_later(STAY_S, self.settle)
 
     async def _change(self, client: Client) -> None:
         wanted, now_s = self._asked.asked | self.own, time.monotonic()

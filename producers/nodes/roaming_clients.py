@@ -43,11 +43,15 @@ class RoamingClients:
             self.noted_count += 1
 
     def announced_from(self, place: int) -> tuple[int, tuple[str, ...]]:
-        """Return clients to announce to a peer that has those before ``place``, and its next place."""
+        """Return clients to announce to a peer that has those before ``place``, and its next place.
+
+        A connection begins at place 0, as what was announced over the last one may be lost; clients that are gone since
+        then are left out.
+        """
         first = self.noted_count - len(self._noted)
         begin = max(place, first)
         found = tuple(islice(self._noted, begin - first, begin - first + ANNOUNCED_MAX))
-        return begin + len(found), found
+        return begin + len(found), tuple(filter(self._knows, found))
 
     def take(self, peer: str, clients: Collection[str]) -> None:
         """Count those that ask for a session at a peer and are known here, once each."""

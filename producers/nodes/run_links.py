@@ -244,7 +244,7 @@ class Links:
         if called is None and len(self._open) >= CONNECTIONS_PER_PEER * len(self._addresses) + CONNECTIONS_MIN:
             connection.refuse_at_once = True
         if self.roaming is not None:
-            connection.announced_count, connection.on_clients = self.roaming.noted_count, self.roaming.take
+            connection.on_clients = self.roaming.take
         self._open.add(connection)
         return connection
 

@@ -25,8 +25,19 @@ from tests.producers.nodes.node_fleet import NodeFleet
 from tests.producers.nodes.test_doors import until
 
 
-def roaming(knows: Callable[[str], bool] = lambda _: False) -> RoamingClients:
+def roaming(knows: Callable[[str], bool] = lambda _: True) -> RoamingClients:
     return RoamingClients("b01", Counter(), knows)
+
+
+def test_a_client_that_is_gone_is_not_announced_again() -> None:
+    """Over another connection, which begins with what may be lost."""
+    known = {"device", "gone"}
+    clients = roaming(known.__contains__)
+    for name in sorted(known):
+        clients.note(name)
+    assert clients.announced_from(0) == (2, ("device", "gone"))
+    known.remove("gone")
+    assert clients.announced_from(0) == (2, ("device",))
 
 
 @given(some.integers(0, 3 * KEPT_MAX))
