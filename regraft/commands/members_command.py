@@ -18,7 +18,7 @@ from regraft.commands.give_orders import give_order, print_answer
 from regraft.commands.print_table import print_table
 from regraft.commands.read_announced import announced_row, read_announced
 from regraft.infra.exit_codes import EXIT_FAILED
-from regraft.infra.stack_error import CallError
+from regraft.infra.stack_error import CallError, StackError
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import OrderKind
@@ -60,8 +60,12 @@ Capabilities = Annotated[
 ]
 
 
-class MemberError(CallError):
+class MemberError(StackError):
     """An order about a member makes no sense; the message says why."""
+
+
+class UnknownBrokerError(CallError):
+    """An order names a broker that does not exist; the message says so."""
 
 
 @members_app.command(name="list")
@@ -253,13 +257,17 @@ def _announced_facts(settings: Settings, known: dict[str, Member], broker: str, 
 def _check(
     known: dict[str, Member], kind: OrderKind, brokers: list[str], facts: BrokerFacts | None, *, is_whole: bool
 ) -> None:
-    """Raise MemberError if an order makes no sense; ``is_whole``: all brokers are known, so other names are wrong."""
+    """Raise MemberError if an order makes no sense, UnknownBrokerError if it names a broker that does not exist.
+
+    ``is_whole``: all brokers are known, so other names are wrong.
+    """
     for broker in brokers:
         member = known.get(broker)
         if member is None and not is_whole and kind is not OrderKind.ADD:
             continue  # The controller knows all names, and answers.
         if refusal := why_member_order_refused(kind, broker, member, facts):
-            raise MemberError(f"{refusal}.")
+            is_unknown = member is None and kind is not OrderKind.ADD
+            raise (UnknownBrokerError if is_unknown else MemberError)(f"{refusal}.")
 
 
 def _order(

@@ -15,7 +15,7 @@ from regraft.commands.read_announced import read_announced
 from regraft.infra.create_topics import create_topics
 from regraft.infra.kafka_clients import open_producer
 from regraft.infra.kafka_server import RunningKafka, start_kafka
-from regraft.infra.stack_error import StackError
+from regraft.infra.stack_error import CallError, StackError
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.members import FleetView
 from regraft.run_records.read_topics import read_whole
@@ -115,6 +115,7 @@ def test_an_impossible_order_is_refused_before_it_is_sent(desk: Desk, arguments:
     """If an order is impossible for one of several brokers, it is given for none."""
     found = invoke(*arguments, "--reason", "because")
     assert isinstance(found.exception, StackError), found.output
+    assert isinstance(found.exception, CallError) is ("is not a member" in why)  # Exit code 2 instead of 1.
     assert why in str(found.exception)
     assert desk.orders == []
 

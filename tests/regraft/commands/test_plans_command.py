@@ -212,8 +212,8 @@ def test_an_order_without_a_reason_or_for_an_unknown_plan_is_refused(kafka: Runn
     assert "No plan is named plan-9" in str(unknown.exception)
 
 
-def test_an_order_to_an_unreachable_kafka_is_reported_as_not_stored() -> None:
-    """One sentence, which does not claim that the order is in force."""
+def test_an_order_to_an_unreachable_kafka_is_refused_at_once() -> None:
+    """One sentence with the cause, before a client waits for its time-out."""
     answer = RUNNER.invoke(app, ["resume", "--bootstrap", "127.0.0.1:1"])
     assert isinstance(answer.exception, StackError)
-    assert "was not stored" in str(answer.exception)
+    assert "port 1 of 127.0.0.1 is closed" in str(answer.exception)
