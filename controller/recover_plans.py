@@ -29,6 +29,7 @@ from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.bounds import NAME_LENGTH_MAX
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
 from regraft.schemas.member import MemberState
+from regraft.schemas.name_some import name_some
 from regraft.schemas.plan import PhaseChange, Plan, PlanPhase
 from regraft.schemas.shorten_text import shortened
 from regraft.schemas.topics import COMMANDS, RESULTS
@@ -184,8 +185,7 @@ def _answer_text(report: CommandResult | None, fleet: FleetView) -> str:
 
 
 def _named(brokers: list[str]) -> str:
-    rest = len(brokers) - BROKERS_NAMED_MAX
-    return ", ".join(brokers[:BROKERS_NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")
+    return name_some(brokers, BROKERS_NAMED_MAX)
 
 
 def _take_term(leadership: Leadership, settings: ControllerSettings) -> HeldTerm:

@@ -24,6 +24,7 @@ from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_clients import open_admin
 from regraft.infra.kafka_server import is_kafka_ready
 from regraft.infra.stack_error import StackError
+from regraft.schemas.name_some import name_some
 from regraft.schemas.topics import CREATE_TIME, DEFAULT_NAMESPACE, NO_AGENT, TOPICS, Topic, topic_names
 
 TIMEOUT_S = 30.0
@@ -79,9 +80,8 @@ def require_topics(kafka: KafkaAccess, namespace: str, agents: Sequence[str] = (
     there = _cluster(open_admin(kafka, TIMEOUT_S), kafka.bootstrap).topics
     missing = sorted(_named(TOPICS, namespace, agents).keys() - there.keys())
     if missing:
-        more = f" and {len(missing) - MISSING_NAMED_MAX} more" if len(missing) > MISSING_NAMED_MAX else ""
         raise TopicsMissingError(
-            f"Kafka at {kafka.bootstrap} lacks {len(missing)} topics: {', '.join(missing[:MISSING_NAMED_MAX])}{more}. "
+            f"Kafka at {kafka.bootstrap} lacks {len(missing)} topics: {name_some(missing, MISSING_NAMED_MAX)}. "
             "Create them with `regraft topics --create`, or start with --create-topics."
         )
 

@@ -33,13 +33,14 @@ from regraft.overlay.plan_digest import plan_digest
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member
+from regraft.schemas.name_some import name_some
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, PhaseFacts, entered
 
 UNANSWERED_LIMITS = 2  # Phase limits for which a broker may answer nothing, though commands are repeated,
 UNANSWERED_MS_MIN = 20_000  # and no less than this: a publisher that has to leave may delay an answer by 10 s.
 CLAIMED_UNANSWERED_MS = 12_000  # The same for a broker that one neighbour reports dead.
-NAMED_BROKERS_MAX = 5  # Brokers named in a message; the others are only counted.
+NAMED_MAX = 5  # Brokers named in a message; the others are only counted.
 ELSEWHERE = (Refusal.PLAN, Refusal.EPOCH)  # The broker does not hold our plan in that epoch, and never will.
 
 
@@ -164,7 +165,7 @@ class Transition:
         self._declared |= found
         self._lost |= found
         if self.plan.phase is PlanPhase.PREPARING:
-            reason = f"{self._named(sorted(found))} declared dead: a plan needs every broker that takes part"
+            reason = f"{name_some(sorted(found), NAMED_MAX)} declared dead: a plan needs every broker that takes part"
             return self._enter(PlanPhase.ABORTING, now_ms, reason) + self._enter_answered(now_ms)
         return self._enter_answered(now_ms) or self._ask(now_ms, self._living)
 
@@ -197,7 +198,8 @@ class Transition:
         self._answered[Outcome.ABORTED if is_elsewhere else result.outcome].add(result.broker)
         effects: list[TransitionEffect] = []
         if self._claimed and self.plan.phase is PlanPhase.PREPARING:
-            reason = f"{self._named(sorted(self._claimed))} dead, as their neighbours report: a plan needs every broker"
+            claimed = name_some(sorted(self._claimed), NAMED_MAX)
+            reason = f"{claimed} dead, as their neighbours report: a plan needs every broker"
             effects += self._enter(PlanPhase.ABORTING, now_ms, reason)
         return effects + self._enter_answered(now_ms)
 
@@ -246,10 +248,11 @@ class Transition:
         late_ms = now_ms - self._phase_since_ms
         if late_ms > self.limits.of(self.plan.phase):
             if self.plan.phase is PlanPhase.PREPARING:
-                reason = f"prepare took over {self.limits.prepare_ms} ms: waiting for {self._named(self.waiting_for)}"
+                awaited = name_some(self.waiting_for, NAMED_MAX)
+                reason = f"prepare took over {self.limits.prepare_ms} ms: waiting for {awaited}"
                 return self._enter(PlanPhase.ABORTING, now_ms, reason)
             if self.plan.phase is PlanPhase.DRAINING and self._lost:
-                dead = self._named(sorted(self._lost))
+                dead = name_some(sorted(self._lost), NAMED_MAX)
                 return self._enter(
                     PlanPhase.RETIRING, now_ms, f"{dead} dead: the messages they still had to send are lost"
                 )
@@ -275,7 +278,9 @@ class Transition:
 
     def _stalled(self, late_ms: int, now_ms: int) -> EmitEvent:
         self._is_stall_reported = True
-        text = f"{self.plan.plan} {self.plan.phase} for {late_ms} ms: waiting for {self._named(self.waiting_for)}"
+        text = (
+            f"{self.plan.plan} {self.plan.phase} for {late_ms} ms: waiting for {name_some(self.waiting_for, NAMED_MAX)}"
+        )
         return self._event(EventKind.PLAN_STALLED, Severity.CRITICAL, now_ms, text)
 
     def _enter(self, phase: PlanPhase, now_ms: int, reason: str) -> list[TransitionEffect]:
@@ -350,10 +355,6 @@ class Transition:
             before = tuple(broker for broker in before if broker not in self._change.joined)
         since = self._lost if phase is CommandPhase.RETIRE else self._declared
         return tuple(sorted({*before, *since}))
-
-    def _named(self, brokers: Sequence[str]) -> str:
-        named = ", ".join(brokers[:NAMED_BROKERS_MAX])
-        return named if len(brokers) <= NAMED_BROKERS_MAX else f"{named} and {len(brokers) - NAMED_BROKERS_MAX} more"
 
     def _event(self, kind: EventKind, severity: Severity, now_ms: int, text: str) -> EmitEvent:
         return EmitEvent(AdaptationEvent(self.plan.plan, kind, severity, now_ms, text, self.plan.plan))

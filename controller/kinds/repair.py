@@ -13,6 +13,7 @@ import msgspec
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
+from regraft.schemas.name_some import name_some
 from regraft.schemas.plan import MEMBERSHIP, REPAIR, ClientMove, HomeMove, Plan, PlanPhase, Proposal
 
 BROKERS_MIN = 2  # As in inventories.
@@ -116,8 +117,7 @@ def change_text(change: BrokerChange) -> str:
 
 def named_text(names: Sequence[str]) -> str:
     """Return the names separated by commas, at most NAMED_MAX and the number of the others."""
-    rest = len(names) - NAMED_MAX
-    return ", ".join(names[:NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")
+    return name_some(names, NAMED_MAX)
 
 
 def moved_text(moves: Sequence[ClientMove], clients: str) -> str:

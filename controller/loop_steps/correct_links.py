@@ -19,6 +19,7 @@ from regraft.controller.windows.measure_links import LinkMeter, counted_drift
 from regraft.overlay.overlay_configuration import Link
 from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.name_some import name_some
 from regraft.schemas.write_figures import figure
 
 LINKS, MESSAGES, UNIT = "links", "messages", "unit"  # Subjects of MODEL_DRIFT: what is wrong with the model.
@@ -93,11 +94,9 @@ class CorrectLinks:
 
     def _report_links(self, changed: Mapping[Link, tuple[float, float]], now_ms: int) -> None:
         by_factor = sorted(changed.items(), key=lambda item: -abs(item[1][1] - item[1][0]))
-        named = ", ".join(
-            f"{a}-{b} {figure(before)} -> {figure(after)}" for (a, b), (before, after) in by_factor[:NAMED_MAX]
-        )
-        more = f" and {len(changed) - NAMED_MAX} more" if len(changed) > NAMED_MAX else ""
-        self._report(LINKS, f"measured round trips have changed link costs: {named}{more}", now_ms)
+        texts = [f"{a}-{b} {figure(before)} -> {figure(after)}" for (a, b), (before, after) in by_factor]
+        text = f"measured round trips have changed link costs: {name_some(texts, NAMED_MAX)}"
+        self._report(LINKS, text, now_ms)
 
     def _report_unit(self, now_ms: int) -> None:
         if not self._meter.is_usable and not self._is_unit_reported:

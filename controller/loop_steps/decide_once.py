@@ -24,6 +24,7 @@ from regraft.controller.report.report_refusals import RefusalEvents
 from regraft.controller.state.planner_interface import Planner
 from regraft.overlay.members import FleetView
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.name_some import name_some
 from regraft.schemas.plan import Plan
 
 log = structlog.get_logger(__name__)
@@ -109,5 +110,4 @@ def _estimates_text(plan: Plan, fleet: FleetView) -> str:
     estimated = [f"{a}-{b}" for a, b in plan.links_added if fleet.is_estimate((a, b))]
     if not estimated:
         return ""
-    more = f" and {len(estimated) - NAMED_MAX} more" if len(estimated) > NAMED_MAX else ""
-    return f"the cost of {', '.join(estimated[:NAMED_MAX])}{more} is an estimate until measured"
+    return f"the cost of {name_some(estimated, NAMED_MAX)} is an estimate until measured"

@@ -32,6 +32,7 @@ from regraft.infra.handle_each import handle_each
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.member_life import state_after
+from regraft.schemas.name_some import name_some
 from regraft.schemas.order import Order, OrderKind
 
 NAMED_MAX = 5
@@ -240,7 +241,7 @@ class FollowMembers:
         if gone == self._doubted.get(doing):
             return
         self._doubted[doing] = gone
-        named = ", ".join(sorted(gone)[:NAMED_MAX]) + (f" and {len(gone) - NAMED_MAX} more" * (len(gone) > NAMED_MAX))
+        named = name_some(sorted(gone), NAMED_MAX)
         text = (
             f"{len(gone)} of {serving_count} brokers {doing} at the same time ({named}), over "
             f"deaths_share_max {self._settings.deaths_share_max:g}: none is declared dead, as monitoring may have "

@@ -5,9 +5,9 @@ Links are few; IDs and users are counted and only some of them named.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
+from regraft.schemas.name_some import name_some
 from regraft.schemas.plan import ClientMove, HomeMove, IdMove, LinkPair
 
 NAMED_MAX = 3  # Brokers with another ID, and clients that move, that are named; the others are only counted.
@@ -53,18 +53,13 @@ def changes_text(changes: Changes, clients: str = "clients", *, has_places: bool
         count = len(changes.id_moves)
         what, done = ("place", "changed") if has_places else ("ring ID", "reassigned")
         texts = [move.place_text if has_places else move.text for move in changes.id_moves]
-        parts.append(f"{count} {what}{'s' * (count > 1)} {done} ({_named(texts)})")
+        parts.append(f"{count} {what}{'s' * (count > 1)} {done} ({name_some(texts, NAMED_MAX)})")
     if changes.moves:
         count = len(changes.moves)
         counted = f"{count} {clients} move" if count > 1 else f"1 {clients.removesuffix('s')} moves"
-        parts.append(f"{counted} ({_named([move.text for move in changes.moves])})")
+        parts.append(f"{counted} ({name_some([move.text for move in changes.moves], NAMED_MAX)})")
     if changes.subscribers_moved:
         count = len(changes.subscribers_moved)
         counted = f"all subscribers of {count} broker{'s' * (count > 1)} move"
-        parts.append(f"{counted} ({_named([move.text for move in changes.subscribers_moved])})")
+        parts.append(f"{counted} ({name_some([move.text for move in changes.subscribers_moved], NAMED_MAX)})")
     return ", ".join(parts)
-
-
-def _named(texts: Sequence[str]) -> str:
-    named = ", ".join(texts[:NAMED_MAX])
-    return named if len(texts) <= NAMED_MAX else f"{named} and {len(texts) - NAMED_MAX} more"

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from regraft.controller.state.closed_window import ClosedWindow
+from regraft.schemas.name_some import name_some
 
 BROKERS_NAMED_MAX = 5
 
@@ -31,7 +32,5 @@ def elsewhere_text(elsewhere: Mapping[str, int]) -> str:
         by_epoch[epoch].append(broker)
     parts = []
     for epoch, brokers in sorted(by_epoch.items()):
-        rest = len(brokers) - BROKERS_NAMED_MAX
-        named = ", ".join(brokers[:BROKERS_NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")
-        parts.append(f"{named} at epoch {epoch}")
+        parts.append(f"{name_some(brokers, BROKERS_NAMED_MAX)} at epoch {epoch}")
     return "; ".join(parts)

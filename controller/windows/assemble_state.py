@@ -16,6 +16,7 @@ from regraft.controller.controller_settings import AssemblyLimits
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.gather_deliveries import gather_deliveries
 from regraft.schemas.clock_offsets import clock_offsets_ms
+from regraft.schemas.name_some import name_some
 from regraft.schemas.state import BrokerCompleteness, StateRow, WindowClosed
 
 BROKERS_NAMED_MAX = 5  # Brokers named in a fault; the others are only counted.
@@ -153,9 +154,8 @@ class WindowAssembler:
         counted = [entry for entry in known if entry.broker in self._awaited]
         faults = [f"rows missing: {count} of kind {kind}" for kind, count in sorted(missing_rows.items())]
         if short:
-            named = ", ".join(f"{broker} ({why})" for broker, why in list(short.items())[:BROKERS_NAMED_MAX])
-            rest = len(short) - BROKERS_NAMED_MAX
-            faults.append(f"too few batches of {named}" + (f" and {rest} more" if rest > 0 else ""))
+            named = name_some([f"{broker} ({why})" for broker, why in short.items()], BROKERS_NAMED_MAX)
+            faults.append(f"too few batches of {named}")
         offsets_ms = clock_offsets_ms(clock for clock in marker.clocks if clock.broker in self._known)
         rows = list(window.rows.values())
         deliveries = gather_deliveries(rows, self._brokers, (window.end_ms - start_ms) / 1000)

@@ -25,6 +25,7 @@ from regraft.producers.brokers.broker_messages import (
     SubscribeRequest,
 )
 from regraft.schemas.command import Command
+from regraft.schemas.name_some import name_some
 from regraft.schemas.plan import ClientMove
 
 CLIENTS_NAMED_MAX = 3
@@ -62,8 +63,7 @@ def reason_to_stay(clients_here: Iterable[str], command: Command) -> str:
     """Return which clients a broker would leave behind, empty if the plan moves all of its clients."""
     moved = {move.client for move in command.moves if move.home_from == command.broker}
     left = sorted(set(clients_here) - moved)
-    more = f" and {len(left) - CLIENTS_NAMED_MAX} more" if len(left) > CLIENTS_NAMED_MAX else ""
-    named = ", ".join(left[:CLIENTS_NAMED_MAX]) + more
+    named = name_some(left, CLIENTS_NAMED_MAX)
     return f"cannot leave: the plan does not move these clients of this broker: {named}" if left else ""
 
 

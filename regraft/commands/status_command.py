@@ -14,6 +14,7 @@ import typer
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
 from regraft.commands.describe_broker import since_text
 from regraft.infra.exit_codes import EXIT_FAILED, EXIT_OK
+from regraft.schemas.name_some import name_some
 from regraft.schemas.sampled_blocks import share_text
 from regraft.stages.explain_decision import decision_line
 
@@ -98,9 +99,8 @@ def money_lines(judged: dict[str, Any]) -> list[str]:
             f"brokers, {bill['access_per_month']:,.0f} to subscribers), {bill['first_per_month']:,.0f} initially{each}"
         )
     if closable:
-        named = ", ".join(closable[:MEMBERS_SHOWN])
-        more = f" and {len(closable) - MEMBERS_SHOWN} more" if len(closable) > MEMBERS_SHOWN else ""
-        lines.append(f"closable, as they serve no clients: {named}{more} (`regraft members drain`)")
+        named = name_some(closable, MEMBERS_SHOWN)
+        lines.append(f"closable, as they serve no clients: {named} (`regraft members drain`)")
     return lines
 
 

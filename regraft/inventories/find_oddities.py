@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from regraft.inventories.found_brokers import counted
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
+from regraft.schemas.name_some import name_some
 
 Floats = NDArray[np.float64]
 
@@ -91,5 +92,4 @@ def _clients(inventory: Inventory) -> Iterator[str]:
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
-    return ", ".join(names[:SHOWN_MAX]) + more
+    return name_some(names, SHOWN_MAX)

@@ -6,7 +6,7 @@ tree do not need this.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from regraft.controller.state.find_homes import strayed_users
 from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.name_some import name_some
 
 NAMED_MAX = 3  # Publishers named; the others are only counted.
 
@@ -64,7 +65,7 @@ def with_clients(
     if traffic.unknown_share > unknown_share_max:
         faults.append(
             f"{traffic.unknown_share:.0%} of the notifications come from publishers without a topic "
-            f"({_named(traffic.unknown_publishers)}), the limit is {unknown_share_max:.0%}: "
+            f"({name_some(list(traffic.unknown_publishers), NAMED_MAX)}), the limit is {unknown_share_max:.0%}: "
             "check that the register of clients names their topics"
         )
     return replace(
@@ -80,9 +81,3 @@ def _strayed(interests: UserInterests | None, rings: Sequence[ChordConfiguration
     if interests is None or not rings:
         return frozenset()
     return frozenset.intersection(*(strayed_users(interests, ring.home_of) for ring in rings))
-
-
-def _named(names: Iterable[str]) -> str:
-    known = list(names)
-    named = ", ".join(known[:NAMED_MAX])
-    return named if len(known) <= NAMED_MAX else f"{named} and {len(known) - NAMED_MAX} more"
