@@ -77,7 +77,7 @@ def test_the_page_draws_the_overlay_and_its_health(page: Page, served: ServedDas
     wait_drawn(page, f"cy.nodes('[name]').length === {BROKERS} && cy.edges('[pair]').length === {links}")
     assert drawn(page, "nodes('[name]').map((node) => node.position('x'))") != [0] * BROKERS
     expect(page.locator("#headline .card")).to_have_count(3)
-    expect(page.locator("#headline")).to_contain_text("All is well")
+    expect(page.locator("#headline")).to_contain_text("Healthy")
     expect(page.locator("#charts canvas")).to_have_count(3)
     expect(page.locator(".plan")).to_have_count(len(document["plans"]))
     page.evaluate("() => window.regraft.map.pickBroker('b03')")
