@@ -23,12 +23,14 @@ export function showCharts(store) {
 
   function show() {
     showChoice();
-    for (const chart of charts) chart.show(store, spanS, sync);
+    const range = shownRange(store, spanS);
+    for (const chart of charts) chart.show(store, range, sync);
   }
 
   store.watch(["cost", "windows", "plans", "events"], show);
   new ResizeObserver(() => { for (const chart of charts) chart.resize(); }).observe(place);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const chart of charts) chart.reset(); show(); });
+  return charts;
 }
 
 class Chart {
@@ -46,7 +48,7 @@ class Chart {
     this._broken = [];
   }
 
-  show(store, spanS, sync) {
+  show(store, range, sync) {
     const built = this._build(store);
     showIfOther(this._value, built.value, () => [built.value[0], element("small", {}, built.value[1])]);
     if (!built.times.length) {
@@ -58,11 +60,9 @@ class Chart {
     const lines = JSON.stringify(built.lines.map((line) => line.name));
     if (this._plot === null || lines !== this._lines) this._make(built, sync);
     this._lines = lines;
-    const last = built.times.at(-1);
-    const first = spanS === null ? built.times[0] : Math.max(built.times[0], last - spanS);
     this._plot.batch(() => {
       this._plot.setData([built.times, ...built.lines.map((line) => line.values)], false);
-      this._plot.setScale("x", { min: first, max: Math.max(last, first + 10) });
+      this._plot.setScale("x", range);
     });
     showIfOther(this._legend, built.lines.map((line) => [line.name, line.kind]), () => [
       ...built.lines.map((line) => element("span", {}, element("i", { class: `key ${line.kind}` }), `${line.name} `, element("b", { class: "at-cursor" }))),
@@ -70,6 +70,13 @@ class Chart {
       element("span", {}, element("i", { class: "key broken" }), "incomplete window"),
     ]);
     this._report(this._plot);
+  }
+
+  // From when to when it shows, and which marks of plans and changes are within; null before the first window.
+  get shown() {
+    if (!this._plot) return null;
+    const { min, max } = this._plot.scales.x;
+    return { min, max, marks: this._marks.filter(({ time }) => time >= min && time <= max).map(({ text }) => text) };
   }
 
   resize() {
@@ -145,6 +152,16 @@ class Chart {
       place.textContent = at === null || at === undefined ? "" : amount(plot.data[number + 1]?.[at]);
     });
   }
+}
+
+// The same for all charts. A controller that took over has no costs of earlier windows, and no chart restarts with it.
+function shownRange(store, spanS) {
+  const times = [...(store.parts.cost ?? []), ...(store.parts.windows ?? [])].map(endS);
+  if (!times.length) return null;
+  const last = times.reduce((one, other) => Math.max(one, other));
+  const first = times.reduce((one, other) => Math.min(one, other));
+  const min = spanS === null ? first : Math.max(first, last - spanS);
+  return { min, max: Math.max(last, min + 10) };
 }
 
 // A plan counts from when its brokers were told to switch, or to drop it.

@@ -106,6 +106,20 @@ def test_the_picture_follows_a_plan(page: Page, served: ServedDashboard) -> None
     wait_drawn(page, f"cy.edges('.leaving, .coming').empty() && cy.edges('.fresh, .arrived').length === {added}")
 
 
+def test_all_charts_show_the_same_span_after_a_failover(page: Page, served: ServedDashboard) -> None:
+    """The controller that took over has no costs of earlier windows; the cost chart still begins with the others."""
+    document = written_document()
+    publish(served.redis_url, document)
+    page.goto(served.url)
+    page.wait_for_function("() => window.regraft?.charts.every((chart) => chart.shown?.marks.length)")
+    publish(served.redis_url, {**document, "cost": document["cost"][-2:]})
+    page.wait_for_function("() => window.regraft.store.parts.cost.length === 2")
+    page.evaluate("() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
+    spans = page.evaluate("() => window.regraft.charts.map((chart) => chart.shown)")
+    assert spans[0] == spans[1] == spans[2]
+    assert spans[0]["marks"]
+
+
 def test_a_plan_is_approved_with_a_name_and_a_reason(page: Page, served: ServedDashboard) -> None:
     """The plan is shown on top with its preview; the order carries the token's name and the reason that was typed."""
     document = proposed_document()
