@@ -17,6 +17,7 @@ export function showHeadline(store, desk) {
 
   function show() {
     const answers = [howItIs(store), whatItDoes(store), whatItWants(store)];
+    document.body.classList.toggle("is-calm", answers.every(({ kind }) => kind === "good" || kind === "calm"));
     answers.forEach((answer, number) => {
       const { card, body } = cards[number];
       card.className = `card ${answer.kind}`;

@@ -29,7 +29,7 @@ from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from tests.dashboard.served_dashboard import ServedDashboard, served_dashboard
 from tests.dashboard.test_dashboard_page import FOUND
-from tests.dashboard.view_documents import moved_in_time, publish
+from tests.dashboard.view_documents import moved_in_time, store_document
 from tests.scenarios.closed_loop import ClosedLoop
 
 SEED = 1
@@ -138,7 +138,7 @@ def show_course(served: ServedDashboard, course: Course) -> Document:
     quiet = {"time_ms": 1, "active": [], "recent": []}
     documents = course.as_of_now()
     for document in documents:
-        publish(served.redis_url, document, quiet)
+        store_document(served.redis_url, document, quiet)
         time.sleep(0.12)
     return documents[-1]
 
@@ -175,7 +175,7 @@ def picture(
             " return placed.length === names && placed.some((node) => node.position('x') !== 0); }",
             arg=names,
         )
-        publish(served.redis_url, last)
+        store_document(served.redis_url, last)
         page.wait_for_timeout(6000)  # until the inventory has been read and animations have ended
         if prepare:
             prepare(page)

@@ -120,6 +120,46 @@ def test_all_charts_show_the_same_span_after_a_failover(page: Page, served: Serv
     assert spans[0]["marks"]
 
 
+def test_the_cost_is_in_the_first_screen_of_a_laptop(page: Page, served: ServedDashboard) -> None:
+    """At 1280 by 800 pixels the cost chart needs no scrolling; while all is well the map below it is smaller."""
+    page.set_viewport_size({"width": 1280, "height": 800})
+    document = written_document()
+    publish(served.redis_url, document, {"time_ms": 1, "active": [], "recent": []})
+    page.goto(served.url)
+    expect(page.locator("#headline")).to_contain_text("Healthy")
+    chart = page.locator("[data-chart=cost]").bounding_box()
+    assert chart is not None
+    assert chart["y"] + chart["height"] <= 800
+    least = "() => parseInt(getComputedStyle(document.querySelector('.map-frame')).minHeight)"
+    calm_px = page.evaluate(least)
+    alert = {"rule": "broker_silent", "subject": "b07", "severity": "critical", "status": "raised", "text": "b07"}
+    publish(served.redis_url, document, {"time_ms": 2, "active": [alert], "recent": []})
+    expect(page.locator("#headline")).to_contain_text("Degraded")
+    assert page.evaluate(least) > calm_px
+
+
+def test_the_table_of_alerts_breaks_no_words(page: Page, served: ServedDashboard) -> None:
+    """At 1280 pixels times and states stay in one line, targets break at blanks only; the text takes the rest."""
+    page.set_viewport_size({"width": 1280, "height": 800})
+    alert = {
+        "rule": "streaming_late", "subject": "windows", "severity": "warning", "status": "cleared", "raised_ms": 1,
+        "changed_ms": 60_000, "text": "The streaming job does not keep up. " * 9, "value": 1.0, "is_silenced": False,
+        "deliveries": [{"target": "webhook:127.0.0.1#69a113", "state": "delivered"}],
+    }  # fmt: skip
+    publish(served.redis_url, written_document(), {"time_ms": 1, "active": [], "recent": [alert]})
+    page.goto(served.url)
+    page.get_by_role("tab", name="Alerts").click()
+    table = page.locator("#pane-alerts table")
+    expect(table.locator("th")).to_have_text(["Since", "Severity", "Rule", "Subject", "What", "State", "Notified"])
+    lines = """(cell) => { const range = document.createRange(); range.selectNodeContents(cell);
+        return new Set([...range.getClientRects()].map((box) => box.bottom)).size; }"""
+    counts = table.locator("tbody td").evaluate_all(f"(cells) => cells.map({lines})")
+    since, _, rule, subject, what, state, notified = counts
+    assert (since, rule, subject, state) == (1, 1, 1, 1)
+    assert what > 1
+    assert notified <= 2
+
+
 def test_a_plan_is_approved_with_a_name_and_a_reason(page: Page, served: ServedDashboard) -> None:
     """The plan is shown on top with its preview; the order carries the token's name and the reason that was typed."""
     document = proposed_document()
@@ -130,8 +170,13 @@ def test_a_plan_is_approved_with_a_name_and_a_reason(page: Page, served: ServedD
     expect(review).to_contain_text(plan)
     expect(page.locator("#headline")).to_contain_text("Your decision")
     wait_drawn(page, "cy.edges('.coming').nonempty() && cy.edges('.dimmed').nonempty()")
+    expect(page.locator("#side")).to_contain_text(f"{plan} waits")
+    expect(page.locator("#side")).not_to_contain_text("No plan yet")
+    approve = review.get_by_role("button", name="Approve")
+    expect(approve).to_have_class("good locked")  # Nobody is signed in; a click asks for a token.
     sign_in(page, served)
-    review.get_by_role("button", name="Approve").click()
+    expect(approve).to_have_class("good")
+    approve.click()
     dialog = page.locator("#order-dialog")
     dialog.locator("button.good").click()
     assert served.orders == []  # Without a reason nothing is sent.

@@ -91,10 +91,14 @@ def moved_in_time(value: Any, shift_ms: int) -> Any:
 
 
 def publish(url: str, document: Mapping[str, Any], alerts: Mapping[str, Any] | None = None) -> None:
-    """Store a document as the controller does, with its times shifted so that it is current."""
-    now = moved_in_time(document, time.time_ns() // 1_000_000 - document["time_ms"])
+    """Store a document with all its times shifted so that it is current."""
+    store_document(url, moved_in_time(document, time.time_ns() // 1_000_000 - document["time_ms"]), alerts)
+
+
+def store_document(url: str, document: Mapping[str, Any], alerts: Mapping[str, Any] | None = None) -> None:
+    """Store a document as the controller does, written now."""
     with redis.Redis.from_url(url) as client:
-        view = msgspec.convert(now, LiveView)
+        view = msgspec.convert({**document, "time_ms": time.time_ns() // 1_000_000}, LiveView)
         ValkeyView(client, "regraft").publish(view, 0)
         if alerts is not None:
             client.set("regraft:live:alerts", json.dumps(alerts))
