@@ -1,7 +1,8 @@
 """Poll the live view and put changes on the board; an unreachable server stops nothing.
 
 In: a Valkey client, the board. Out: the board's parts, and its part ``server``: whether there is a view, if not since
-when and why, and when the controller last wrote it. Reading the texts belongs to ``read_view``.
+when and why, and when the controller last wrote it; and its part ``verdict``. Reading the texts belongs to
+``read_view``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from regraft.dashboard.dashboard_metrics import DashboardMetrics
 from regraft.dashboard.dashboard_settings import DashboardSettings
 from regraft.dashboard.live_board import LiveBoard
 from regraft.dashboard.read_view import KEYS, ViewReader
+from regraft.schemas.loop_verdict import LoopVerdict
 
 log = structlog.get_logger(__name__)
 
@@ -86,13 +88,14 @@ class ViewPoller:
         self._polled_ms = self._now_ms()
         try:
             fresh = self._reader.read(dict(zip(KEYS, texts, strict=True)))
+            self._note_news()
+            fresh["verdict"] = self._verdict()
         except Exception as error:  # Together the parts may say what each alone does not; the next ones are read.
             log.exception("live_view_unreadable")
             fresh, self._unread = {}, f"the live view cannot be shown ({type(error).__name__}: {error})"
             self._metrics.failures.inc()
         else:
             self._unread = ""
-        self._note_news()
         self._enter(LIVE if any(text is not None for text in texts) else EMPTY)
         self._metrics.undecodable.set(len(self._reader.faults))
         await self._board.replace({**fresh, "server": self.server_part()})
@@ -116,6 +119,11 @@ class ViewPoller:
             "login_to_read": self._settings.login_to_read,
             "faults": sorted(filter(None, (self._unread, *self._reader.faults.values()))),
         }
+
+    def _verdict(self) -> LoopVerdict:
+        """Return whether the loop is healthy, by the controller's clock."""
+        silent_ms = 0 if self._news_ms is None else self._now_ms() - self._news_ms
+        return self._reader.verdict(silent_ms / 1000, (self._document_ms or 0) + silent_ms)
 
     def _on_failure(self, error: Exception) -> None:
         self._metrics.failures.inc()

@@ -23,7 +23,9 @@ from regraft.schemas.live_view import (
     ShownNetwork,
     check_version,
     decode_key,
+    view_of_parts,
 )
+from regraft.schemas.loop_verdict import LoopVerdict, judge_loop
 
 ALERTS, VERSION = "alerts", "version"
 KEYS = (*VIEW_KEYS, ALERTS)  # The alert stage writes a plain JSON object.
@@ -77,6 +79,12 @@ class ViewReader:
         if fresh.keys() & {"window", "cost"}:
             shown["windows"] = self._windows_until_now()
         return shown
+
+    def verdict(self, silent_s: float, now_ms: int) -> LoopVerdict:
+        """Judge the newest state that was read; ``now_ms`` by the controller's clock."""
+        is_whole = all(key in self._values for key in VIEW_KEYS)
+        view = view_of_parts(self._values) if is_whole else None
+        return judge_loop(view, self._values.get(ALERTS) or {}, silent_s, now_ms)
 
     def _is_newer(self, counts: bytes | None) -> bool:
         self.faults.pop(VERSION, None)

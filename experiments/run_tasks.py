@@ -21,6 +21,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from regraft.infra.end_on_sigterm import end_on_sigterm
 from regraft.schemas.status_file import replace_file
 
 PACKAGES = ("experiments", "overlay", "controller", "producers", "streaming", "schemas")  # Results depend on these.
@@ -96,8 +97,8 @@ def _run_in_processes(
         return
     # Spawn: a process with threads (a progress bar) must not be forked.
     context = multiprocessing.get_context("spawn")
-    work_done = context.Value("q", 0)
-    with _one_thread_each():
+    with end_on_sigterm(), _one_thread_each():
+        work_done = context.Value("q", 0)
         pool = ProcessPoolExecutor(
             min(_core_count(), len(tasks)), mp_context=context, initializer=_start_worker, initargs=(work_done,)
         )

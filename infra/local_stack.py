@@ -5,17 +5,15 @@ Out: addresses and the supervisor. The caller adds the processes of the stages b
 """
 
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any, Self
 
 from regraft.infra.check_disk import FREE_MB_MIN, check_disk
+from regraft.infra.end_on_sigterm import end_on_sigterm
 from regraft.infra.find_java import find_java
 from regraft.infra.hold_lock import LockHeldError, hold_lock
 from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
@@ -95,7 +93,7 @@ class LocalStack:
         with ExitStack() as cleanup:
             check_disk(self.run_dir, self._free_mb_min)
             cleanup.enter_context(_run_dir_lock(self.run_dir))
-            cleanup.enter_context(_end_on_sigterm())
+            cleanup.enter_context(end_on_sigterm())
             self._supervisor = cleanup.enter_context(Supervisor(self._on_event, patience=self._patience))
             secured = secure_kafka(self.run_dir / "security") if self._secure else None
             self.bootstrap = self._start_kafka(self._supervisor, secured)
@@ -206,20 +204,3 @@ def _run_dir_lock(run_dir: Path) -> Iterator[None]:
                 "wait for it, stop it, or choose another directory."
             ) from error
         yield
-
-
-@contextmanager
-def _end_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM unwind the stack as Ctrl-C does, if this is the main thread, which alone may set signal handlers."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def leave(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    earlier = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, earlier)

@@ -31,5 +31,6 @@ def farthest_clocks(offsets_ms: Mapping[str, int], count_max: int) -> dict[str, 
 
 
 def offset_text(offset_ms: int) -> str:
-    """Return an offset as text, such as ``0.250 s behind Kafka's``."""
-    return f"{abs(offset_ms) / 1_000:.3f} s {'ahead of' if offset_ms > 0 else 'behind'} Kafka's"
+    """Return an offset as text, such as ``0.250 s ahead of Kafka's``; a delay does not prove a clock wrong."""
+    text = f"{abs(offset_ms) / 1_000:.3f} s {'ahead of' if offset_ms > 0 else 'behind'} Kafka's"
+    return text if offset_ms > 0 else f"{text}, or its path to Kafka is slow"

@@ -12,10 +12,12 @@ import msgspec
 from msgspec import Struct
 
 from regraft.schemas.cost_point import CostPoint
+from regraft.schemas.decision_times import DecisionTimes
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.order_book import OrdersInForce
 from regraft.schemas.plan import ClientMove, HomeMove, IdMove, LinkPair
 from regraft.schemas.shown_fleet import ShownFleet
+from regraft.schemas.shown_limits import ShownLimits
 
 VIEW_VERSION = 1
 
@@ -244,21 +246,6 @@ class Horizon(Struct, frozen=True):
     is_measured: bool
 
 
-class DecisionTimes(Struct, frozen=True):
-    """The durations of one planner's decisions, judge and choice included."""
-
-    count: int = 0
-    last_ms: float = 0.0
-    mean_ms: float = 0.0
-    max_ms: float = 0.0
-
-    def with_decision(self, duration_ms: float) -> "DecisionTimes":
-        """Return the times with one more decision."""
-        count = self.count + 1
-        mean_ms = self.mean_ms + (duration_ms - self.mean_ms) / count
-        return DecisionTimes(count, duration_ms, mean_ms, max(self.max_ms, duration_ms))
-
-
 class ViewCounts(Struct, frozen=True, kw_only=True):
     """Counts and short series of one control loop since its start (windows of the look-back included).
 
@@ -300,6 +287,7 @@ class ViewCounts(Struct, frozen=True, kw_only=True):
     bill_first: ShownBill | None = None
     bill: ShownBill | None = None
     sampling: ShownSampling = ShownSampling()
+    limits: ShownLimits = ShownLimits()
 
 
 class LiveView(ViewCounts, frozen=True, kw_only=True):
@@ -368,8 +356,12 @@ def decode_keys(texts: Mapping[str, bytes]) -> LiveView:
     if missing:
         raise LiveViewError(f"it lacks {', '.join(missing)}: it may come from an older Regraft")
     check_version(texts[COUNTS])
-    found = {key: decode_key(key, texts[key]) for key in VIEW_KEYS}
-    return LiveView(**msgspec.structs.asdict(found.pop(COUNTS)), **found)
+    return view_of_parts({key: decode_key(key, texts[key]) for key in VIEW_KEYS})
+
+
+def view_of_parts(parts: Mapping[str, Any]) -> LiveView:
+    """Return the view with these decoded parts, at least all VIEW_KEYS."""
+    return LiveView(**msgspec.structs.asdict(parts[COUNTS]), **{name: parts[name] for name in PARTS})
 
 
 def decode_key(key: str, text: bytes) -> Any:

@@ -111,6 +111,13 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
     return None
 
 
+def is_of_transition(situation: Situation, settings: DecisionSettings) -> bool:
+    """Return True if the newest window is of two epochs only because a plan was executed while it was open."""
+    window = situation.state.newest
+    is_old = abs(situation.now_ms - window.end_ms) > settings.window_age_ms_max
+    return not is_old and window.start_ms < situation.transition_ended_ms
+
+
 def judge_worth(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
     """Return why what changes save is unknown at present, or None if it is known."""
     if not situation.are_links_priced:

@@ -13,7 +13,7 @@ import structlog
 from regraft.controller.control_ports import EventSink
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.decide_plan import Decision, decide_plan
-from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.decide.judge_proposals import Situation, is_of_transition
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.review_plans import PlanReviewer
 from regraft.controller.loop_state import LoopState
@@ -75,7 +75,7 @@ class DecideOnce:
         if decision is None:
             return
         state.add_decision(decision)
-        self._report(decision, now_ms)
+        self._report(decision, now_ms, is_usual=is_of_transition(situation, self._settings.decision))
         if decision.plan is not None:
             self._reviewer.begin(decision.plan, now_ms, _estimates_text(decision.plan, state.fleet))
             state.has_begun = True
@@ -95,12 +95,12 @@ class DecideOnce:
                 self._events.emit(AdaptationEvent(f"planner-{name}", kind, Severity.CRITICAL, now_ms, text))
             return None
 
-    def _report(self, decision: Decision, now_ms: int) -> None:
+    def _report(self, decision: Decision, now_ms: int, *, is_usual: bool) -> None:
         if decision.state_verdict is not None:
             self._metrics.refusals.labels(decision.state_verdict).inc()
         for proposal in decision.refused:
             self._metrics.refusals.labels(proposal.verdict).inc()
-        event = self._refusals.about_decision(decision, now_ms)
+        event = self._refusals.about_decision(decision, now_ms, is_usual=is_usual)
         if event is not None:
             self._events.emit(event)
 

@@ -14,18 +14,19 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 
 SUBJECT = "brokers"
-WINDOWS_IDLE = 3  # In a row: subscribers come and go, and between two plans a broker may be empty for a moment.
+IDLE_S_MIN = 120.0  # Subscribers come and go: a broker that is empty for some windows often has clients again soon.
 NAMED_MAX = 3  # In an event; `regraft status` lists more.
 
 
 class WatchIdle:
-    """Finds the brokers of the overlay that had neither subscriber nor publisher in the last windows."""
+    """Finds the brokers of the overlay that have had neither subscriber nor publisher for IDLE_S_MIN."""
 
     def __init__(self, settings: ControllerSettings, kind: AnyKind, events: EventSink) -> None:
         self._window_age_ms_max = settings.decision.window_age_ms_max
         self._kind = kind
         self._events = events
-        self._idle_for: dict[str, int] = {}
+        self._idle_since_ms: dict[str, int] = {}
+        self._counted_end_ms = 0
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Process the windows taken in this step; incomplete ones do not count."""
@@ -34,7 +35,8 @@ class WatchIdle:
         for window in state.taken:
             if window.is_complete and window.subscribers_at is not None:
                 self._count(window, state)
-        closable = tuple(sorted(broker for broker, count in self._idle_for.items() if count >= WINDOWS_IDLE))
+        least_ms = self._counted_end_ms - int(IDLE_S_MIN * 1000)
+        closable = tuple(sorted(broker for broker, since_ms in self._idle_since_ms.items() if since_ms <= least_ms))
         if closable == state.closable:
             return
         newest = state.newest
@@ -50,8 +52,11 @@ class WatchIdle:
         homes = {home for client, home in at_home.items() if client in window.homes}
         serving = {broker for broker, count in (window.subscribers_at or {}).items() if count} | homes
         serving |= {broker for _, broker in window.local_deliveries}  # Even without subscribers in the register.
-        self._idle_for = {
-            broker: self._idle_for.get(broker, 0) + 1 for broker in present.brokers if broker not in serving
+        self._counted_end_ms = window.end_ms
+        self._idle_since_ms = {
+            broker: self._idle_since_ms.get(broker, window.start_ms)
+            for broker in present.brokers
+            if broker not in serving
         }
 
 

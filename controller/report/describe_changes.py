@@ -1,6 +1,6 @@
 """Describe briefly what a proposal or a plan changes: links, ring IDs or places, homes of clients. For people only.
 
-Links are few; IDs and users are counted and only some of them named.
+Many links, IDs and users are counted and only some of them named.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Protocol
 from regraft.schemas.name_some import name_some
 from regraft.schemas.plan import ClientMove, HomeMove, IdMove, LinkPair
 
-NAMED_MAX = 3  # Brokers with another ID, and clients that move, that are named; the others are only counted.
+NAMED_MAX = 3  # Links, brokers with another ID and clients that move: the others are only counted.
 
 
 class Changes(Protocol):
@@ -47,8 +47,10 @@ def changes_text(changes: Changes, clients: str = "clients", *, has_places: bool
 
     ``clients`` is the plural noun for the clients that move; ``has_places``: brokers have places instead of ring IDs.
     """
-    added, removed = (" ".join(f"{a}-{b}" for a, b in links) for links in (changes.links_added, changes.links_removed))
-    parts = [f"{added} for {removed}"] if added else []
+    added, removed = ([f"{a}-{b}" for a, b in links] for links in (changes.links_added, changes.links_removed))
+    parts = [f"{' '.join(added)} for {' '.join(removed)}"] if added else []
+    if len(added) > NAMED_MAX:
+        parts = [f"{len(added)} links for {len(removed)} ({name_some(added, NAMED_MAX)})"]
     if changes.id_moves:
         count = len(changes.id_moves)
         what, done = ("place", "changed") if has_places else ("ring ID", "reassigned")

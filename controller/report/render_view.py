@@ -23,6 +23,8 @@ from regraft.controller.report.show_parts import (
 from regraft.schemas.live_view import LiveView, ShownSampling
 from regraft.schemas.order_book import OrdersInForce
 from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan_life import LIFE
+from regraft.schemas.shown_limits import ShownLimits
 
 
 def render_view(
@@ -52,6 +54,7 @@ def render_view(
         decision_ms=dict(state.decision_times),
         **(_leader(state) | _money(state)),
         sampling=ShownSampling(state.asked.share, state.asked.since_ms, state.asked.reason),
+        limits=_limits(settings),
         configuration=shown_configuration(log.present),
         window=None if newest is None else shown_window(newest),
         network=None if newest is None else shown_network(newest),
@@ -65,6 +68,11 @@ def render_view(
         members=shown_fleet(state, now_ms),
         shadows={shadow.name: shown_shadow(shadow) for shadow in state.shadows},
     )
+
+
+def _limits(settings: ControllerSettings) -> ShownLimits:
+    moving = {str(phase): settings.transition.of(phase) for phase, facts in LIFE.items() if facts.is_moving}
+    return ShownLimits(settings.decision.window_age_ms_max, moving)
 
 
 def _money(state: LoopState) -> dict[str, Any]:

@@ -35,10 +35,15 @@ class RefusalEvents:
         cause = ",".join(window.short_brokers) or "rows"
         return self._event(EventKind.WINDOW_INCOMPLETE, cause, subject, window.fault, now_ms, Severity.WARNING)
 
-    def about_decision(self, decision: Decision, now_ms: int) -> AdaptationEvent | None:
-        """Return an event if a decision refused for other reasons than the last one reported, else None."""
+    def about_decision(self, decision: Decision, now_ms: int, *, is_usual: bool = False) -> AdaptationEvent | None:
+        """Return an event if a decision refused for other reasons than the last one reported, else None.
+
+        ``is_usual``: a plan was executed during the window, so it is naturally of an epoch before.
+        """
         subject = window_name(decision.window_end_ms)
         if decision.state_verdict is Verdict.STALE_STATE:
+            if is_usual:
+                return None
             reason = decision.state_reason
             return self._event(EventKind.WINDOW_STALE, "stale", subject, reason, now_ms, Severity.WARNING)
         if decision.state_verdict is Verdict.EPOCH_MISMATCH:

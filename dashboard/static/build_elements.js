@@ -54,9 +54,17 @@ export function definitionList(rows) {
   return element("dl", { class: "facts" }, shown.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
 }
 
+// Columns whose cells stay in one line, and those that take the width that is left.
+const ONE_LINE = new Set(["Since", "Time", "Severity", "State", "Rule", "Kind", "Subject", "Service"]);
+const WIDE = new Set(["What", "Details"]);
+
+function columnClass(head) {
+  return ONE_LINE.has(head) ? "as-one" : WIDE.has(head) ? "wide" : null;
+}
+
 export function table(heads, rows, properties = {}) {
   const head = element("tr", {}, heads.map((text) => element("th", { scope: "col" }, text)));
-  const body = rows.map((cells) => element("tr", {}, cells.map((cell) => element("td", {}, cell))));
+  const body = rows.map((cells) => element("tr", {}, cells.map((cell, at) => element("td", { class: columnClass(heads[at]) }, cell))));
   return element("div", { class: "table-frame" },
     element("table", properties, element("thead", {}, head), element("tbody", {}, body)));
 }

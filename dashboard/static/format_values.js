@@ -24,6 +24,19 @@ export function amount(value) {
   return value.toPrecision(size >= 1 ? 3 : 2).replace(/\.?0+$/, "");
 }
 
+// A value of an axis, without digits that say nothing: 30 k, not 30.0 k.
+export function tick(value) {
+  const size = Math.abs(value);
+  const [unit, text] = size >= 1e6 ? [1e6, " M"] : size >= 1e4 ? [1e3, " k"] : [1, ""];
+  return `${Number((value / unit).toPrecision(3)).toLocaleString("en")}${text}`;
+}
+
+// Times of an axis, all in one unit.
+export function timeTicks(values) {
+  const inSeconds = Math.max(...values) >= 1000;
+  return values.map((value) => `${Number((inSeconds ? value / 1000 : value).toPrecision(3))} ${inSeconds ? "s" : "ms"}`);
+}
+
 export function share(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const percent = value * 100;

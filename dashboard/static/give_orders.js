@@ -50,8 +50,9 @@ export class OrderDesk {
   // A button that gives an order, or asks for a token first.
   button(text, kind, subject, properties = {}) {
     const canOrder = Boolean(this._store.parts.server?.can_order);
+    const classes = `${properties.class ?? ""} ${this.hindrance ? "locked" : ""}`.trim();
     return button(text, () => (this.mayOrder ? this._ask(kind, subject) : this._askToken()), {
-      disabled: !canOrder, title: this.hindrance || null, "data-order": kind, ...properties,
+      disabled: !canOrder, title: this.hindrance || null, "data-order": kind, ...properties, class: classes || null,
     });
   }
 

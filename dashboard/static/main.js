@@ -19,9 +19,9 @@ showBanners(store);
 showHeadline(store, desk);
 showReview(store, desk, map);
 showSide(store, desk, map);
-showCharts(store);
+const charts = showCharts(store);
 showTabs(store, desk, map);
 openStream(store, () => desk.signInToRead());
 
 // For measuring and for tests: what is shown, and how long drawing took.
-window.regraft = { store, map };
+window.regraft = { store, map, charts };

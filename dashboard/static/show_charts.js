@@ -1,17 +1,22 @@
 // Cost, rate, completeness and latency over time, with the plans that changed them.
 
 import { button, element, showIfOther } from "./build_elements.js";
-import { amount, milliseconds, share, signedShare, words } from "./format_values.js";
+import { amount, milliseconds, share, signedShare, tick, timeTicks, words } from "./format_values.js";
 
 const HEIGHT_PX = 180;
 const SPANS = [["15 min", 15 * 60], ["2 h", 2 * 3600], ["all", null]];
 const AXIS_PX = 52;
+const COST_TEXT = "In the unit of the inventory: what links and brokers charge for the notifications of a second, such as ms of delay or money";
 
 export function showCharts(store) {
   const place = document.getElementById("charts");
   const sync = uPlot.sync("windows");
   let spanS = null;
-  const charts = [new Chart(place, "cost", "Cost per second", costLines), new Chart(place, "rate", "Notifications per second", rateLines), new Chart(place, "latency", "Window end to state", latencyLines)];
+  const charts = [
+    new Chart(place, "cost", "Cost per second", costLines, COST_TEXT),
+    new Chart(place, "rate", "Notifications per second", rateLines),
+    new Chart(place, "latency", "Window end to state", latencyLines),
+  ];
 
   const choice = element("div", { class: "choice", role: "group", "aria-label": "Time span" });
   charts[0].head.append(choice);
@@ -23,20 +28,22 @@ export function showCharts(store) {
 
   function show() {
     showChoice();
-    for (const chart of charts) chart.show(store, spanS, sync);
+    const range = shownRange(store, spanS);
+    for (const chart of charts) chart.show(store, range, sync);
   }
 
   store.watch(["cost", "windows", "plans", "events"], show);
   new ResizeObserver(() => { for (const chart of charts) chart.resize(); }).observe(place);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const chart of charts) chart.reset(); show(); });
+  return charts;
 }
 
 class Chart {
-  constructor(place, name, title, build) {
+  constructor(place, name, title, build, about = null) {
     this._build = build;
     this._hasMarkKey = name === "cost";
     this._value = element("p", { class: "now" });
-    this.head = element("div", { class: "panel-head" }, element("h2", {}, title));
+    this.head = element("div", { class: "panel-head" }, element("h2", { title: about }, title));
     this._frame = element("div", { class: "chart-frame" });
     this._legend = element("p", { class: "chart-legend" });
     place.append(element("section", { class: "panel chart", "data-chart": name }, this.head, this._value, this._frame, this._legend));
@@ -44,9 +51,10 @@ class Chart {
     this._lines = "";
     this._marks = [];
     this._broken = [];
+    this._text = amount;
   }
 
-  show(store, spanS, sync) {
+  show(store, range, sync) {
     const built = this._build(store);
     showIfOther(this._value, built.value, () => [built.value[0], element("small", {}, built.value[1])]);
     if (!built.times.length) {
@@ -55,14 +63,13 @@ class Chart {
     }
     this._marks = [...planMarks(store), ...changeMarks(store)].sort((one, other) => one.time - other.time);
     this._broken = built.broken;
+    this._text = built.text ?? amount;
     const lines = JSON.stringify(built.lines.map((line) => line.name));
     if (this._plot === null || lines !== this._lines) this._make(built, sync);
     this._lines = lines;
-    const last = built.times.at(-1);
-    const first = spanS === null ? built.times[0] : Math.max(built.times[0], last - spanS);
     this._plot.batch(() => {
       this._plot.setData([built.times, ...built.lines.map((line) => line.values)], false);
-      this._plot.setScale("x", { min: first, max: Math.max(last, first + 10) });
+      this._plot.setScale("x", range);
     });
     showIfOther(this._legend, built.lines.map((line) => [line.name, line.kind]), () => [
       ...built.lines.map((line) => element("span", {}, element("i", { class: `key ${line.kind}` }), `${line.name} `, element("b", { class: "at-cursor" }))),
@@ -70,6 +77,13 @@ class Chart {
       element("span", {}, element("i", { class: "key broken" }), "incomplete window"),
     ]);
     this._report(this._plot);
+  }
+
+  // From when to when it shows, and which marks of plans and changes are within; null before the first window.
+  get shown() {
+    if (!this._plot) return null;
+    const { min, max } = this._plot.scales.x;
+    return { min, max, marks: this._marks.filter(({ time }) => time >= min && time <= max).map(({ text }) => text) };
   }
 
   resize() {
@@ -89,7 +103,7 @@ class Chart {
     this._plot = new uPlot({
       width: this._frame.clientWidth, height: HEIGHT_PX, legend: { show: false }, cursor: { sync: { key: sync.key }, drag: { x: false, y: false }, points: { size: 6 } },
       scales: { x: { time: true }, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.12] } },
-      axes: [{ ...axis, size: 30, space: 70, values: [[3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{HH}:{mm}:{ss}"]].map(([step, text]) => [step, text, null, null, null, null, null, null, 1]) }, { ...axis, size: AXIS_PX, values: (_plot, ticks) => ticks.map(amount) }],
+      axes: [{ ...axis, size: 30, space: 70, values: [[3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{HH}:{mm}:{ss}"]].map(([step, text]) => [step, text, null, null, null, null, null, null, 1]) }, { ...axis, size: AXIS_PX, values: (_plot, ticks) => built.ticks?.(ticks) ?? ticks.map(tick) }],
       series: [{}, ...built.lines.map((line) => ({
         label: line.name, stroke: colour(line.colour), width: line.width ?? 1.5, dash: line.dash, fill: line.fill ? `${colour(line.colour)}22` : undefined, points: { show: false }, spanGaps: false,
       }))],
@@ -142,9 +156,19 @@ class Chart {
   _report(plot) {
     const at = plot.cursor.idx;
     this._legend.querySelectorAll(".at-cursor").forEach((place, number) => {
-      place.textContent = at === null || at === undefined ? "" : amount(plot.data[number + 1]?.[at]);
+      place.textContent = at === null || at === undefined ? "" : this._text(plot.data[number + 1]?.[at]);
     });
   }
+}
+
+// The same for all charts. A controller that took over has no costs of earlier windows, and no chart restarts with it.
+function shownRange(store, spanS) {
+  const times = [...(store.parts.cost ?? []), ...(store.parts.windows ?? [])].map(endS);
+  if (!times.length) return null;
+  const last = times.reduce((one, other) => Math.max(one, other));
+  const first = times.reduce((one, other) => Math.min(one, other));
+  const min = spanS === null ? first : Math.max(first, last - spanS);
+  return { min, max: Math.max(last, min + 10) };
 }
 
 // A plan counts from when its brokers were told to switch, or to drop it.
@@ -199,7 +223,7 @@ function latencyLines(store) {
   const known = points.map((point) => point.state_latency_ms).filter((value) => value !== null).sort((one, other) => one - other);
   const middle = known[Math.floor(known.length / 2)];
   const value = last ? [milliseconds(last.state_latency_ms), `half of them within ${milliseconds(middle)}`] : ["", ""];
-  return { times: points.map(endS), lines: [{ name: "latency in ms", kind: "present", colour: "--accent", width: 2, values: points.map((point) => point.state_latency_ms) }], broken: points.filter((point) => !point.is_complete).map(endS), value };
+  return { times: points.map(endS), lines: [{ name: "latency", kind: "present", colour: "--accent", width: 2, values: points.map((point) => point.state_latency_ms) }], broken: points.filter((point) => !point.is_complete).map(endS), value, ticks: timeTicks, text: milliseconds };
 }
 
 const endS = (point) => point.window_end_ms / 1000;

@@ -4,6 +4,7 @@ import { element, icon, showIfOther } from "./build_elements.js";
 import { amount, clockTime, counted, readable, shortList, span, words } from "./format_values.js";
 
 const COMPLETE_LOOKED_AT = 20;
+const REASONS_SHOWN = 2;
 
 export function showHeadline(store, desk) {
   const place = document.getElementById("headline");
@@ -16,6 +17,7 @@ export function showHeadline(store, desk) {
 
   function show() {
     const answers = [howItIs(store), whatItDoes(store), whatItWants(store)];
+    document.body.classList.toggle("is-calm", answers.every(({ kind }) => kind === "good" || kind === "calm"));
     answers.forEach((answer, number) => {
       const { card, body } = cards[number];
       card.className = `card ${answer.kind}`;
@@ -28,7 +30,7 @@ export function showHeadline(store, desk) {
     });
   }
 
-  store.watch(["server", "link", "counts", "window", "windows", "plans", "alerts", "orders", "last_decision", "configuration"], show);
+  store.watch(["server", "verdict", "link", "counts", "window", "windows", "plans", "alerts", "orders", "last_decision", "configuration"], show);
   desk.watch(show);
   setInterval(show, 1000);
 }
@@ -39,30 +41,37 @@ export function phaseSteps(store, phase) {
     element("li", { class: number < reached ? "done" : number === reached ? "now" : "", "aria-current": number === reached ? "step" : null }, step)));
 }
 
+// The verdict is the server's, by the rule of `regraft status`.
 function howItIs(store) {
-  const { server, window, windows = [], configuration } = store.parts;
+  const { server, verdict, windows = [], configuration } = store.parts;
   if (!store.version || !server) return { kind: "unknown", icon: "clock", short: "Connecting", long: "Waiting for the first data." };
-  if (!store.isLive) return { kind: "unknown", icon: "ask", short: "Unknown", long: "This page is out of date; see the reason above." };
-  const critical = store.activeAlerts.filter((alert) => alert.severity === "critical");
-  if (critical.length) return { kind: "bad", icon: "alert", short: counted(critical.length, "critical alert"), long: critical[0].text };
-  if (!window) return { kind: "unknown", icon: "clock", short: "Waiting", long: "No window has closed yet." };
-  if (!window.is_complete) return { kind: "warn", icon: "alert", short: "A window is incomplete", long: incompleteText(window) };
-  const warnings = store.activeAlerts.filter((alert) => alert.severity === "warning");
-  if (warnings.length) return { kind: "warn", icon: "alert", short: counted(warnings.length, "warning"), long: warnings[0].text };
+  if (!store.link.isOpen || server.view === "away" || !verdict) return { kind: "unknown", icon: "ask", short: "Unknown", long: "This page is out of date; see the reason above." };
+  const short = sentence(verdict.verdict);
+  if (verdict.verdict === "not running") return { kind: server.view === "empty" ? "unknown" : "bad", icon: "alert", short, long: reasonsText(verdict.reasons) };
+  if (verdict.verdict !== "healthy") {
+    const isCritical = store.activeAlerts.some((alert) => alert.severity === "critical");
+    return { kind: isCritical ? "bad" : "warn", icon: "alert", short, long: reasonsText(verdict.reasons) };
+  }
+  const { warnings } = verdict;
+  if (warnings.length) return { kind: "warn", icon: "alert", short, long: `${counted(warnings.length, "warning")}: ${reasonsText(warnings)}` };
   const last = windows.slice(-COMPLETE_LOOKED_AT);
   const complete = last.filter((point) => point.is_complete).length;
   const heard = configuration ? counted(configuration.brokers.length, "broker") : "all brokers";
   const rate = last.at(-1)?.notifications_per_s;
   return {
-    kind: "good", icon: "check", short: "All is well",
+    kind: "good", icon: "check", short,
     long: `${heard} report, ${complete} of the last ${last.length} windows are complete, ${amount(rate)} notifications a second. No alerts.`,
   };
 }
 
-function incompleteText(window) {
-  const short = window.short_brokers ?? [];
-  const reason = window.fault || "telemetry is missing";
-  return short.length ? `${reason}. Too little came from ${shortList(short)}. Nothing is decided on it.` : `${reason}. Nothing is decided on it.`;
+function reasonsText(reasons) {
+  const shown = reasons.slice(0, REASONS_SHOWN).map((reason) => sentence(readable(reason).replace(/\.$/, "")));
+  const more = reasons.length - shown.length;
+  return `${shown.join(". ")}.${more ? ` And ${more} more: see \`regraft status\`.` : ""}`;
+}
+
+function sentence(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 function whatItDoes(store) {

@@ -30,7 +30,7 @@ export function showAlerts(store, pane) {
 }
 
 function alertTable(alerts) {
-  return table(["Since", "Severity", "Rule", "Subject", "What", "State", "Told"], alerts.map((alert) => [
+  return table(["Since", "Severity", "Rule", "Subject", "What", "State", "Notified"], alerts.map((alert) => [
     clockTime(alert.raised_ms), severityPill(alert.severity), words(alert.rule), alert.subject, alert.text,
     alert.status === "cleared" ? `cleared ${clockTime(alert.changed_ms)}` : alert.is_silenced ? `silenced ${alert.silenced_by ?? ""}` : "raised",
     (alert.deliveries ?? []).map((one) => `${one.target}: ${words(one.state)}`).join("; ") || "nobody",

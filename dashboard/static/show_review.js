@@ -7,6 +7,7 @@ import { changeLines, movedCount } from "./show_side.js";
 import { priceOf, proposalTable } from "./show_plans.js";
 
 const LINES_SHOWN = 15;
+const PRICE_TEXT = "What making the change costs, spread over the time in which it must pay back: a change must save more than this.";
 const GROUPS = [["removed", "Links removed"], ["added", "Links added"], ["moved", "Moves"]];
 
 export function showReview(store, desk, map) {
@@ -31,11 +32,11 @@ export function showReview(store, desk, map) {
         element("h2", {}, icon("ask"), `${plan.plan}: `, changesText(plan)),
         element("p", {}, "proposed ", clockTime(plan.history[0]?.time_ms), ", on the window that ended ", clockTime(plan.window_end_ms)),
       isMembership(plan) ? element("p", {}, readable(plan.history[0]?.reason)) : element("div", { class: "before-after" },
-        figure("now", `${amount(plan.cost_before_per_s)}/s`),
+        figure("cost now", `${amount(plan.cost_before_per_s)}/s`),
         element("span", { class: "arrow", "aria-hidden": "true" }, "→"),
-        figure("then", `${amount(plan.cost_predicted_per_s)}/s`, "good"),
+        figure("cost then", `${amount(plan.cost_predicted_per_s)}/s`, "good"),
         figure("saves", `${amount(saves)}/s (${share(saves / plan.cost_before_per_s)})`, "good"),
-        figure("price", `${amount(priceOf(plan))}/s`))),
+        figure("price of changing", `${amount(priceOf(plan))}/s`, "", PRICE_TEXT))),
       element("div", { class: "groups" }, GROUPS.map(([kind, title]) => group(title, lines.filter(([one]) => one === kind), kind, kind === "moved" ? movedCount(plan) : null))),
       element("details", {}, element("summary", {}, `Why each of ${plan.proposals.length}, and why ${plan.refused?.length ?? 0} others not`),
         proposalTable(plan.proposals), plan.refused?.length ? proposalTable(plan.refused, true) : null),
@@ -60,6 +61,6 @@ function group(title, lines, kind, count) {
       all > shown.length ? element("li", { class: "muted" }, `and ${all - shown.length} more`) : null));
 }
 
-function figure(name, value, kind = "") {
-  return element("div", { class: `figure ${kind}` }, element("span", { class: "name" }, name), element("span", { class: "value" }, value));
+function figure(name, value, kind = "", title = null) {
+  return element("div", { class: `figure ${kind}`, title }, element("span", { class: "name" }, name), element("span", { class: "value" }, value));
 }

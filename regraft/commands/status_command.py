@@ -14,6 +14,7 @@ import typer
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
 from regraft.commands.describe_broker import since_text
 from regraft.infra.exit_codes import EXIT_FAILED, EXIT_OK
+from regraft.schemas.loop_verdict import HEALTHY
 from regraft.schemas.name_some import name_some
 from regraft.schemas.sampled_blocks import share_text
 from regraft.stages.explain_decision import decision_line
@@ -35,12 +36,12 @@ def status(
 
     Examples: `regraft status`; `regraft status --json --set run.directory=out/demo/run`.
     """
-    from regraft.stages.judge_status import HEALTHY, judge_status
+    from regraft.stages.judge_status import judge_status
     from regraft.stages.read_status import find_status
 
     settings = settings_of(assignments, settings_file)
     found = find_status(settings)
-    judged = judge_status(found.services, found.view, found.alerts, settings, settings.run.clock.now_ms())
+    judged = judge_status(found.services, found.view, found.alerts, settings.run.clock.now_ms())
     judged["source"] = found.source
     if as_json:
         typer.echo(json.dumps(judged, indent=2))

@@ -1,7 +1,8 @@
 """Judge from the stages' last output whether the loop is healthy, degraded or not running, and why.
 
-In: the live view, the documents of the other stages, the age of each, and the settings. Out: one JSON-ready status.
-Reading belongs to :mod:`regraft.stages.read_status`, showing to :mod:`regraft.commands.status_command`.
+In: the live view, the documents of the other stages, and the age of each. Out: one JSON-ready status. The rule for
+what the view holds is :mod:`regraft.schemas.loop_verdict`, which the dashboard shares. Reading belongs to
+:mod:`regraft.stages.read_status`, showing to :mod:`regraft.commands.status_command`.
 """
 
 from __future__ import annotations
@@ -12,26 +13,17 @@ from typing import Any
 
 import msgspec
 
-from regraft.schemas.clock_offsets import CLOCK_OFFSET_MS_MAX, offset_text
 from regraft.schemas.live_view import LiveView, ShownPlan
+from regraft.schemas.loop_verdict import ALERTS_SHOWN, SILENCE_S_MAX, is_crossed, judge_loop
 from regraft.schemas.member import MemberState
 from regraft.schemas.plan import PlanPhase
-from regraft.schemas.plan_life import LIFE
 from regraft.schemas.sampled_blocks import share_text
-from regraft.schemas.shown_fleet import ShownMember
-from regraft.settings.run_settings import Settings
 from regraft.stages.explain_decision import decision_of
 from regraft.stages.observe_run import parse_ledger
 
 Document = Mapping[str, Any]
 
-HEALTHY, DEGRADED, NOT_RUNNING = "healthy", "degraded", "not running"
-SILENCE_S_MAX = 15.0  # A stage writes every second, but a micro-batch or a slow disk may take a few.
-NO_CONTROLLER = "no controller has written a status (start one: regraft run, or regraft control)"
-STALL_FACTOR = 2  # A phase may take its time limit, and as long again while commands are repeated.
 PLANS_SHOWN = 5
-ALERTS_SHOWN = 10
-CRITICAL = "critical"
 WINDOW_FIELDS = (
     "end_ms",
     "notifications",
@@ -91,23 +83,18 @@ class ServiceState:
 
 
 def judge_status(
-    services: Mapping[str, ServiceState], view: LiveView | None, alerts: Document, settings: Settings, now_ms: int
+    services: Mapping[str, ServiceState], view: LiveView | None, alerts: Document, now_ms: int
 ) -> dict[str, Any]:
     """Return verdict, reasons and figures; ``services`` holds the stages that have written a status.
 
     ``view`` is the controller's, None if it has written nothing.
     """
     controller = services.get("controller")
-    faults = _faults(services, view, alerts, settings, now_ms)
-    if controller is None or view is None:
-        verdict, faults = NOT_RUNNING, [NO_CONTROLLER, *faults]
-    elif controller.is_silent:
-        verdict, faults = NOT_RUNNING, [f"the controller has been silent for {controller.age_s:.0f} s", *faults]
-    else:
-        verdict = DEGRADED if faults else HEALTHY
+    silent_s = 0.0 if controller is None else controller.age_s
+    judged = judge_loop(view if controller else None, alerts, silent_s, now_ms, _stage_faults(services))
     return {
-        "verdict": verdict,
-        "reasons": faults,
+        "verdict": judged.verdict,
+        "reasons": list(judged.reasons),
         "time_ms": now_ms,
         **(NOTHING_SHOWN if view is None else _figures(view, now_ms)),
         "alerts": list(alerts.get("active") or ())[:ALERTS_SHOWN],
@@ -141,73 +128,18 @@ def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _faults(
-    services: Mapping[str, ServiceState], view: LiveView | None, alerts: Document, settings: Settings, now_ms: int
-) -> list[str]:
-    """Return what is wrong now, without past faults."""
+def _stage_faults(services: Mapping[str, ServiceState]) -> list[str]:
+    """Return what is wrong with the stages other than the controller, which only their status files hold."""
     found = [
         f"{name} has been silent for {state.age_s:.0f} s"
         for name, state in services.items()
         if state.is_silent and name != "controller"
     ]
-    if view is not None and view.is_standby and not view.leader:
-        found.append("this standby knows of no leading controller")
-    if view is not None:
-        found += [
-            f"the controller's {what}: {count}" for what, count in view.faults.items() if what.startswith("clock")
-        ]
-    if view is not None and view.standby_reason:
-        found.append(f"this controller must not lead: {view.standby_reason}")
-    if view is not None and not view.is_standby:
-        found += _window_faults(view, settings, now_ms) + _plan_faults(view, settings, now_ms) + _deaths(view)
     if "emulator" in services:
         ledger = parse_ledger(services["emulator"].document)
         wrong = {"lost": ledger.lost, "repeated": ledger.repeated, "out of order": ledger.disordered}
         found += [f"{count} notifications {what}" for what, count in wrong.items() if count]
-    critical = [alert for alert in alerts.get("active") or () if alert.get("severity") == CRITICAL]
-    return found + [f"alert: {alert.get('text')}" for alert in critical[:ALERTS_SHOWN]]
-
-
-def _window_faults(view: LiveView, settings: Settings, now_ms: int) -> list[str]:
-    window = view.window
-    if window is None:
-        return ["no window has closed yet"]
-    age_ms, age_ms_max = now_ms - window.end_ms, settings.controller.decision.window_age_ms_max
-    found = []
-    if age_ms > age_ms_max:
-        found.append(
-            f"the newest window ended {age_ms / 1000:.0f} s ago, and nothing is decided on windows older "
-            f"than {age_ms_max / 1000:.0f} s"
-        )
-    if not window.is_complete:
-        found.append(f"the newest window is incomplete: {window.fault}")
-    wrong = {name: ms for name, ms in window.clock_offsets_ms.items() if abs(ms) > CLOCK_OFFSET_MS_MAX}
-    return found + [f"the clock of {broker} is {offset_text(offset_ms)}" for broker, offset_ms in wrong.items()]
-
-
-def _plan_faults(view: LiveView, settings: Settings, now_ms: int) -> list[str]:
-    limits = settings.controller.transition
-    found = []
-    for plan in view.plans:
-        phase = PlanPhase(plan.phase)
-        since_ms = plan.history[-1].time_ms if plan.history else now_ms
-        if LIFE[phase].is_moving and now_ms - since_ms > STALL_FACTOR * limits.of(phase):
-            found.append(f"{plan.plan} has been {phase} for {(now_ms - since_ms) / 1000:.0f} s")
     return found
-
-
-def _deaths(view: LiveView) -> list[str]:
-    """Return a fault if dead or departed brokers are still in the overlay in force; outside it they are not a fault."""
-    crossed = [member.broker for member in view.members.members if _is_crossed(member)]
-    if not crossed:
-        return []
-    at_risk = view.members.traffic_at_risk_per_s
-    rate = "" if at_risk is None else f", {at_risk:.0f} notifications per second passed them"
-    return [f"dead and still in the overlay: {', '.join(crossed)}{rate}"]
-
-
-def _is_crossed(member: ShownMember) -> bool:
-    return member.in_overlay and member.state in (MemberState.DEAD, MemberState.JOINING, MemberState.LEFT)
 
 
 def _waiting(view: LiveView) -> list[str]:
@@ -234,7 +166,7 @@ def _notes(view: LiveView) -> list[str]:
     found += [
         f"{state.replace('_', ' ')}: {', '.join(member.broker for member in members)}"
         for state in (MemberState.JOINING, MemberState.LEAVING, MemberState.DEAD)
-        if (members := [member for member in view.members.members if member.state == state and not _is_crossed(member)])
+        if (members := [member for member in view.members.members if member.state == state and not is_crossed(member)])
     ]
     if maintenance := view.orders.maintenance:
         found.append(f"in maintenance: {', '.join(one.broker for one in maintenance)}")

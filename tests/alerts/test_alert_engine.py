@@ -441,7 +441,7 @@ def test_the_broker_with_the_wrong_clock_is_named_with_its_offset() -> None:
     assert changes_of(1, 3_000) == ["2 clock b01 raised", "2 clock b02 raised"]
     assert [alert.text for alert in scene.changes] == [
         "The clock of b01 is 2.980 s ahead of Kafka's, 4 of its batches were refused because of it.",
-        "The clock of b02 is 3.000 s behind Kafka's.",
+        "The clock of b02 is 3.000 s behind Kafka's, or its path to Kafka is slow.",
     ]
     assert changes_of(2, 300) == []
     assert changes_of(3, 10) == ["4 clock b01 cleared", "4 clock b02 cleared"]

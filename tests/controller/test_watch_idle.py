@@ -1,4 +1,4 @@
-"""Brokers that have had no clients for some windows are reported; nothing else makes a broker idle."""
+"""Brokers that have had no clients for minutes are reported; nothing else makes a broker idle."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.loop_state import LoopState
-from regraft.controller.loop_steps.watch_idle import WINDOWS_IDLE, WatchIdle
+from regraft.controller.loop_steps.watch_idle import IDLE_S_MIN, WatchIdle
 from regraft.controller.ports.memory_ports import MemoryEvents
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.inventory import Inventory
@@ -16,6 +16,7 @@ from tests.controller.decide.test_decide_moves import INVENTORY, window_of
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.small_kinds import tree_kind
 
+WINDOWS_IDLE = int(IDLE_S_MIN)  # of a second
 COUNTS = {"b01": 2, "b03": 0}  # p and q publish at b00, r at b02.
 
 
@@ -34,9 +35,10 @@ def idle_after(
     return state, [event.text for event in events.emitted if event.kind is EventKind.BROKERS_CLOSABLE]
 
 
-def test_a_broker_without_clients_for_some_windows_is_reported_once() -> None:
+def test_a_broker_without_clients_for_minutes_is_reported_once() -> None:
     """b03 and b04 have neither publishers nor subscribers; one event names them and the command."""
     assert idle_after(WINDOWS_IDLE - 1, COUNTS)[0].closable == ()
+    assert idle_after(WINDOWS_IDLE - 1, COUNTS)[1] == []
     state, texts = idle_after(WINDOWS_IDLE + 3, COUNTS)
     assert state.closable == ("b03", "b04")
     (text,) = texts

@@ -29,14 +29,13 @@ from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from tests.dashboard.served_dashboard import ServedDashboard, served_dashboard
 from tests.dashboard.test_dashboard_page import FOUND
-from tests.dashboard.view_documents import publish
+from tests.dashboard.view_documents import moved_in_time, store_document
 from tests.scenarios.closed_loop import ClosedLoop
 
 SEED = 1
 BROKERS = 40
 COLOURS = 256  # of a picture; more would enlarge the file without a visible difference
 FILE_BYTES_MAX = 250_000
-TIMES_FROM_MS = 100_000  # larger numbers named _ms are times, smaller ones are spans
 STOCKS = WorkloadSettings(
     publisher_count=30, interested_broker_count=10, lifetime_s_mean=20.0, regime_change_s=90.0
 )  # fmt: skip
@@ -57,18 +56,7 @@ class Course:
     def as_of_now(self) -> list[Document]:
         """Return the documents with all times shifted so that the last one is current."""
         shift_ms = time.time_ns() // 1_000_000 - self.documents[-1]["time_ms"]
-        return [_moved(document, shift_ms) for document in self.documents]
-
-
-def _moved(value: Any, shift_ms: int) -> Any:
-    if isinstance(value, dict):
-        return {
-            name: one + shift_ms
-            if name.endswith("_ms") and isinstance(one, int) and one > TIMES_FROM_MS
-            else _moved(one, shift_ms)
-            for name, one in value.items()
-        }
-    return [_moved(one, shift_ms) for one in value] if isinstance(value, (list, tuple)) else value
+        return [moved_in_time(document, shift_ms) for document in self.documents]
 
 
 class Recorder:
@@ -150,7 +138,7 @@ def show_course(served: ServedDashboard, course: Course) -> Document:
     quiet = {"time_ms": 1, "active": [], "recent": []}
     documents = course.as_of_now()
     for document in documents:
-        publish(served.redis_url, document, quiet)
+        store_document(served.redis_url, document, quiet)
         time.sleep(0.12)
     return documents[-1]
 
@@ -187,7 +175,7 @@ def picture(
             " return placed.length === names && placed.some((node) => node.position('x') !== 0); }",
             arg=names,
         )
-        publish(served.redis_url, last)
+        store_document(served.redis_url, last)
         page.wait_for_timeout(6000)  # until the inventory has been read and animations have ended
         if prepare:
             prepare(page)

@@ -77,7 +77,7 @@ def test_the_page_draws_the_overlay_and_its_health(page: Page, served: ServedDas
     wait_drawn(page, f"cy.nodes('[name]').length === {BROKERS} && cy.edges('[pair]').length === {links}")
     assert drawn(page, "nodes('[name]').map((node) => node.position('x'))") != [0] * BROKERS
     expect(page.locator("#headline .card")).to_have_count(3)
-    expect(page.locator("#headline")).to_contain_text("All is well")
+    expect(page.locator("#headline")).to_contain_text("Healthy")
     expect(page.locator("#charts canvas")).to_have_count(3)
     expect(page.locator(".plan")).to_have_count(len(document["plans"]))
     page.evaluate("() => window.regraft.map.pickBroker('b03')")
@@ -106,6 +106,60 @@ def test_the_picture_follows_a_plan(page: Page, served: ServedDashboard) -> None
     wait_drawn(page, f"cy.edges('.leaving, .coming').empty() && cy.edges('.fresh, .arrived').length === {added}")
 
 
+def test_all_charts_show_the_same_span_after_a_failover(page: Page, served: ServedDashboard) -> None:
+    """The controller that took over has no costs of earlier windows; the cost chart still begins with the others."""
+    document = written_document()
+    publish(served.redis_url, document)
+    page.goto(served.url)
+    page.wait_for_function("() => window.regraft?.charts.every((chart) => chart.shown?.marks.length)")
+    publish(served.redis_url, {**document, "cost": document["cost"][-2:]})
+    page.wait_for_function("() => window.regraft.store.parts.cost.length === 2")
+    page.evaluate("() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
+    spans = page.evaluate("() => window.regraft.charts.map((chart) => chart.shown)")
+    assert spans[0] == spans[1] == spans[2]
+    assert spans[0]["marks"]
+
+
+def test_the_cost_is_in_the_first_screen_of_a_laptop(page: Page, served: ServedDashboard) -> None:
+    """At 1280 by 800 pixels the cost chart needs no scrolling; while all is well the map below it is smaller."""
+    page.set_viewport_size({"width": 1280, "height": 800})
+    document = written_document()
+    publish(served.redis_url, document, {"time_ms": 1, "active": [], "recent": []})
+    page.goto(served.url)
+    expect(page.locator("#headline")).to_contain_text("Healthy")
+    chart = page.locator("[data-chart=cost]").bounding_box()
+    assert chart is not None
+    assert chart["y"] + chart["height"] <= 800
+    least = "() => parseInt(getComputedStyle(document.querySelector('.map-frame')).minHeight)"
+    calm_px = page.evaluate(least)
+    alert = {"rule": "broker_silent", "subject": "b07", "severity": "critical", "status": "raised", "text": "b07"}
+    publish(served.redis_url, document, {"time_ms": 2, "active": [alert], "recent": []})
+    expect(page.locator("#headline")).to_contain_text("Degraded")
+    assert page.evaluate(least) > calm_px
+
+
+def test_the_table_of_alerts_breaks_no_words(page: Page, served: ServedDashboard) -> None:
+    """At 1280 pixels times and states stay in one line, targets break at blanks only; the text takes the rest."""
+    page.set_viewport_size({"width": 1280, "height": 800})
+    alert = {
+        "rule": "streaming_late", "subject": "windows", "severity": "warning", "status": "cleared", "raised_ms": 1,
+        "changed_ms": 60_000, "text": "The streaming job does not keep up. " * 9, "value": 1.0, "is_silenced": False,
+        "deliveries": [{"target": "webhook:127.0.0.1#69a113", "state": "delivered"}],
+    }  # fmt: skip
+    publish(served.redis_url, written_document(), {"time_ms": 1, "active": [], "recent": [alert]})
+    page.goto(served.url)
+    page.get_by_role("tab", name="Alerts").click()
+    table = page.locator("#pane-alerts table")
+    expect(table.locator("th")).to_have_text(["Since", "Severity", "Rule", "Subject", "What", "State", "Notified"])
+    lines = """(cell) => { const range = document.createRange(); range.selectNodeContents(cell);
+        return new Set([...range.getClientRects()].map((box) => box.bottom)).size; }"""
+    counts = table.locator("tbody td").evaluate_all(f"(cells) => cells.map({lines})")
+    since, _, rule, subject, what, state, notified = counts
+    assert (since, rule, subject, state) == (1, 1, 1, 1)
+    assert what > 1
+    assert notified <= 2
+
+
 def test_a_plan_is_approved_with_a_name_and_a_reason(page: Page, served: ServedDashboard) -> None:
     """The plan is shown on top with its preview; the order carries the token's name and the reason that was typed."""
     document = proposed_document()
@@ -116,8 +170,13 @@ def test_a_plan_is_approved_with_a_name_and_a_reason(page: Page, served: ServedD
     expect(review).to_contain_text(plan)
     expect(page.locator("#headline")).to_contain_text("Your decision")
     wait_drawn(page, "cy.edges('.coming').nonempty() && cy.edges('.dimmed').nonempty()")
+    expect(page.locator("#side")).to_contain_text(f"{plan} waits")
+    expect(page.locator("#side")).not_to_contain_text("No plan yet")
+    approve = review.get_by_role("button", name="Approve")
+    expect(approve).to_have_class("good locked")  # Nobody is signed in; a click asks for a token.
     sign_in(page, served)
-    review.get_by_role("button", name="Approve").click()
+    expect(approve).to_have_class("good")
+    approve.click()
     dialog = page.locator("#order-dialog")
     dialog.locator("button.good").click()
     assert served.orders == []  # Without a reason nothing is sent.

@@ -23,6 +23,7 @@ from tests.scenarios.closed_loop import ClosedLoop
 BROKERS = 12
 SEED = 1
 RUN_MS = 40_000
+TIMES_FROM_MS = 100_000  # larger numbers named _ms are times, smaller ones are spans
 WORKLOAD = WorkloadSettings(publisher_count=8, interested_broker_count=4, lifetime_s_mean=10.0)
 
 
@@ -77,8 +78,25 @@ def view_texts(document: Mapping[str, Any], namespace: str = "regraft") -> dict[
     return kept
 
 
+def moved_in_time(value: Any, shift_ms: int) -> Any:
+    """Return a document's value with all its times shifted."""
+    if isinstance(value, dict):
+        return {
+            name: one + shift_ms
+            if name.endswith("_ms") and isinstance(one, int) and one > TIMES_FROM_MS
+            else moved_in_time(one, shift_ms)
+            for name, one in value.items()
+        }
+    return [moved_in_time(one, shift_ms) for one in value] if isinstance(value, (list, tuple)) else value
+
+
 def publish(url: str, document: Mapping[str, Any], alerts: Mapping[str, Any] | None = None) -> None:
-    """Store a document as the controller does, with the current time."""
+    """Store a document with all its times shifted so that it is current."""
+    store_document(url, moved_in_time(document, time.time_ns() // 1_000_000 - document["time_ms"]), alerts)
+
+
+def store_document(url: str, document: Mapping[str, Any], alerts: Mapping[str, Any] | None = None) -> None:
+    """Store a document as the controller does, written now."""
     with redis.Redis.from_url(url) as client:
         view = msgspec.convert({**document, "time_ms": time.time_ns() // 1_000_000}, LiveView)
         ValkeyView(client, "regraft").publish(view, 0)

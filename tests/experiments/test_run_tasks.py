@@ -1,6 +1,9 @@
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import msgspec
@@ -92,3 +95,40 @@ def test_an_interrupt_waits_until_processes_are_started() -> None:
         may_end.set()
         other.join()
     assert steps == ["started", "interrupted", "after"]
+
+
+def number_in_an_hour(task: _TaskWithTable, report_work: ReportWork) -> _Number:
+    """Report that it runs, then go on for longer than any test."""
+    report_work(1)
+    time.sleep(3_600)
+    return _Number(task.number)
+
+
+def announce(what: str, work_count: int) -> None:
+    """Print a line once a task runs."""
+    if work_count:
+        sys.stdout.write("running\n")
+        sys.stdout.flush()
+
+
+LONG_RUN = """
+from tests.experiments.test_run_tasks import *
+from tests.experiments.test_run_tasks import _Number, _TaskWithTable
+if __name__ == "__main__":
+    run_tasks([_TaskWithTable(1), _TaskWithTable(2)], number_in_an_hour, _Number, None, announce)
+"""
+
+
+def test_sigterm_ends_a_run_in_order(tmp_path: Path) -> None:
+    """Processes end with it, the exit code is 143, and nothing is said of what it has left behind."""
+    script = tmp_path / "long_run.py"
+    script.write_text(LONG_RUN, encoding="utf-8")
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
+    ) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == "running\n"
+        run.terminate()
+        _, complaint = run.communicate(timeout=60)
+    assert (run.returncode, complaint) == (143, "")

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
+from regraft.schemas.decision_times import DecisionTimes
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.live_view import (
     COUNTS,
     PARTS,
     VIEW_KEYS,
     VIEW_VERSION,
-    DecisionTimes,
     Horizon,
     LiveView,
     LiveViewError,

@@ -10,8 +10,8 @@ from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.overlay.cost import overlay_cost
+from regraft.schemas.decision_times import DecisionTimes
 from regraft.schemas.event import EventKind, Severity
-from regraft.schemas.live_view import DecisionTimes
 from regraft.schemas.plan import PlanPhase, Proposal, Verdict
 from tests.controller.named_planners import name_planner
 from tests.controller.scripted_overlay import ScriptedOverlay, settings_of

@@ -14,7 +14,7 @@ from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_bet
 from regraft.overlay.chord_ring import RingError
 from regraft.overlay.plan_digest import plan_digest
 from regraft.schemas.command import CommandPhase
-from regraft.schemas.plan import ClientMove, IdMove, PhaseChange, Plan, PlanPhase, RingId
+from regraft.schemas.plan import ClientMove, IdMove, PhaseChange, Plan, PlanPhase, Proposal, RingId
 from tests.controller.scripted_ring import BITS, BROKERS, RING, placing, reassigning, ring_inventory, ring_window
 from tests.controller.small_kinds import ring_kind
 from tests.overlay.small_overlays import inventory_of, line_of
@@ -175,3 +175,12 @@ def test_hundreds_of_moves_are_counted_but_not_listed() -> None:
     assert changes_text(reassigning(("b00", 0, 9))) == "1 ring ID reassigned (b00 ID 0 -> 9)"
     placed = changes_text(reassigning(("b00", -1, 4097)), has_places=True)
     assert placed == "1 place changed (b00 no place -> cluster 1 in region 1)"
+
+
+def test_of_many_links_a_few_are_named() -> None:
+    """A line in a terminal has room for three; `regraft plans show` lists all."""
+    links = tuple((f"b0{at}", f"b1{at}") for at in range(5))
+    several = Proposal("p", links, links, 0.0, 0.0, 0.0, "")
+    assert changes_text(several) == "5 links for 5 (b00-b10, b01-b11, b02-b12 and 2 more)"
+    one = Proposal("p", links[:1], links[1:2], 0.0, 0.0, 0.0, "")
+    assert changes_text(one) == "b01-b11 for b00-b10"

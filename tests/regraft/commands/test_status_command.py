@@ -16,15 +16,15 @@ from regraft.controller.ports.write_live_view import ValkeyView
 from regraft.infra.supervise import Supervisor
 from regraft.infra.valkey_server import start_valkey_service
 from regraft.schemas.live_view import VIEW_VERSION, LiveView, ShownPlan, ShownWindow, encode_view
+from regraft.schemas.loop_verdict import DEGRADED, HEALTHY, NOT_RUNNING, SILENCE_S_MAX
 from regraft.schemas.order_book import Maintenance, OrderInForce, OrdersInForce
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.shown_fleet import ShownAnnounced, ShownFleet, ShownMember, ShownRepair
-from regraft.settings.run_settings import load_settings
-from regraft.stages.judge_status import DEGRADED, HEALTHY, NOT_RUNNING, SILENCE_S_MAX, ServiceState, judge_status
+from regraft.schemas.shown_limits import ShownLimits
+from regraft.stages.judge_status import ServiceState, judge_status
 from tests.schemas.shown_views import cost_point, shown_plan, shown_window, view_of
 
 NOW_MS = 1_800_000_000_000
-SETTINGS = load_settings()
 
 
 def window(age_ms: int = 3_000, **changes: Any) -> ShownWindow:
@@ -45,13 +45,14 @@ def controller(**changes: Any) -> LiveView:
         windows_incomplete=1,
         cost=(cost_point(NOW_MS - 3_000, 600.0, 1000.0),),
         faults={"not sent: regraft.events": 2},
+        limits=ShownLimits(60_000, {"preparing": 20_000, "draining": 60_000}),
     )
     return replace(view, **changes)
 
 
 def judged(alerts: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     services = {"controller": ServiceState(0.5), "streaming": ServiceState(0.3)}
-    return judge_status(services, controller(**changes), alerts or {}, SETTINGS, NOW_MS)
+    return judge_status(services, controller(**changes), alerts or {}, NOW_MS)
 
 
 def test_the_leader_is_reported_and_a_standby_is_healthy() -> None:
@@ -175,16 +176,16 @@ def test_critical_alerts_degrade_and_others_do_not() -> None:
 
 def test_missing_status_is_reported_by_service() -> None:
     """Without a controller nothing runs; without another stage the loop is degraded; an ended stage is at rest."""
-    assert judge_status({}, None, {}, SETTINGS, NOW_MS)["verdict"] == NOT_RUNNING
+    assert judge_status({}, None, {}, NOW_MS)["verdict"] == NOT_RUNNING
     silent = ServiceState(SILENCE_S_MAX + 5)
-    found = judge_status({"controller": silent}, controller(), {}, SETTINGS, NOW_MS)
+    found = judge_status({"controller": silent}, controller(), {}, NOW_MS)
     assert (found["verdict"], found["reasons"][0]) == (NOT_RUNNING, "the controller has been silent for 20 s")
     services = {
         "controller": ServiceState(1),
         "streaming": ServiceState(40),
         "emulator": ServiceState(400, {"ledger": {}}, is_over=True),
     }
-    found = judge_status(services, controller(), {}, SETTINGS, NOW_MS)
+    found = judge_status(services, controller(), {}, NOW_MS)
     assert (found["verdict"], found["reasons"]) == (DEGRADED, ["streaming has been silent for 40 s"])
     assert found["services"]["emulator"] == {"age_s": 400, "is_silent": False, "is_over": True}
 
@@ -193,7 +194,7 @@ def test_an_unclean_ledger_degrades() -> None:
     """Lost, repeated and reordered notifications are reported with their number, except those that a detour excuses."""
     ledger = {"lost": 2, "repeated": 0, "out_of_order": 8, "out_of_order_on_detours": 7}
     services = {"controller": ServiceState(1), "emulator": ServiceState(1, {"ledger": ledger, "clusters_diverted": 3})}
-    found = judge_status(services, controller(), {}, SETTINGS, NOW_MS)
+    found = judge_status(services, controller(), {}, NOW_MS)
     assert found["reasons"] == ["2 notifications lost", "1 notifications out of order"]
 
 

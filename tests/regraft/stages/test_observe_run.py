@@ -6,8 +6,9 @@ from msgspec.structs import replace
 
 from regraft.run_records.run_record import HorizonUse
 from regraft.schemas.bounds import TIME_MS_MAX
+from regraft.schemas.decision_times import DecisionTimes
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
-from regraft.schemas.live_view import DecisionTimes, Horizon, LiveView, encode_view
+from regraft.schemas.live_view import Horizon, LiveView, encode_view
 from regraft.schemas.member import MemberState
 from regraft.schemas.plan import REPAIR, PlanPhase
 from regraft.schemas.shown_fleet import ShownFleet, ShownMember
