@@ -24,6 +24,7 @@ from nats.errors import Error as NatsError
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
 from regraft.producers.nodes.door_checks import BAD_SUBJECT, TOO_LARGE, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.groups_once import key_of
 from regraft.producers.nodes.local_streams import LocalStreams
 from regraft.producers.nodes.look_for_nodes import NodeSearch
 from regraft.producers.nodes.nats_login import NO_LOGIN, NatsLogin, is_login_refused, login_advice
@@ -101,7 +102,7 @@ class NatsClientDoor:
         local_streams: Collection[str] = (),
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self.groups_once = frozenset[str]()  # Its clients' groups are not named in messages: none is left out.
+        self.groups_once = frozenset[str]()
         self.roaming = None  # Sessions are of MQTT.
         self._url, self._name, self._api = url, name, api
         self._tls = (tls or ssl.create_default_context()) if urlsplit(url).scheme == "tls" else None
@@ -292,7 +293,9 @@ class NatsClientDoor:
         listed = Counter((each.subject, each.qgroup) for each in others)
         local = self._streams.subjects  # Each of these streams is listed once.
         wanted = frozenset(
-            subject for (subject, group), count in listed.items() if group or count > local.get(subject, 0)
+            key_of(subject, group) if group in self.groups_once else subject
+            for (subject, group), count in listed.items()
+            if group or count > local.get(subject, 0)
         )
         before, self._wanted = self._wanted, wanted
         for subject in sorted(wanted - before):
