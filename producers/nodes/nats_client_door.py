@@ -45,6 +45,7 @@ LINE_BYTES_MAX = 4_000  # Of subject and reply; servers end a client that sends 
 END = "\r\n"
 AWAY, SLOW, TOO_LONG, UNPROVED = "broker_away", "broker_slow", "subject_too_long", "reopened"
 FAILED, VIOLATION = "handling_failed", "permissions violation"
+OWN = "$js.", "_regraft."  # What only the node itself publishes.
 
 
 class _Subscription(msgspec.Struct):
@@ -338,7 +339,10 @@ class NatsClientDoor:
             log.exception("message_failed", broker=self._name, subject=message.subject)
 
     async def _note_error(self, error: Exception) -> None:
-        if VIOLATION in str(error).lower():
+        text = str(error).lower()
+        if VIOLATION in text:
+            if any(f'publish to "{own}' in text for own in OWN):  # A question of the node, no message of a client.
+                return
             self._checks.refuse(NOT_PERMITTED, str(error))
             return
         if not is_login_refused(self._reason):  # The reset behind a refusal explains nothing.

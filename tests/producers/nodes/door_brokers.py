@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import subprocess
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,9 +20,20 @@ from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mos
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.rabbit_servers import RabbitClient, RabbitServer, needs_rabbit, shared_rabbit
 
-Feature = Literal["server", "earlier interest", "headers", "groups", "asking", "durable"]
+Feature = Literal["server", "earlier interest", "headers", "groups", "asking", "durable", "denial"]
 Leave = Callable[[], Awaitable[None]]
-STREAM = "KEPT"
+STREAM, USER, PASSWORD = "KEPT", "node", "right"
+NATS_GUARD = f"""accounts {{ A: {{ users: [
+  {{ user: {USER}, password: {PASSWORD}, permissions: {{ publish: ["q.>", "_REGRAFT.>"], subscribe: [">"] }} }},
+  {{ user: client, password: x }} ] }} }}
+no_auth_user: client"""
+MQTT_GUARD = f"""topic readwrite #
+user {USER}
+topic write q/#
+topic write _REGRAFT/#
+topic read #
+topic read $SYS/broker/log/#
+"""
 
 
 @dataclass
@@ -47,7 +59,8 @@ class Received:
 class DoorBroker:
     """One kind of broker with one door and one client; what a new kind overrides, and all that the kit knows of it.
 
-    ``more`` are settings of its node. ``CANNOT`` names the requirements that do not concern the kind, and why.
+    ``more`` are settings of its node. If ``is_guarded``, the node has a login, with which it may publish only q.>.
+    ``CANNOT`` names the requirements that do not concern the kind, and why.
     """
 
     CANNOT: ClassVar[dict[Feature, str]] = {}
@@ -61,9 +74,16 @@ class DoorBroker:
     # What its clients can publish and no node takes, and what no node hands to it, with the names of the counts.
     NOT_TAKEN: tuple[tuple[LocalMessage, str], ...] = ()
     NOT_HANDED: tuple[tuple[LocalMessage, str], ...] = ()
+    DENIED, ASKS_ANSWER = "", b""  # How what it denies is counted, for messages with these headers.
 
-    def __init__(self, received: Received, directory: Path, name: str = "b01", **more: Any) -> None:
+    def __init__(
+        self, received: Received, directory: Path, name: str = "b01", *, is_guarded: bool = False, **more: Any
+    ) -> None:
         self.received, self.directory, self.name, self.more = received, directory, name, more
+        self.is_guarded = is_guarded
+        if is_guarded:
+            (directory / "password").write_text(PASSWORD)
+            more |= {"door_user": USER, "door_password_file": directory / "password"}
         self.server: Any = None
         self.client: Any = None
         self.door: Any = None
@@ -164,6 +184,7 @@ class NatsBroker(DoorBroker):
     TOO_LARGE = 5 << 20  # Its max_payload is 4 MB.
     DURABLE: ClassVar[dict[str, Any]] = {"durable_stream": STREAM}
     NOT_TAKEN = ((LocalMessage("_REGRAFT.x", b"x"), "own_subject"),)
+    DENIED = "permission_denied"
 
     needs = staticmethod(needs_nats)
 
@@ -175,7 +196,7 @@ class NatsBroker(DoorBroker):
         has_stream = "durable_stream" in self.more
         jetstream_ingress.ACK_WAIT_S = 0.5
         streams = f'jetstream {{ store_dir: "{self.directory / self.name}" }}' if has_stream else ""
-        self.server = NatsServer(self.name, self.directory, streams)
+        self.server = NatsServer(self.name, self.directory, NATS_GUARD if self.is_guarded else streams)
         await super().begin()
         if has_stream:
             await self.client.jetstream().add_stream(name=STREAM, subjects=["kept.*"])
@@ -226,6 +247,7 @@ class MqttBroker(DoorBroker):
     DURABLE: ClassVar[dict[str, Any]] = {"durable_session": True}
     NOT_TAKEN = ((LocalMessage("x", bytes(PAYLOAD_BYTES_MAX + 1)), "payload_too_large"),)
     NOT_HANDED = ((LocalMessage("a/b.c", b""), "bad_topic"),)
+    DENIED, ASKS_ANSWER = "broker_refused", b"NATS/1.0\r\nMqtt-QoS: 1\r\n\r\n"
     VERSION = 5
 
     needs = staticmethod(needs_mosquitto)
@@ -235,9 +257,15 @@ class MqttBroker(DoorBroker):
         return {"door": self.server.url}
 
     async def begin(self) -> None:
-        self.server = MqttServer(self.name, self.directory)
+        self.server = MqttServer(self.name, self.directory, self._guard() if self.is_guarded else "")
         self.members: list[MqttClient] = []
         await super().begin()
+
+    def _guard(self) -> str:
+        passwords, rights = self.directory / "passwords", self.directory / "rights"
+        subprocess.run(["mosquitto_passwd", "-b", "-c", passwords, USER, PASSWORD], check=True)
+        rights.write_text(MQTT_GUARD)
+        return f"password_file {passwords}\nacl_file {rights}\n"
 
     async def end(self) -> None:
         await self.door.close()
@@ -305,6 +333,7 @@ class AmqpBroker(DoorBroker):
 
     SCHEME, MODULE, ADVICE = "amqp", "amqp_door", "door_user"
     DURABLE: ClassVar[dict[str, Any]] = {"durable_session": True}
+    CANNOT: ClassVar[dict[Feature, str]] = {"denial": "a channel ends at what it may not publish: the door opens again"}
     NOT_TAKEN = (
         *((LocalMessage(key, b""), "bad_subject") for key in ("a b", "", "a..b")),
         (LocalMessage("x", bytes(PAYLOAD_BYTES_MAX + 1)), "payload_too_large"),
@@ -322,6 +351,8 @@ class AmqpBroker(DoorBroker):
         self.server: RabbitServer = shared_rabbit()
         self.exchange = f"x{secrets.token_hex(4)}"
         await self.connect()
+        if self.is_guarded:
+            self._guard()
         self.door = self.make_door(self.name)
 
     async def connect(self) -> None:
@@ -332,6 +363,10 @@ class AmqpBroker(DoorBroker):
         if "durable_session" in self.more:
             await self.client.delete(f"regraft.{safe_name(self.name)}")
         await self.client.close()
+
+    def _guard(self) -> None:
+        self.server.put(f"/api/users/{USER}", {"password": PASSWORD, "tags": "administrator"})
+        self.server.put(f"/api/permissions/%2F/{USER}", {"configure": ".*", "write": ".*", "read": ".*"})
 
     def stop_server(self) -> None:
         self.server.kill()

@@ -39,14 +39,17 @@ WAIT_S_MAX = 30.0
 Steps = Callable[[Any, Received], Awaitable[None]]
 
 
-def requirement(*features: Feature, is_durable: bool = False) -> Callable[[Steps], Callable[..., None]]:
-    """Make a test of steps, for each kind that has these features; with ``is_durable``, the node asks for receipts."""
+def requirement(
+    *features: Feature, is_durable: bool = False, is_guarded: bool = False
+) -> Callable[[Steps], Callable[..., None]]:
+    """Make a test of steps, for each kind that has these features; the options are those of a broker."""
     kinds = [kind for kind, broker in KINDS.items() if not set(features) & set(broker.CANNOT)]
 
     def decorate(steps: Steps) -> Callable[..., None]:
         @pytest.mark.parametrize("kind", kinds)
         def test(kind: str, tmp_path: Path) -> None:
-            run_door(kind, tmp_path, steps, **(KINDS[kind].DURABLE if is_durable else {}))
+            more = KINDS[kind].DURABLE if is_durable else {}
+            run_door(kind, tmp_path, steps, is_guarded=is_guarded, **more)
 
         for name in ("__name__", "__qualname__", "__doc__", "__module__"):
             setattr(test, name, getattr(steps, name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import json
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -67,6 +69,11 @@ class RabbitServer:
     @property
     def api(self) -> BrokerApi:
         return BrokerApi(f"http://127.0.0.1:{self.api_port}", "guest", "guest")
+
+    def put(self, path: str, what: dict[str, Any], method: str = "PUT") -> None:
+        """Change something by the management interface."""
+        heads = {"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q=", "Content-Type": "application/json"}
+        urlopen(Request(f"{self.api.url}{path}", json.dumps(what).encode(), heads, method=method)).close()
 
     def start(self) -> RabbitServer:
         begin = self.log.stat().st_size if self.log.exists() else 0

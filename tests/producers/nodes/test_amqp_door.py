@@ -9,7 +9,6 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
-from urllib.request import Request, urlopen
 
 import pytest
 from structlog.testing import capture_logs
@@ -21,7 +20,6 @@ from regraft.producers.nodes.doors import DoorError, LocalMessage
 from tests.producers.nodes.door_brokers import Received
 from tests.producers.nodes.door_kit import opened, run_door, until
 from tests.producers.nodes.http_stand_in import answering
-from tests.producers.nodes.rabbit_servers import RabbitServer
 
 
 @pytest.fixture
@@ -183,19 +181,15 @@ def test_a_durable_queue_redelivers_unsafe_messages_once(run_amqp: Callable[...,
     run_amqp(steps, durable_session=True)
 
 
-def _ask(server: RabbitServer, method: str, path: str, body: bytes = b"{}") -> None:
-    heads = {"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q=", "Content-Type": "application/json"}
-    urlopen(Request(f"{server.api.url}{path}", body, heads, method=method)).close()
-
-
 def test_a_broker_without_events_is_polled(run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """In a virtual host without an event exchange the management interface gives the interest, seconds later."""
     monkeypatch.setattr("regraft.producers.nodes.amqp_door.PROBE_S", 0.1)
 
     async def steps(broker: Any, received: Received) -> None:
         server = broker.server
-        _ask(server, "PUT", "/api/vhosts/quiet%20one")
-        _ask(server, "PUT", "/api/permissions/quiet%20one/guest", b'{"configure":".*","write":".*","read":".*"}')
+        server.put("/api/vhosts/quiet%20one", {})
+        rights = {"configure": ".*", "write": ".*", "read": ".*"}
+        server.put("/api/permissions/quiet%20one/guest", rights)
         url = f"{server.url}/quiet%20one"
         with pytest.raises(DoorError, match=r"rabbitmq_event_exchange.*node\.door_api.*node\.door_filters"):
             await AmqpDoor(url, "b01").start(lambda *_: None, lambda _: None)
@@ -207,9 +201,9 @@ def test_a_broker_without_events_is_polled(run_amqp: Callable[..., None], monkey
         door = AmqpDoor(url, "b01", place=AmqpPlace(api=server.api))
         await door.start(lambda *one: received.interest.append(one), received.messages.append)
         binding = "/api/bindings/quiet%20one/e/amq.topic/e/amq.fanout"
-        _ask(server, "POST", binding, b'{"routing_key": "b.*"}')
+        server.put(binding, {"routing_key": "b.*"}, "POST")
         await until(lambda: received.wanted == {"b.*"})
-        _ask(server, "DELETE", f"{binding}/b.%2A")
+        server.put(f"{binding}/b.%2A", {}, "DELETE")
         await until(lambda: not received.wanted)
         await door.close()
 

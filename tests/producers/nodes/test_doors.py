@@ -229,6 +229,34 @@ async def test_a_message_that_cannot_cross_takes_none_behind_it_along(broker: An
     assert counts == {name: expected.count(name) for name in expected}
 
 
+@requirement("server", "denial", is_guarded=True)
+async def test_what_the_broker_denies_is_counted(broker: Any, received: Received) -> None:
+    """A node that may publish only some subjects loses the others alone, and keeps its connection."""
+    door = await opened(broker, received)
+    await broker.want("forbidden")
+    await broker.want("q.a")
+    await until(lambda: received.wanted >= {"q.a"})
+    for subject in ("forbidden", "q.a"):
+        door.publish(LocalMessage(subject, b"1", headers=broker.ASKS_ANSWER))
+    await until(lambda: bool(broker.got("q.a")))
+    await until(lambda: door.counts[broker.DENIED] == 1)
+    assert not broker.got("forbidden")
+    assert door.is_open
+    assert door.counts["refused"] == 0
+
+
+@requirement("server", is_guarded=True)
+async def test_a_login_that_is_refused_is_called_that(broker: Any, received: Received) -> None:
+    """With a wrong password, or a user that there is not, the error names the login."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"regraft.producers.nodes.{broker.MODULE}.CONNECT_S_MAX", 0.5)
+        wrong = broker.directory / "wrong"
+        wrong.write_text("wrong")
+        for login in ({"door_password_file": wrong}, {"door_user": "nobody"}):
+            with pytest.raises(DoorError, match="door_user"):
+                await broker.make_door("b01", **login).start(lambda *_: None, lambda _: None)
+
+
 @requirement("server", "headers")
 async def test_what_another_node_handed_over_is_not_taken(broker: Any, received: Received) -> None:
     """What is handed over has a stamp; a message with one is counted, and its node named, however it came here."""

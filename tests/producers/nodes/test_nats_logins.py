@@ -204,7 +204,7 @@ def test_what_permissions_cut_is_said_and_counted(tmp_path: Path) -> None:
 
 def test_permissions_may_name_what_belongs_to_servers_and_nodes() -> None:
     """A limit may deny or allow the nodes' own subjects, and JetStream's."""
-    limited = LeafPermissions({"import": {"allow": ["q.>", "$JS.API.>", "_REGRAFT.>"], "deny": ["_REGRAFT.node.>"]}})
+    limited = LeafPermissions({"export": {"allow": ["q.>", "$JS.API.>", "_REGRAFT.>"], "deny": ["_REGRAFT.node.>"]}})
     allowed = {
         each: limited.may_publish(each) for each in ("q.a", "r.a", "$JS.API.INFO", "_REGRAFT.a", "_REGRAFT.node.o.b")
     }
