@@ -24,6 +24,7 @@ from nats.errors import Error as NatsError
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
 from regraft.producers.nodes.door_checks import BAD_SUBJECT, TOO_LARGE, DoorChecks
 from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.groups_once import key_of
 from regraft.producers.nodes.local_streams import LocalStreams
 from regraft.producers.nodes.look_for_nodes import NodeSearch
 from regraft.producers.nodes.nats_login import NO_LOGIN, NatsLogin, is_login_refused, login_advice
@@ -44,6 +45,7 @@ LINE_BYTES_MAX = 4_000  # Of subject and reply; servers end a client that sends 
 END = "\r\n"
 AWAY, SLOW, TOO_LONG, UNPROVED = "broker_away", "broker_slow", "subject_too_long", "reopened"
 FAILED, VIOLATION = "handling_failed", "permissions violation"
+OWN = "$js.", "_regraft."  # What only the node itself publishes.
 
 
 class _Subscription(msgspec.Struct):
@@ -101,7 +103,7 @@ class NatsClientDoor:
         local_streams: Collection[str] = (),
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self.groups_once = frozenset[str]()  # Its clients' groups are not named in messages: none is left out.
+        self.groups_once = frozenset[str]()
         self.roaming = None  # Sessions are of MQTT.
         self._url, self._name, self._api = url, name, api
         self._tls = (tls or ssl.create_default_context()) if urlsplit(url).scheme == "tls" else None
@@ -292,7 +294,9 @@ class NatsClientDoor:
         listed = Counter((each.subject, each.qgroup) for each in others)
         local = self._streams.subjects  # Each of these streams is listed once.
         wanted = frozenset(
-            subject for (subject, group), count in listed.items() if group or count > local.get(subject, 0)
+            key_of(subject, group) if group in self.groups_once else subject
+            for (subject, group), count in listed.items()
+            if group or count > local.get(subject, 0)
         )
         before, self._wanted = self._wanted, wanted
         for subject in sorted(wanted - before):
@@ -335,7 +339,10 @@ class NatsClientDoor:
             log.exception("message_failed", broker=self._name, subject=message.subject)
 
     async def _note_error(self, error: Exception) -> None:
-        if VIOLATION in str(error).lower():
+        text = str(error).lower()
+        if VIOLATION in text:
+            if any(f'publish to "{own}' in text for own in OWN):  # A question of the node, no message of a client.
+                return
             self._checks.refuse(NOT_PERMITTED, str(error))
             return
         if not is_login_refused(self._reason):  # The reset behind a refusal explains nothing.

@@ -15,7 +15,7 @@ from regraft.producers.nodes.subject_filters import SubjectError, content_of, fi
 NOT_PERMITTED = "permission_denied"
 SUBJECTS_KEPT_MAX = 10_000
 ROOT = "subject."  # Before each subject here, as a filter begins with no name of a server or node.
-PUBLISH, SUBSCRIBE = "import", "export"  # As the server sees them.
+PUBLISH, SUBSCRIBE = "export", "import"  # As the leaf sees them.
 
 
 class LeafPermissions:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from regraft.producers.nodes.nats_door import NatsDoor
-from tests.producers.nodes.door_brokers import Received, broker_of
+from tests.producers.nodes.door_brokers import Received
+from tests.producers.nodes.door_kit import broker_of
 
 KINDS = ("nats", "nats without a leaf port", "mqtt", "amqp")
 PIECES = (
@@ -144,7 +145,7 @@ class _Mqtt:
 
     def __init__(self, broker: Any, rng: random.Random) -> None:
         self._broker, self._rng = broker, rng
-        self._received = broker._received
+        self._received = broker.received
 
     async def begin(self) -> None:
         await self._broker.want(">")

@@ -1,33 +1,39 @@
-"""Brokers behind doors as tests use them: the same few client actions for every kind of broker."""
+"""What the conformance kit knows of each kind of broker: its server, its door, and a few actions of its clients."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import subprocess
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from regraft.producers.nodes import ask_api
-from regraft.producers.nodes.ask_api import BrokerApi
+from regraft.producers.node_settings import NodeSettings
+from regraft.producers.nodes import ask_api, jetstream_ingress
 from regraft.producers.nodes.doors import LocalMessage, MemoryDoor
-from regraft.producers.nodes.mqtt_door import MqttDoor
-from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.nodes.node_parts import door_of
+from regraft.schemas.safe_names import safe_name
+from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.rabbit_servers import RabbitClient, RabbitServer, needs_rabbit, shared_rabbit
 
-STEPS_S_MAX = 60.0
-NEEDS: dict[str, Callable[[], None]] = {
-    "memory": lambda: None,
-    "nats": needs_nats,
-    "nats without a leaf port": needs_nats,
-    "mqtt": needs_mosquitto,
-    "amqp": needs_rabbit,
-}
+Feature = Literal["server", "earlier interest", "headers", "groups", "asking", "durable", "denial"]
+Leave = Callable[[], Awaitable[None]]
+STREAM, USER, PASSWORD = "KEPT", "node", "right"
+NATS_GUARD = f"""accounts {{ A: {{ users: [
+  {{ user: {USER}, password: {PASSWORD}, permissions: {{ publish: ["q.>", "_REGRAFT.>"], subscribe: [">"] }} }},
+  {{ user: client, password: x }} ] }} }}
+no_auth_user: client"""
+MQTT_GUARD = f"""topic readwrite #
+user {USER}
+topic write q/#
+topic write _REGRAFT/#
+topic read #
+topic read $SYS/broker/log/#
+"""
 
 
 @dataclass
@@ -50,23 +56,113 @@ class Received:
         self.got.setdefault(message.subject, []).append(message)
 
 
-class MemoryBroker:
-    """The broker of a memory door, as its clients use it."""
+class DoorBroker:
+    """One kind of broker with one door and one client; what a new kind overrides, and all that the kit knows of it.
 
-    GETS_OWN_MESSAGES = False
-    REPORTS_EARLIER_INTEREST = True
+    ``more`` are settings of its node. If ``is_guarded``, the node has a login, with which it may publish only q.>.
+    ``CANNOT`` names the requirements that do not concern the kind, and why.
+    """
+
+    CANNOT: ClassVar[dict[Feature, str]] = {}
+    GETS_OWN_MESSAGES = True
     UNUSUAL = "wärme.东京.a-b_c=d:{}/$x"
+    SCHEME = ""  # Of the addresses of its doors.
+    MODULE = ""  # Where CONNECT_S_MAX is.
+    ADVICE = ""  # What the door says of a port where nobody answers.
+    TOO_LARGE = PAYLOAD_BYTES_MAX + 1  # For its clients, handed over.
+    DURABLE: ClassVar[dict[str, Any]] = {}  # Settings of a node that releases what is safe.
+    # What its clients can publish and no node takes, and what no node hands to it, with the names of the counts.
+    NOT_TAKEN: tuple[tuple[LocalMessage, str], ...] = ()
+    NOT_HANDED: tuple[tuple[LocalMessage, str], ...] = ()
+    DENIED, ASKS_ANSWER = "", b""  # How what it denies is counted, for messages with these headers.
 
-    def __init__(self, received: Received) -> None:
-        self.door = MemoryDoor()
-        self._received = received
+    def __init__(
+        self, received: Received, directory: Path, name: str = "b01", *, is_guarded: bool = False, **more: Any
+    ) -> None:
+        self.received, self.directory, self.name, self.more = received, directory, name, more
+        self.is_guarded = is_guarded
+        if is_guarded:
+            (directory / "password").write_text(PASSWORD)
+            more |= {"door_user": USER, "door_password_file": directory / "password"}
+        self.server: Any = None
+        self.client: Any = None
+        self.door: Any = None
+
+    @staticmethod
+    def needs() -> None:
+        """Skip the test if the server is not installed."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return what a node's settings say of the broker."""
+        return {}
+
+    def make_door(self, name: str, **more: Any) -> Any:
+        """Return a door as a node with these settings has it."""
+        files = self.directory / "inventory.json", self.directory / "node.json"
+        settings = NodeSettings("none:1", *files, broker=name, **{**self.settings, **self.more, **more})
+        return door_of(settings, name)
+
+    async def begin(self) -> None:
+        """Start the server, connect the client, and make the door without opening it."""
+        self.server.start()
+        await self.connect()
+        self.door = self.make_door(self.name)
+
+    async def connect(self) -> None:
+        """Connect the client, for the first time or after a restart of the server."""
+
+    async def restart(self) -> None:
+        """Start the server again, and connect the client to it."""
+        self.server.start()
+        await self.connect()
+
+    async def end(self) -> None:
+        """Close and stop everything."""
+        await self.door.close()
+        await self.client.close()
+        self.server.stop()
+
+    def stop_server(self) -> None:
+        """End the server at once."""
+        self.server.stop()
 
     @staticmethod
     def subjects(wanted: str) -> list[str]:
         """Return the subjects that a door reports if a client wants this one."""
         return [wanted]
 
-    async def want(self, subject: str, queue: str = "") -> Callable[[], Awaitable[None]]:
+    async def want(self, subject: str, queue: str = "") -> Leave:
+        """Subscribe, in a queue group if one is named; return what ends it."""
+        raise NotImplementedError
+
+    async def publish(self, message: LocalMessage) -> None:
+        """Publish as a client."""
+        raise NotImplementedError
+
+    def got(self, subject: str) -> list[LocalMessage]:
+        """Return what clients have received."""
+        return self.received.got.get(subject, [])
+
+
+class MemoryBroker(DoorBroker):
+    """The broker of a memory door, as its clients use it."""
+
+    CANNOT: ClassVar[dict[Feature, str]] = {
+        "server": "there is none",
+        "groups": "it only keeps what it was handed",
+        "asking": "everything arrives",
+        "durable": "it ends with its process",
+    }
+    GETS_OWN_MESSAGES = False
+
+    async def begin(self) -> None:
+        self.door = MemoryDoor()
+
+    async def end(self) -> None:
+        await self.door.close()
+
+    async def want(self, subject: str, queue: str = "") -> Leave:
         self.door.want(subject)
 
         async def leave() -> None:
@@ -81,139 +177,230 @@ class MemoryBroker:
         return [message for message in self.door.handed if message.subject == subject]
 
 
-class NatsBroker:
-    """A NATS server with one client."""
+class NatsBroker(DoorBroker):
+    """A NATS server with a leaf port."""
 
-    GETS_OWN_MESSAGES = True
-    REPORTS_EARLIER_INTEREST = True
-    UNUSUAL = MemoryBroker.UNUSUAL
+    SCHEME, MODULE, ADVICE = "nats", "nats_door", "start it with `leafnodes"
+    TOO_LARGE = 5 << 20  # Its max_payload is 4 MB.
+    DURABLE: ClassVar[dict[str, Any]] = {"durable_stream": STREAM}
+    NOT_TAKEN = ((LocalMessage("_REGRAFT.x", b"x"), "own_subject"),)
+    DENIED = "permission_denied"
 
-    def __init__(self, server: NatsServer, client: Any, received: Received) -> None:
-        self.server, self.client, self._received = server, client, received
-        self.door: Any = NatsDoor(server.leaf_url, "b01")
+    needs = staticmethod(needs_nats)
 
-    def ask_for_interest(self) -> None:
-        """Replace the door by one that polls for interest, often."""
-        from regraft.producers.nodes.nats_client_door import NatsClientDoor
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"door": self.server.leaf_url}
 
-        ask_api.POLL_S = 0.02
-        api = f"http://127.0.0.1:{self.server.api_port}"
-        self.door = NatsClientDoor(self.server.url, "b01", BrokerApi(api))
+    async def begin(self) -> None:
+        has_stream = "durable_stream" in self.more
+        jetstream_ingress.ACK_WAIT_S = 0.5
+        streams = f'jetstream {{ store_dir: "{self.directory / self.name}" }}' if has_stream else ""
+        self.server = NatsServer(self.name, self.directory, NATS_GUARD if self.is_guarded else streams)
+        await super().begin()
+        if has_stream:
+            await self.client.jetstream().add_stream(name=STREAM, subjects=["kept.*"])
 
-    subjects = staticmethod(MemoryBroker.subjects)
+    async def connect(self) -> None:
+        import nats
 
-    async def want(self, subject: str, queue: str = "") -> Callable[[], Awaitable[None]]:
+        if self.client is not None:
+            await self.client.close()
+        self.client = await nats.connect(self.server.url)
+
+    async def want(self, subject: str, queue: str = "") -> Leave:
         async def take(message: Any) -> None:
-            heads = "".join(f"{name}: {value}\r\n" for name, value in (message.headers or {}).items())
-            block = f"NATS/1.0\r\n{heads}\r\n".encode() if heads else b""
-            self._received.take(LocalMessage(message.subject, message.data, message.reply, block))
+            heads = message.headers or {}
+            self.received.take(LocalMessage(message.subject, message.data, message.reply, block_of(heads.items())))
 
         subscription = await self.client.subscribe(subject, queue=queue, cb=take)
         await self.client.flush()
-        return subscription.unsubscribe
+        return subscription.unsubscribe  # type: ignore[no-any-return]
 
     async def publish(self, message: LocalMessage) -> None:
-        lines = message.headers.decode().split("\r\n")[1:-2] if message.headers else []
-        headers = dict(line.split(": ", 1) for line in lines) or None
+        headers = dict(heads_of(message)) or None
         await self.client.publish(message.subject, message.payload, message.reply, headers=headers)
         await self.client.flush()
 
-    def got(self, subject: str) -> list[LocalMessage]:
-        return self._received.got.get(subject, [])
+
+class NatsClientPortBroker(NatsBroker):
+    """A NATS server without a leaf port, whose monitoring port is asked often."""
+
+    CANNOT: ClassVar[dict[Feature, str]] = {"durable": "not offered there"}
+    MODULE, ADVICE = "nats_client_door", "no NATS server accepts a client"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        ask_api.POLL_S = 0.02
+        return {"door": self.server.url, "door_api": f"http://127.0.0.1:{self.server.api_port}"}
 
 
-class MqttBroker:
-    """A Mosquitto with one client, whose topics are subjects with / in place of the dot."""
+class MqttBroker(DoorBroker):
+    """A Mosquitto, whose topics are subjects with / in place of the dot."""
 
-    GETS_OWN_MESSAGES = True
-    REPORTS_EARLIER_INTEREST = False  # Its log reports changes, not the present state.
+    CANNOT: ClassVar[dict[Feature, str]] = {
+        "earlier interest": "its log reports changes, not the present state",
+        "asking": "everything arrives",
+    }
     UNUSUAL = "wärme.东京.a-b_c=d:{}.$x././"  # It ends in two empty levels.
+    SCHEME, MODULE, ADVICE = "mqtt", "mqtt_door", "door_user"
+    DURABLE: ClassVar[dict[str, Any]] = {"durable_session": True}
+    NOT_TAKEN = ((LocalMessage("x", bytes(PAYLOAD_BYTES_MAX + 1)), "payload_too_large"),)
+    NOT_HANDED = ((LocalMessage("a/b.c", b""), "bad_topic"),)
+    DENIED, ASKS_ANSWER = "broker_refused", b"NATS/1.0\r\nMqtt-QoS: 1\r\n\r\n"
+    VERSION = 5
 
-    def __init__(self, server: MqttServer, received: Received) -> None:
-        self.server, self._received = server, received
-        self.door = MqttDoor(server.url, "b01")
-        self.client: MqttClient
+    needs = staticmethod(needs_mosquitto)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"door": self.server.url}
+
+    async def begin(self) -> None:
+        self.server = MqttServer(self.name, self.directory, self._guard() if self.is_guarded else "")
+        self.members: list[MqttClient] = []
+        await super().begin()
+
+    def _guard(self) -> str:
+        passwords, rights = self.directory / "passwords", self.directory / "rights"
+        subprocess.run(["mosquitto_passwd", "-b", "-c", passwords, USER, PASSWORD], check=True)
+        rights.write_text(MQTT_GUARD)
+        return f"password_file {passwords}\nacl_file {rights}\n"
+
+    async def end(self) -> None:
+        await self.door.close()
+        for client in (self.client, *self.members):
+            client.close()
+        self.server.stop()
+
+    async def connect(self) -> None:
+        if self.client is not None:
+            self.client.close()
+        self.client = await MqttClient(self.server.port, self._take, "a client", self.VERSION).connected()
 
     @staticmethod
     def subjects(wanted: str) -> list[str]:
         return [wanted.removesuffix(".>"), wanted] if wanted.endswith(".>") else [wanted]
 
-    async def connect(self) -> None:
-        self.client = await MqttClient(self.server.port, self._take, "a client").connected()
-
     def _take(self, message: Any) -> None:
-        fields = vars(message.properties)
-        heads = "".join(f"{name}: {value}\r\n" for name, value in fields.get("UserProperty", []))
-        block = f"NATS/1.0\r\n{heads}\r\n".encode() if heads else b""
+        fields = vars(message.properties) if message.properties else {}
         reply = fields.get("ResponseTopic", "").replace("/", ".")
-        self._received.take(LocalMessage(_subject_of(message.topic), bytes(message.payload), reply, block))
+        block = block_of(fields.get("UserProperty", []))
+        self.received.take(LocalMessage(_subject_of(message.topic), bytes(message.payload), reply, block))
 
-    async def want(self, subject: str, queue: str = "") -> Callable[[], Awaitable[None]]:
-        topic = _topic_of(subject).replace("*", "+").replace(">", "#")
-        share = f"$share/{queue}/" if queue else ""
-        await self.client.subscribe(share + topic)
+    async def want(self, subject: str, queue: str = "") -> Leave:
+        client, topic = self.client, _topic_of(subject).replace("*", "+").replace(">", "#")
+        if queue:
+            topic = f"$share/{queue}/{topic}"
+            client = await MqttClient(self.server.port, self._take, version=self.VERSION).connected()
+            self.members.append(client)
+        await client.subscribe(topic)
 
         async def leave() -> None:
-            await self.client.unsubscribe(share + topic)
+            await client.unsubscribe(topic)
 
         return leave
 
     async def publish(self, message: LocalMessage) -> None:
+        qos = int("durable_session" in self.more)
+        properties = self._properties(message)
+        self.client.paho.publish(_topic_of(message.subject), message.payload, qos, properties=properties)
+
+    def _properties(self, message: LocalMessage) -> Any:
         from paho.mqtt.packettypes import PacketTypes
         from paho.mqtt.properties import Properties
 
         properties = Properties(PacketTypes.PUBLISH)
-        lines = message.headers.decode().split("\r\n")[1:-2] if message.headers else []
-        if lines:
-            properties.UserProperty = [tuple(line.split(": ", 1)) for line in lines]
+        if heads := heads_of(message):
+            properties.UserProperty = heads
         if message.reply:
             properties.ResponseTopic = message.reply.replace(".", "/")
-        self.client.paho.publish(_topic_of(message.subject), message.payload, properties=properties)
-
-    def got(self, subject: str) -> list[LocalMessage]:
-        return self._received.got.get(subject, [])
+        return properties
 
 
-class AmqpBroker:
-    """A RabbitMQ with one client at a separate exchange; a queue group is a queue that several clients share."""
+class OldMqttBroker(MqttBroker):
+    """The same with clients of MQTT 3.1.1, which have neither headers nor replies."""
 
-    GETS_OWN_MESSAGES = True
-    REPORTS_EARLIER_INTEREST = True
-    UNUSUAL = "wärme.东京.a-b_c=d:{}/$x"
+    CANNOT: ClassVar[dict[Feature, str]] = {**MqttBroker.CANNOT, "headers": "not in MQTT 3.1.1"}
+    VERSION = 4
 
-    def __init__(self, server: RabbitServer, received: Received, **more: Any) -> None:
-        from regraft.producers.nodes.amqp_door import AmqpDoor
-        from regraft.producers.nodes.amqp_place import AmqpPlace
+    def _properties(self, message: LocalMessage) -> None:
+        return None
 
-        self.server, self._received = server, received
-        self.exchange = f"x{secrets.token_hex(4)}"
-        self.door = AmqpDoor(server.url, "b01", place=AmqpPlace(self.exchange, **({"api": server.api} | more)))
-        self.client = RabbitClient(server.port, self.exchange, self._take)
 
+class AmqpBroker(DoorBroker):
+    """A RabbitMQ, shared by all tests, with a separate exchange; a queue that several clients share is a group."""
+
+    SCHEME, MODULE, ADVICE = "amqp", "amqp_door", "door_user"
+    DURABLE: ClassVar[dict[str, Any]] = {"durable_session": True}
+    CANNOT: ClassVar[dict[Feature, str]] = {"denial": "a channel ends at what it may not publish: the door opens again"}
+    NOT_TAKEN = (
+        *((LocalMessage(key, b""), "bad_subject") for key in ("a b", "", "a..b")),
+        (LocalMessage("x", bytes(PAYLOAD_BYTES_MAX + 1)), "payload_too_large"),
+    )
+    NOT_HANDED = ((LocalMessage("a" * 256, b""), "bad_topic"),)
+
+    needs = staticmethod(needs_rabbit)
     subjects = staticmethod(MqttBroker.subjects)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"door": self.server.url, "door_api": self.server.api.url, "door_exchange": self.exchange}
+
+    async def begin(self) -> None:
+        self.server: RabbitServer = shared_rabbit()
+        self.exchange = f"x{secrets.token_hex(4)}"
+        await self.connect()
+        if self.is_guarded:
+            self._guard()
+        self.door = self.make_door(self.name)
+
+    async def connect(self) -> None:
+        self.client = await RabbitClient(self.server.port, self.exchange, self._take).connected()
+
+    async def end(self) -> None:
+        await self.door.close()
+        if "durable_session" in self.more:
+            await self.client.delete(f"regraft.{safe_name(self.name)}")
+        await self.client.close()
+
+    def _guard(self) -> None:
+        self.server.put(f"/api/users/{USER}", {"password": PASSWORD, "tags": "administrator"})
+        self.server.put(f"/api/permissions/%2F/{USER}", {"configure": ".*", "write": ".*", "read": ".*"})
+
+    def stop_server(self) -> None:
+        self.server.kill()
 
     def _take(self, delivered: Any) -> None:
         _, deliver, properties, body = delivered
-        heads = "".join(f"{name}: {value}\r\n" for name, value in (properties.headers or {}).items())
-        block = f"NATS/1.0\r\n{heads}\r\n".encode() if heads else b""
-        self._received.take(LocalMessage(deliver.routing_key, body, properties.reply_to or "", block))
+        block = block_of((properties.headers or {}).items())
+        self.received.take(LocalMessage(deliver.routing_key, body, properties.reply_to or "", block))
 
-    async def want(self, subject: str, queue: str = "") -> Callable[[], Awaitable[None]]:
-        bound = await self.client.bind(f"{subject[:-1]}#" if subject.endswith(".>") else subject)
+    async def want(self, subject: str, queue: str = "") -> Leave:
+        key = f"{subject[:-1]}#" if subject.endswith(".>") else subject
+        bound, tag = await self.client.consume(f"{self.exchange}.{queue}" if queue else "")
+        await self.client.bind(key, bound)
 
         async def leave() -> None:
-            await self.client.delete(bound)
+            await self.client.leave(bound, tag)
 
         return leave
 
     async def publish(self, message: LocalMessage) -> None:
-        lines = message.headers.decode().split("\r\n")[1:-2] if message.headers else []
-        headers = dict(line.split(": ", 1) for line in lines) or None
-        reply = message.reply or None
+        headers, reply = dict(heads_of(message)) or None, message.reply or None
         await self.client.publish(message.subject, message.payload, headers=headers, reply_to=reply)
 
-    def got(self, subject: str) -> list[LocalMessage]:
-        return self._received.got.get(subject, [])
+
+def heads_of(message: LocalMessage) -> list[tuple[str, str]]:
+    """Return the headers of a message that a client publishes."""
+    lines = message.headers.decode().split("\r\n")[1:-2] if message.headers else []
+    return [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
+
+
+def block_of(heads: Any) -> bytes:
+    """Return the block of the headers that a client has received."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in heads)
+    return f"NATS/1.0\r\n{lines}\r\n".encode() if lines else b""
 
 
 def _topic_of(subject: str) -> str:
@@ -222,70 +409,3 @@ def _topic_of(subject: str) -> str:
 
 def _subject_of(topic: str) -> str:
     return ".".join(level or "/" for level in topic.split("/"))
-
-
-def door_runner(kind: str, directory: Path) -> Callable[..., None]:
-    """Return what runs a test's steps with a broker of that kind, and skip the test if it is not installed."""
-    NEEDS[kind]()
-
-    def run(steps: Callable[[Any, Received], Awaitable[None]]) -> None:
-        async def go() -> None:
-            received = Received()
-            async with broker_of(kind, received, directory) as broker:
-                await asyncio.wait_for(steps(broker, received), STEPS_S_MAX)
-
-        asyncio.run(go())
-
-    return run
-
-
-@asynccontextmanager
-async def broker_of(kind: str, received: Received, directory: Path) -> AsyncIterator[Any]:
-    """Yield a broker of that kind with one client."""
-    if kind == "memory":
-        yield MemoryBroker(received)
-        return
-    if kind == "amqp":
-        async with amqp_broker(shared_rabbit(), received) as broker:
-            yield broker
-        return
-    is_nats = kind.startswith("nats")
-    server: Any = (NatsServer if is_nats else MqttServer)("b01", directory).start()
-    try:
-        async with (nats_broker if is_nats else mqtt_broker)(server, received) as broker:
-            if kind == "nats without a leaf port":
-                broker.ask_for_interest()
-            try:
-                yield broker
-            finally:
-                await broker.door.close()
-    finally:
-        server.stop()
-
-
-@asynccontextmanager
-async def nats_broker(server: NatsServer, received: Received) -> AsyncIterator[Any]:
-    import nats
-
-    client = await nats.connect(server.url)
-    yield NatsBroker(server, client, received)
-    await client.close()
-
-
-@asynccontextmanager
-async def mqtt_broker(server: MqttServer, received: Received) -> AsyncIterator[Any]:
-    broker = MqttBroker(server, received)
-    await broker.connect()
-    yield broker
-    broker.client.close()
-
-
-@asynccontextmanager
-async def amqp_broker(server: RabbitServer, received: Received, **more: Any) -> AsyncIterator[Any]:
-    broker = AmqpBroker(server, received, **more)
-    await broker.client.connected()
-    try:
-        yield broker
-    finally:
-        await broker.door.close()
-        await broker.client.close()

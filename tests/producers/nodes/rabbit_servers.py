@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import json
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -67,6 +69,11 @@ class RabbitServer:
     @property
     def api(self) -> BrokerApi:
         return BrokerApi(f"http://127.0.0.1:{self.api_port}", "guest", "guest")
+
+    def put(self, path: str, what: dict[str, Any], method: str = "PUT") -> None:
+        """Change something by the management interface."""
+        heads = {"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q=", "Content-Type": "application/json"}
+        urlopen(Request(f"{self.api.url}{path}", json.dumps(what).encode(), heads, method=method)).close()
 
     def start(self) -> RabbitServer:
         begin = self.log.stat().st_size if self.log.exists() else 0
@@ -130,20 +137,31 @@ class RabbitClient:
         await self.main.ask(declare, exchange=self.exchange, exchange_type="topic", auto_delete=False)
         return self
 
-    async def bind(self, key: str, queue: str = "", **more: Any) -> str:
-        """Bind a queue by a key and return its name; without a name a new queue is declared."""
+    async def consume(self, queue: str = "", **more: Any) -> tuple[str, str]:
+        """Declare a queue, a new one if it has no name, and consume it; return its name and the consumer."""
         channel = self.main.channel
-        if not queue:
-            declared = await self.main.ask(channel.queue_declare, queue="", exclusive=True, **more)
-            queue = declared.method.queue
-            await self.main.ask(
-                channel.basic_consume,
-                queue=queue,
-                on_message_callback=lambda *delivered: self._take(delivered),
-                auto_ack=True,
-            )
-        await self.main.ask(channel.queue_bind, queue=queue, exchange=self.exchange, routing_key=key)
+        declared = await self.main.ask(channel.queue_declare, queue=queue, exclusive=True, **more)
+        consuming = await self.main.ask(
+            channel.basic_consume,
+            queue=declared.method.queue,
+            on_message_callback=lambda *delivered: self._take(delivered),
+            auto_ack=True,
+        )
+        return declared.method.queue, consuming.method.consumer_tag
+
+    async def bind(self, key: str, queue: str = "", **more: Any) -> str:
+        """Bind a queue by a key and return its name; without a name a new queue is declared and consumed."""
+        queue = queue or (await self.consume(**more))[0]
+        await self.main.ask(self.main.channel.queue_bind, queue=queue, exchange=self.exchange, routing_key=key)
         return queue
+
+    async def leave(self, queue: str, consumer: str) -> None:
+        """End a consumer, and its queue if that was the last one."""
+        channel = self.main.channel
+        await self.main.ask(channel.basic_cancel, consumer_tag=consumer)
+        declared = await self.main.ask(channel.queue_declare, queue=queue, passive=True)
+        if not declared.method.consumer_count:
+            await self.delete(queue)
 
     async def reject_first(self, key: str, arguments: dict[str, str]) -> None:
         """Bind a queue whose consumer rejects the first message, and takes all further ones."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
-from urllib.request import Request, urlopen
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,29 +17,14 @@ from regraft.producers.nodes.amqp_door import AmqpDoor
 from regraft.producers.nodes.amqp_place import AmqpPlace
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
 from regraft.producers.nodes.doors import DoorError, LocalMessage
-from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
-from tests.producers.nodes.door_brokers import Received, amqp_broker
+from tests.producers.nodes.door_brokers import Received
+from tests.producers.nodes.door_kit import opened, run_door, until
 from tests.producers.nodes.http_stand_in import answering
-from tests.producers.nodes.rabbit_servers import RabbitServer, needs_rabbit, shared_rabbit
-from tests.producers.nodes.server_process import free_port
-from tests.producers.nodes.test_doors import opened, until
-
-Steps = Callable[[Any, Received], Awaitable[None]]
 
 
 @pytest.fixture
-def run_amqp() -> Callable[..., None]:
-    needs_rabbit()
-
-    def run(steps: Steps, **more: Any) -> None:
-        async def go() -> None:
-            received = Received()
-            async with amqp_broker(shared_rabbit(), received, **more) as broker:
-                await asyncio.wait_for(steps(broker, received), 60)
-
-        asyncio.run(go())
-
-    return run
+def run_amqp(tmp_path: Path) -> Callable[..., None]:
+    return partial(run_door, "amqp", tmp_path)
 
 
 def test_bindings_come_and_go(run_amqp: Callable[..., None]) -> None:
@@ -141,23 +127,6 @@ def test_foreign_headers_never_end_the_channel(run_amqp: Callable[..., None]) ->
     run_amqp(steps)
 
 
-def test_messages_that_cannot_cross_are_counted(run_amqp: Callable[..., None]) -> None:
-    """Keys that are not subjects, subjects that are not keys, and bodies too large for a link."""
-
-    async def steps(broker: Any, received: Received) -> None:
-        door = await opened(broker, received)
-        assert not door.publish(LocalMessage("a" * 256, b""))
-        for key in ("a b", "", "a..b"):
-            await broker.client.publish(key, b"")
-        await broker.client.publish("x", bytes(PAYLOAD_BYTES_MAX + 1))
-        await broker.client.publish("x", b"1")
-        await until(lambda: bool(received.messages))
-        assert door.counts == {"bad_topic": 1, "bad_subject": 3, "payload_too_large": 1}
-        assert [message.payload for message in received.messages] == [b"1"]
-
-    run_amqp(steps)
-
-
 def test_a_cut_connection_is_made_again(run_amqp: Callable[..., None]) -> None:
     """Interest stays meanwhile; changes during the cut are known once the connection is back."""
 
@@ -204,22 +173,12 @@ def test_a_durable_queue_redelivers_unsafe_messages_once(run_amqp: Callable[...,
         await door.close()
         await broker.client.publish("n", b"4")
         again: list[LocalMessage] = []
-        place = AmqpPlace(broker.exchange, broker.server.api, is_durable=True)
-        other = AmqpDoor(broker.server.url, "b01", place=place)
-        await other.start(lambda *_: None, again.append)
+        broker.door = broker.make_door("b01")
+        await broker.door.start(lambda *_: None, again.append)
         await until(lambda: len(again) == 5)
         assert sorted(message.payload for message in again) == [b"0", b"1", b"2", b"2", b"4"]
-        for message in again:
-            other.release(message.receipt)
-        await other._main.ask(other._main.channel.queue_delete, queue="regraft.b01")
-        await other.close()
 
-    run_amqp(steps, is_durable=True)
-
-
-def _ask(server: RabbitServer, method: str, path: str, body: bytes = b"{}") -> None:
-    heads = {"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q=", "Content-Type": "application/json"}
-    urlopen(Request(f"{server.api.url}{path}", body, heads, method=method)).close()
+    run_amqp(steps, durable_session=True)
 
 
 def test_a_broker_without_events_is_polled(run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,8 +187,9 @@ def test_a_broker_without_events_is_polled(run_amqp: Callable[..., None], monkey
 
     async def steps(broker: Any, received: Received) -> None:
         server = broker.server
-        _ask(server, "PUT", "/api/vhosts/quiet%20one")
-        _ask(server, "PUT", "/api/permissions/quiet%20one/guest", b'{"configure":".*","write":".*","read":".*"}')
+        server.put("/api/vhosts/quiet%20one", {})
+        rights = {"configure": ".*", "write": ".*", "read": ".*"}
+        server.put("/api/permissions/quiet%20one/guest", rights)
         url = f"{server.url}/quiet%20one"
         with pytest.raises(DoorError, match=r"rabbitmq_event_exchange.*node\.door_api.*node\.door_filters"):
             await AmqpDoor(url, "b01").start(lambda *_: None, lambda _: None)
@@ -241,9 +201,9 @@ def test_a_broker_without_events_is_polled(run_amqp: Callable[..., None], monkey
         door = AmqpDoor(url, "b01", place=AmqpPlace(api=server.api))
         await door.start(lambda *one: received.interest.append(one), received.messages.append)
         binding = "/api/bindings/quiet%20one/e/amq.topic/e/amq.fanout"
-        _ask(server, "POST", binding, b'{"routing_key": "b.*"}')
+        server.put(binding, {"routing_key": "b.*"}, "POST")
         await until(lambda: received.wanted == {"b.*"})
-        _ask(server, "DELETE", f"{binding}/b.%2A")
+        server.put(f"{binding}/b.%2A", {}, "DELETE")
         await until(lambda: not received.wanted)
         await door.close()
 
@@ -271,11 +231,13 @@ def test_bindings_are_asked_for_until_they_are_known(
 
     async def steps(broker: Any, received: Received) -> None:
         await broker.client.bind("before.*")
+        place = AmqpPlace(broker.exchange, cast(BrokerApi, _LateApi(broker.server.api)))
+        broker.door = AmqpDoor(broker.server.url, "b01", place=place)
         await opened(broker, received)
         await broker.client.bind("after.*")
         await until(lambda: received.wanted == {"before.*", "after.*"})
 
-    run_amqp(steps, api=_LateApi(shared_rabbit().api))
+    run_amqp(steps)
 
 
 def test_what_a_broker_does_not_report_is_said(run_amqp: Callable[..., None]) -> None:
@@ -296,22 +258,14 @@ def test_what_a_broker_does_not_report_is_said(run_amqp: Callable[..., None]) ->
     run_amqp(steps)
 
 
-def test_the_amqp_door_reports_what_is_wrong(run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An invalid address or key, a closed port and a missing exchange are named with what to do."""
-    with pytest.raises(DoorError, match="names a RabbitMQ broker"):
-        AmqpDoor("mqtt://127.0.0.1", "b01")
+def test_the_amqp_door_reports_what_is_wrong(run_amqp: Callable[..., None]) -> None:
+    """An invalid key and a missing exchange are named with what to do."""
 
-    async def start(url: str, **more: Any) -> None:
-        await AmqpDoor(url, "b01", place=AmqpPlace(**more)).start(lambda *_: None, lambda _: None)
-
-    async def steps(broker: Any, received: Received) -> None:
+    async def steps(broker: Any, _received: Received) -> None:
         with pytest.raises(DoorError, match=r"exchange 'nowhere' of 127.0.0.1:\d+ cannot be used: .*NOT_FOUND"):
-            await start(broker.server.url, exchange="nowhere")
-        monkeypatch.setattr("regraft.producers.nodes.amqp_door.CONNECT_S_MAX", 0.3)
-        with pytest.raises(DoorError, match="door_user"):
-            await start(f"amqp://127.0.0.1:{free_port()}")
+            await broker.make_door("b01", door_exchange="nowhere").start(lambda *_: None, lambda _: None)
         with pytest.raises(DoorError, match=r"node\.door_filters: 'a b'"):
-            await start(broker.server.url, filters=["a b"])
+            await broker.make_door("b01", door_filters=("a b",)).start(lambda *_: None, lambda _: None)
 
     run_amqp(steps)
 

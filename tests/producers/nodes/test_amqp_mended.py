@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.producers.nodes.door_brokers import Received
+from tests.producers.nodes.door_kit import opened, until
 from tests.producers.nodes.test_amqp_door import run_amqp  # noqa: F401
-from tests.producers.nodes.test_doors import opened, until
 
 pytestmark = pytest.mark.stack
 MENDED_S_MAX = 5.0
@@ -39,9 +39,8 @@ def test_a_deleted_queue_is_made_again(run_amqp: Callable[..., None], is_durable
                 await asyncio.sleep(0.01)
         assert "queue" in door._reason
         await crosses(broker, received, b"2")
-        await door._main.ask(door._main.channel.queue_delete, queue=door._queue)
 
-    run_amqp(steps, is_durable=is_durable)
+    run_amqp(steps, **({"durable_session": True} if is_durable else {}))
 
 
 def test_interest_is_reported_after_the_queue_of_events_was_deleted(run_amqp: Callable[..., None]) -> None:  # noqa: F811
@@ -76,9 +75,8 @@ def test_lost_bindings_are_made_again(run_amqp: Callable[..., None], what: str) 
             declare = channel.exchange_declare
             await client.main.ask(declare, exchange=broker.exchange, exchange_type="topic", auto_delete=False)
         await crosses(broker, received, b"2")
-        await door._main.ask(door._main.channel.queue_delete, queue=door._queue)
 
-    run_amqp(steps, is_durable=True)
+    run_amqp(steps, durable_session=True)
 
 
 def test_what_a_full_queue_rejects_is_counted(run_amqp: Callable[..., None]) -> None:  # noqa: F811

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,49 +14,17 @@ from hypothesis import strategies as st
 
 from regraft.producers.nodes.door_checks import DoorChecks
 from regraft.producers.nodes.doors import LocalMessage
-from regraft.schemas.wire_grammar import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX, block_fault, subject_fault
-from tests.producers.nodes.door_brokers import NEEDS, Received, amqp_broker, broker_of, door_runner
-from tests.producers.nodes.rabbit_servers import needs_rabbit, shared_rabbit
-from tests.producers.nodes.test_doors import opened, until
+from regraft.schemas.wire_grammar import block_fault, subject_fault
+from tests.producers.nodes.door_brokers import Received
+from tests.producers.nodes.door_kit import broker_of, needs, opened, until
+from tests.producers.nodes.hostile_messages import BLOCKS, INJECTED
+from tests.producers.nodes.rabbit_servers import needs_rabbit
 
-REAL = [kind for kind in NEEDS if kind != "memory"]
-INJECTED = "r 0\r\n\r\nLMSG admin.shutdown 4\r\nnow!\r\nLMSG junk"
-SUBJECTS = (
-    "", "a..b", "a b", INJECTED, "a.\x01", "a.\ud800", "a.\ufdd0", "a.\uffff", "a.*", "a.>", "_REGRAFT.b01.x",
-    "$JS.API.STREAM.PURGE.ORDERS", "$SYS.x", "a" * 9_000, "a." * 70 + "a",
-)  # fmt: skip
-BLOCKS = (
-    b"x", b"NATS/1.0\r\n", b"NATS/1.0\r\n\r\nLMSG a 1\r\nx\r\n\r\n", b"NATS/1.0\r\nA: b\nB: c\r\n\r\n",
-    b"NATS/1.0\r\nA: " + bytes(HEADERS_BYTES_MAX) + b"\r\n\r\n", b"NATS/1.0\r\nA: \x00\r\n\r\n",
-)  # fmt: skip
-HOSTILE = (
-    *(LocalMessage(subject, b"x") for subject in SUBJECTS),
-    *(LocalMessage("a", b"x", headers=block) for block in BLOCKS),
-    LocalMessage("a", bytes(PAYLOAD_BYTES_MAX + 1)),
-)
-# Right by the grammar, but with what only some brokers accept.
-ODD = (
-    LocalMessage("good", b"odd", "r" * 4_000),
-    LocalMessage("good", b"odd", INJECTED),
-    LocalMessage("good", b"odd", "$JS.ACK.x"),
-    LocalMessage("good", b"odd", headers="NATS/1.0\r\nA: tab\there\r\nB: \x85\ufdd0\r\n\r\n".encode()),
-    LocalMessage("good", b"odd", headers=b"NATS/1.0\r\nA: \xff\r\n" + b"n" * 300 + b": " + b"v" * 70_000 + b"\r\n\r\n"),
-    LocalMessage("good", b"odd", headers=b"NATS/1.0\r\nAmqp-Expiration: soon\r\nMqtt-Content-Type: \x7fx\r\n\r\n"[:-5]),
-    LocalMessage("sensors./x1/", b"odd"),
-    LocalMessage("/x24/SYS.broker", b"odd"),
-    LocalMessage("good./x2b/", b"odd"),
-    LocalMessage("s" * 4_200, b"odd"),
-)
 TEXTS = st.text(st.sampled_from("ab.*>$ \r\n\0\ud800é_/"), max_size=12)
 MESSAGES = st.builds(
     LocalMessage, TEXTS, st.binary(max_size=3), TEXTS, st.binary(max_size=30) | st.sampled_from((b"", *BLOCKS)),
     st.integers(0, 9),
 )  # fmt: skip
-
-
-@pytest.fixture(params=REAL)
-def run_door(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., None]:
-    return door_runner(request.param, tmp_path)
 
 
 @given(st.lists(MESSAGES, max_size=20))
@@ -78,51 +45,10 @@ def test_every_message_is_passed_on_or_counted_and_none_is_met_twice(messages: l
     assert not any(message.reply and subject_fault(message.reply) for message in taken)
 
 
-def test_no_door_writes_what_would_be_a_command_or_end_its_connection(run_door: Callable[..., None]) -> None:
-    """Each hostile message is refused alone; the good one behind it arrives over the same connection."""
-
-    async def steps(broker: Any, received: Received) -> None:
-        door = await opened(broker, received)
-        await broker.want("good")
-        await broker.want("sensors.*")
-        for message in HOSTILE:
-            assert not door.publish(message)
-        for message in ODD:
-            door.publish(message)
-        assert door.publish(LocalMessage("good", b"last"))
-        await until(lambda: any(message.payload == b"last" for message in broker.got("good")))
-        assert {message.payload for messages in received.got.values() for message in messages} <= {b"odd", b"last"}
-        assert all("\r" not in message.reply and message.reply[:1] != "$" for message in broker.got("good"))
-        await asyncio.sleep(1.5)  # A broker that ends the connection does so at once, a client's sender a little later.
-        assert door.is_open
-        assert (door.counts["refused"], door.counts["reopened"]) == (0, 0)
-
-    run_door(steps)
-
-
-@pytest.mark.parametrize("kind", ["nats", "nats without a leaf port"])
-def test_a_message_above_the_servers_limit_takes_none_behind_it_along(kind: str, tmp_path: Path) -> None:
-    """A server ends a connection that exceeds its max_payload (4 MB here), which is less than links carry."""
-    NEEDS[kind]()
-
-    async def steps() -> None:
-        received = Received()
-        async with broker_of(kind, received, tmp_path) as broker:
-            door = await opened(broker, received)
-            await broker.want("good")
-            await until(lambda: "good" in received.wanted)
-            sizes = (1_000, 5 << 20, 1_000)
-            assert [door.publish(LocalMessage("good", bytes(size))) for size in sizes] == [True, False, True]
-            await until(lambda: len(broker.got("good")) == 2)
-            assert door.counts == {"payload_too_large": 1}
-
-    asyncio.run(steps())
-
-
 @pytest.mark.parametrize("kind", ["nats", "nats without a leaf port"])
 def test_no_client_of_another_broker_gives_orders_to_a_nats_server(kind: str, tmp_path: Path) -> None:
     """Nats-Rollup from elsewhere would empty a stream; ids and what clients say to each other cross."""
-    NEEDS[kind]()
+    needs(kind)
     lines = (
         "nats-rollup: all",
         "Nats-Expected-Last-Sequence: 9",
@@ -174,7 +100,7 @@ async def raw_nats(port: int) -> Any:
 @pytest.mark.parametrize("kind", ["nats", "nats without a leaf port"])
 def test_no_client_of_nats_closes_the_door(kind: str, tmp_path: Path) -> None:
     """Subjects that are not UTF-8, wanted and published, odd groups, headers and replies: all others cross."""
-    NEEDS[kind]()
+    needs(kind)
 
     async def steps() -> None:
         received = Received()
@@ -222,7 +148,7 @@ def test_no_client_of_rabbitmq_blocks_the_queue(monkeypatch: pytest.MonkeyPatch,
 
     async def steps() -> None:
         received = Received()
-        async with amqp_broker(shared_rabbit(), received, is_durable=True) as broker:
+        async with broker_of("amqp", received, tmp_path, durable_session=True) as broker:
             door = await opened(broker, received)
             publish = broker.client.publish
             time_ms = _Raw(b"T" + struct.pack(">Q", 1_795_672_537_000))
@@ -243,13 +169,10 @@ def test_no_client_of_rabbitmq_blocks_the_queue(monkeypatch: pytest.MonkeyPatch,
             await asyncio.sleep(0.2)
             await door.close()
             again: list[LocalMessage] = []
-            next_life = type(door)(broker.server.url, "b01", place=door._place)
-            await next_life.start(lambda *_: None, again.append)
+            broker.door = broker.make_door("b01")
+            await broker.door.start(lambda *_: None, again.append)
             await publish("a.next", b"5")
             await until(lambda: bool(again))
             assert [message.payload for message in again] == [b"5"]
-            next_life.release(again[0].receipt)
-            await next_life._main.ask(next_life._main.channel.queue_delete, queue="regraft.b01")
-            await next_life.close()
 
     asyncio.run(asyncio.wait_for(steps(), 60))

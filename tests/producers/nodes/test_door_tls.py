@@ -15,12 +15,11 @@ from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.node_parts import api_of, door_of
-from tests.producers.nodes.door_brokers import NEEDS
+from tests.producers.nodes.door_kit import needs, until
 from tests.producers.nodes.mqtt_brokers import MqttServer
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.rabbit_servers import shared_rabbit
 from tests.producers.nodes.server_process import free_port
-from tests.producers.nodes.test_doors import until
 
 NATS_TLS = """leafnodes {{ listen: "127.0.0.1:{port}", tls {{
   ca_file: "{ca}", cert_file: "{certificate}", key_file: "{key}", verify: true }} }}"""
@@ -45,7 +44,7 @@ class Secure:
 
 @pytest.fixture(params=["nats", "mqtt", "amqp"])
 def secure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Secure]:
-    NEEDS[request.param]()
+    needs(request.param)
     if request.param == "amqp":
         rabbit = shared_rabbit()
         place = f"127.0.0.1:{rabbit.tls_port}"

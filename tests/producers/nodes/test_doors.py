@@ -1,217 +1,342 @@
-"""The same cases for each kind of door: new, ended and earlier interest; echo; payloads, headers, names."""
+"""What every door must do: the requirements of the conformance kit, for each kind of door that they concern."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.ask_api import BrokerApi
-from regraft.producers.nodes.doors import Door, DoorError, LocalMessage
-from regraft.producers.nodes.nats_door import NatsDoor
-from tests.producers.nodes.door_brokers import NEEDS, Received, door_runner
-from tests.producers.nodes.nats_servers import NatsServer, needs_nats
+from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.stamps import Stamps
+from tests.producers.nodes.door_brokers import Received
+from tests.producers.nodes.door_kit import opened, requirement, until
+from tests.producers.nodes.hostile_messages import HOSTILE, ODD
+from tests.producers.nodes.http_stand_in import answering
 from tests.producers.nodes.server_process import free_port
+from tests.producers.nodes.test_stamps import stamped
 
-WAIT_S_MAX = 30.0
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S_MAX):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
-@pytest.fixture(params=list(NEEDS))
-def run_door(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., None]:
-    return door_runner(request.param, tmp_path)
-
-
-async def opened(broker: Any, received: Received) -> Door:
-    door: Door = broker.door
-    await door.start(lambda *one: received.interest.append(one), received.messages.append)
-    assert door.is_open
-    return door
+MESSAGES = (
+    LocalMessage("a.empty", b""),
+    LocalMessage("a.binary", bytes(range(256)) + b"\r\nLMSG x 1\r\n"),
+    LocalMessage("a.megabyte", bytes(range(256)) * 4_096),
+    LocalMessage("", b"an unusual name"),  # Each broker has its own.
+)
+WITH_HEADERS = (
+    LocalMessage("a.reply", b"question", "_INBOX.x.1"),
+    LocalMessage("a.headers", b"x", headers=b"NATS/1.0\r\nA: b\r\nRegraft-Publisher: p 7\r\n\r\n"),
+    LocalMessage("a.both", b"", "_INBOX.y", b"NATS/1.0\r\nA: b\r\n\r\n"),
+)
+ODD_NAMES = ("eu.west/1 b", "k\u00fchlhaus \u6771\u4eac 1 #", "\u6771" * 256)
 
 
-def test_interest_begins_ends_and_may_exist_before(run_door: Callable[..., None]) -> None:
-    """Each subject is reported once for any number of clients, if wanted earlier at the start; its end, too."""
-
-    async def steps(broker: Any, received: Received) -> None:
-        first = await broker.want("before.*") if broker.REPORTS_EARLIER_INTEREST else None
-        await opened(broker, received)
-        first = first or await broker.want("before.*")
-        await until(lambda: received.wanted == {"before.*"})
-        second = await broker.want("before.*", "group")
-        third = await broker.want("after.>")
-        after = broker.subjects("after.>")
-        await until(lambda: set(after) < received.wanted)
-        await first()
-        await third()
-        await until(lambda: received.wanted == {"before.*"})
-        await second()
-        await until(lambda: not received.wanted)
-        changes = [(subject, wanted) for wanted in (True, False) for subject in after]
-        assert received.interest == [("before.*", True), *changes, ("before.*", False)]
-
-    run_door(steps)
+def numbers(messages: list[LocalMessage]) -> list[int]:
+    return [int(message.payload) for message in messages]
 
 
-def test_a_queue_group_is_one_interest(run_door: Callable[..., None]) -> None:
-    """A subject that queue groups and plain subscribers want is reported once, and each gets one message."""
-
-    async def steps(broker: Any, received: Received) -> None:
-        door = await opened(broker, received)
-        leave = [await broker.want("work", queue) for queue in ("g", "h")]
-        await until(lambda: received.wanted == {"work"})
-        assert door.publish(LocalMessage("work", b"1"))
-        await until(lambda: bool(broker.got("work")))
-        for one in leave:
-            await one()
-        await until(lambda: not received.wanted)
-        assert received.interest == [("work", True), ("work", False)]
-
-    run_door(steps)
+# --- interest --------------------------------------------------------------------------------------------------------
 
 
-def test_the_door_never_receives_its_own_messages(run_door: Callable[..., None]) -> None:
+@requirement()
+async def test_interest_begins_and_ends(broker: Any, received: Received) -> None:
+    """Each subject is reported once for any number of clients and groups; its end, when the last one leaves."""
+    await opened(broker, received)
+    first = await broker.want("before.*")
+    await until(lambda: received.wanted == {"before.*"})
+    second = await broker.want("before.*", "group")
+    third = await broker.want("after.>")
+    after = broker.subjects("after.>")
+    await until(lambda: set(after) < received.wanted)
+    await first()
+    await third()
+    await until(lambda: received.wanted == {"before.*"})
+    await second()
+    await until(lambda: not received.wanted)
+    changes = [(subject, wanted) for wanted in (True, False) for subject in after]
+    assert received.interest == [("before.*", True), *changes, ("before.*", False)]
+
+
+@requirement("earlier interest")
+async def test_interest_may_exist_before_the_door_opens(broker: Any, received: Received) -> None:
+    """What is wanted at the start is reported, and ends like any other."""
+    leave = await broker.want("before.*")
+    await opened(broker, received)
+    await until(lambda: received.wanted == {"before.*"})
+    await leave()
+    await until(lambda: not received.wanted)
+
+
+@requirement("groups")
+async def test_a_member_of_a_group_gets_each_message_once(broker: Any, received: Received) -> None:
+    """Two members of a group and one of another share 50 messages each; who is in no group gets them all."""
+    door = await opened(broker, received)
+    leave = [await broker.want("work", queue) for queue in ("g", "g", "h", "")]
+    await until(lambda: received.wanted == {"work"})
+    for number in range(50):
+        assert door.publish(LocalMessage("work", b"%d" % number))
+    await until(lambda: len(broker.got("work")) >= 150)
+    await asyncio.sleep(0.1)
+    assert sorted(numbers(broker.got("work"))) == sorted(3 * [*range(50)])
+    for one in leave:
+        await one()
+    await until(lambda: not received.wanted)
+    assert received.interest == [("work", True), ("work", False)]
+
+
+@requirement("asking")
+async def test_what_is_not_asked_for_does_not_pass_the_door(broker: Any, received: Received) -> None:
+    """Until another broker wants a subject, local messages with it stay at the broker; then they arrive at once."""
+    broker.door.ask_only(())
+    door = await opened(broker, received)
+    await broker.publish(LocalMessage("wanted.a", b"1"))
+    asked = door.ask_for(["wanted.>"])
+    assert asked is not None
+    await asked
+    await broker.publish(LocalMessage("other", b"2"))
+    await broker.publish(LocalMessage("wanted.a", b"3"))
+    await until(lambda: bool(received.messages))
+    assert numbers(received.messages) == [3]
+
+
+@requirement("asking")
+async def test_what_becomes_wanted_while_a_door_opens_is_asked_for(broker: Any, received: Received) -> None:
+    """A subscription of another broker may arrive at any moment of a door's start."""
+    door, asked = broker.door, 0
+    door.ask_only(())
+    opening = asyncio.create_task(door.start(lambda *_: None, received.messages.append))
+    while not opening.done():
+        door.ask_for([f"wanted.{asked}"])
+        asked += 1
+        await asyncio.sleep(0.002)
+    await opening
+    await until(lambda: door.ask_for(()) is None)
+    for number in range(asked):
+        await broker.publish(LocalMessage(f"wanted.{number}", b"x"))
+    await until(lambda: len(received.messages) == asked)
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+@requirement()
+async def test_the_door_never_receives_its_own_messages(broker: Any, received: Received) -> None:
     """A message that came through the door is not a message of a local client."""
-
-    async def steps(broker: Any, received: Received) -> None:
-        door = await opened(broker, received)
-        await broker.want("echo.*")
-        await until(lambda: received.wanted == {"echo.*"})
-        for number in range(20):
-            assert door.publish(LocalMessage("echo.a", b"%d" % number))
-        await until(lambda: len(broker.got("echo.a")) == 20)
-        await broker.publish(LocalMessage("end", b""))
-        await until(lambda: bool(received.messages))
-        assert [message.subject for message in received.messages] == ["end"]
-        assert [message.payload for message in broker.got("echo.a")] == [b"%d" % number for number in range(20)]
-
-    run_door(steps)
+    door = await opened(broker, received)
+    await broker.want("echo.*")
+    await until(lambda: received.wanted == {"echo.*"})
+    for number in range(20):
+        assert door.publish(LocalMessage("echo.a", b"%d" % number))
+    await until(lambda: len(broker.got("echo.a")) == 20)
+    await broker.publish(LocalMessage("end", b""))
+    await until(lambda: bool(received.messages))
+    assert [message.subject for message in received.messages] == ["end"]
+    assert numbers(broker.got("echo.a")) == list(range(20))
 
 
-MESSAGES = {
-    "empty": LocalMessage("a.b", b""),
-    "binary": LocalMessage("a.b", bytes(range(256)) + b"\r\nLMSG x 1\r\n"),
-    "megabyte": LocalMessage("a.b", bytes(range(256)) * 4_096),
-    "reply": LocalMessage("a.b", b"question", "_INBOX.x.1"),
-    "headers": LocalMessage("a.b", b"x", headers=b"NATS/1.0\r\nA: b\r\nRegraft-Publisher: p 7\r\n\r\n"),
-    "headers and reply": LocalMessage("a.b", b"", "_INBOX.y", b"NATS/1.0\r\nA: b\r\n\r\n"),
-    "unusual name": LocalMessage("", b"1"),  # Each broker has its own.
-}
-
-
-@pytest.mark.parametrize("name", MESSAGES)
-def test_messages_cross_unchanged(name: str, run_door: Callable[..., None]) -> None:
+@requirement()
+async def test_messages_cross_unchanged(broker: Any, received: Received) -> None:
     """In both directions subject, payload, reply and headers stay the same, byte for byte."""
-
-    async def steps(broker: Any, received: Received) -> None:
-        message = MESSAGES[name]
-        if not message.subject:
-            message = LocalMessage(broker.UNUSUAL, message.payload)
-        door = await opened(broker, received)
-        await broker.want(message.subject)
-        await until(lambda: received.wanted == {message.subject})
-        await broker.publish(message)
+    door = await opened(broker, received)
+    await broker.want("a.*")
+    await broker.want(broker.UNUSUAL)
+    await until(lambda: received.wanted == {"a.*", broker.UNUSUAL})
+    for message in (*MESSAGES, *(() if "headers" in broker.CANNOT else WITH_HEADERS)):
+        sent = replace(message, subject=message.subject or broker.UNUSUAL)
+        await broker.publish(sent)
         await until(lambda: bool(received.messages))
-        assert received.messages == [message]
-        before = int(broker.GETS_OWN_MESSAGES)
-        await until(lambda: len(broker.got(message.subject)) == before)
-        assert door.publish(message)
-        await until(lambda: len(broker.got(message.subject)) == before + 1)
-        assert broker.got(message.subject)[-1] == message
+        assert received.messages == [sent]
+        received.messages.clear()
+        own = int(broker.GETS_OWN_MESSAGES)
+        await until(lambda: len(broker.got(sent.subject)) == own)  # noqa: B023
+        assert door.publish(sent)
+        await until(lambda: len(broker.got(sent.subject)) == own + 1)  # noqa: B023
+        assert broker.got(sent.subject)[-1] == sent
 
-    run_door(steps)
 
-
-def test_many_messages_keep_their_order(run_door: Callable[..., None]) -> None:
+@requirement()
+async def test_many_messages_cross_once_and_in_order(broker: Any, received: Received) -> None:
     """Five thousand messages of one client leave in the order in which they were published."""
-
-    async def steps(broker: Any, received: Received) -> None:
-        await opened(broker, received)
-        for number in range(50):
-            for each in range(100):
-                await broker.publish(LocalMessage("n", b"%d" % (100 * number + each)))
-        await until(lambda: len(received.messages) == 5_000)
-        assert [int(message.payload) for message in received.messages] == list(range(5_000))
-
-    run_door(steps)
+    await opened(broker, received)
+    for number in range(5_000):
+        await broker.publish(LocalMessage("n", b"%d" % number))
+    await until(lambda: len(received.messages) >= 5_000)
+    assert numbers(received.messages) == list(range(5_000))
 
 
-def test_a_restarted_nats_server_reports_interest_again(tmp_path: Path) -> None:
-    """Interest survives a short absence of the server; what is no longer wanted afterwards has ended."""
-    needs_nats()
-    import nats
-
-    async def go() -> None:
-        received = Received()
-        server = NatsServer("b01", tmp_path).start()
-        door = NatsDoor(server.leaf_url, "b01")
-        try:
-            client = await nats.connect(server.url, allow_reconnect=False)
-            await client.subscribe("stays")
-            await client.subscribe("goes")
-            await client.flush()
-            await door.start(lambda *one: received.interest.append(one), received.messages.append)
-            await until(lambda: received.wanted == {"stays", "goes"})
-            server.stop()
-            await until(lambda: not door.is_open)
-            assert not door.publish(LocalMessage("stays", b""))
-            assert door.counts["broker_away"] == 1
-            server.start()
-            client = await nats.connect(server.url, allow_reconnect=False)
-            await client.subscribe("stays")
-            await client.flush()
-            await until(lambda: received.wanted == {"stays"})
-            assert door.is_open
-            await client.close()
-        finally:
-            await door.close()
-            server.stop()
-
-    asyncio.run(go())
+@requirement("durable", is_durable=True)
+async def test_what_is_not_safe_comes_again(broker: Any, received: Received) -> None:
+    """The next life of a node gets what the last one did not release, and what was published in its absence."""
+    door = await opened(broker, received)
+    for number in range(5):
+        await broker.publish(LocalMessage("kept.x", b"%d" % number))
+    await until(lambda: len(received.messages) == 5)
+    assert all(message.receipt for message in received.messages)
+    for message in received.messages[:2]:
+        door.release(message.receipt)
+    await asyncio.sleep(0.3)
+    await door.close()
+    await broker.publish(LocalMessage("kept.x", b"5"))
+    received.messages.clear()
+    broker.door = broker.make_door(broker.name)
+    door = await opened(broker, received)
+    await until(lambda: len(received.messages) >= 4)
+    assert sorted(numbers(received.messages)) == [2, 3, 4, 5]
+    for message in received.messages:
+        door.release(message.receipt)
 
 
-def test_the_nats_door_reports_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An invalid door address and a closed port are named with what to do."""
-    monkeypatch.setattr("regraft.producers.nodes.nats_door.CONNECT_S_MAX", 0.3)
-    with pytest.raises(DoorError, match="names the leaf port"):
-        NatsDoor("mqtt://127.0.0.1", "b01")
-
-    async def go() -> None:
-        await NatsDoor(f"nats://127.0.0.1:{free_port()}", "b01").start(lambda *_: None, lambda _: None)
-
-    with pytest.raises(DoorError, match="start it with `leafnodes"):
-        asyncio.run(go())
+# --- what is refused -------------------------------------------------------------------------------------------------
 
 
-def test_a_nats_server_without_monitoring_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that cannot be queried and one that is absent are named with what to do."""
-    needs_nats()
-    from regraft.producers.nodes.nats_client_door import NatsClientDoor
+@requirement("server")
+async def test_no_door_writes_what_would_be_a_command_or_end_its_connection(broker: Any, received: Received) -> None:
+    """Each hostile message is refused alone; the good one behind it arrives over the same connection."""
+    door = await opened(broker, received)
+    await broker.want("good")
+    await broker.want("sensors.*")
+    for message in HOSTILE:
+        assert not door.publish(message)
+    for message in ODD:
+        door.publish(message)
+    assert door.publish(LocalMessage("good", b"last"))
+    await until(lambda: any(message.payload == b"last" for message in broker.got("good")))
+    assert {message.payload for messages in received.got.values() for message in messages} <= {b"odd", b"last"}
+    assert all("\r" not in message.reply and message.reply[:1] != "$" for message in broker.got("good"))
+    await asyncio.sleep(1.5)  # A broker that ends the connection does so at once, a client's sender a little later.
+    assert door.is_open
+    assert (door.counts["refused"], door.counts["reopened"]) == (0, 0)
 
-    monkeypatch.setattr("regraft.producers.nodes.nats_client_door.CONNECT_S_MAX", 0.5)
 
-    async def start(url: str, api_port: int) -> None:
-        api = BrokerApi(f"http://127.0.0.1:{api_port}")
-        await NatsClientDoor(url, "b01", api).start(lambda *_: None, lambda _: None)
+@requirement("server")
+async def test_a_message_that_cannot_cross_takes_none_behind_it_along(broker: Any, received: Received) -> None:
+    """Too large for the broker or for a link, or a name that one side cannot have: refused alone, and counted."""
+    door = await opened(broker, received)
+    await broker.want("good")
+    await until(lambda: "good" in received.wanted)
+    sizes = (1_000, broker.TOO_LARGE, 1_000)
+    assert [door.publish(LocalMessage("good", bytes(size))) for size in sizes] == [True, False, True]
+    for message, _ in broker.NOT_HANDED:
+        assert not door.publish(message)
+    await until(lambda: len(broker.got("good")) == 2)
+    for message, _ in broker.NOT_TAKEN:
+        await broker.publish(message)
+    await broker.publish(LocalMessage("x", b"1"))
+    await until(lambda: bool(received.messages))
+    assert [message.payload for message in received.messages] == [b"1"]
+    expected = ["payload_too_large", *(count for _, count in (*broker.NOT_HANDED, *broker.NOT_TAKEN))]
+    counts = {name: count for name, count in door.counts.items() if name != "returned"}
+    assert counts == {name: expected.count(name) for name in expected}
 
-    server = NatsServer("b01", tmp_path).start()
-    try:
-        with pytest.raises(DoorError, match=r"/subsz does not report .*`http_port`"):
-            asyncio.run(start(server.url, free_port()))
-        with pytest.raises(DoorError, match="no NATS server accepts a client"):
-            asyncio.run(start(f"nats://127.0.0.1:{free_port()}", server.api_port))
-        other = NatsServer("b02", tmp_path).start()
-        try:
-            with pytest.raises(DoorError, match="is the monitoring port of server"):
-                asyncio.run(start(server.url, other.api_port))
-        finally:
-            other.stop()
-    finally:
-        server.stop()
+
+@requirement("server", "denial", is_guarded=True)
+async def test_what_the_broker_denies_is_counted(broker: Any, received: Received) -> None:
+    """A node that may publish only some subjects loses the others alone, and keeps its connection."""
+    door = await opened(broker, received)
+    await broker.want("forbidden")
+    await broker.want("q.a")
+    await until(lambda: received.wanted >= {"q.a"})
+    for subject in ("forbidden", "q.a"):
+        door.publish(LocalMessage(subject, b"1", headers=broker.ASKS_ANSWER))
+    await until(lambda: bool(broker.got("q.a")))
+    await until(lambda: door.counts[broker.DENIED] == 1)
+    assert not broker.got("forbidden")
+    assert door.is_open
+    assert door.counts["refused"] == 0
+
+
+@requirement("server", is_guarded=True)
+async def test_a_login_that_is_refused_is_called_that(broker: Any, received: Received) -> None:
+    """With a wrong password, or a user that there is not, the error names the login."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"regraft.producers.nodes.{broker.MODULE}.CONNECT_S_MAX", 0.5)
+        wrong = broker.directory / "wrong"
+        wrong.write_text("wrong")
+        for login in ({"door_password_file": wrong}, {"door_user": "nobody"}):
+            with pytest.raises(DoorError, match="door_user"):
+                await broker.make_door("b01", **login).start(lambda *_: None, lambda _: None)
+
+
+@requirement("server", "headers")
+async def test_what_another_node_handed_over_is_not_taken(broker: Any, received: Received) -> None:
+    """What is handed over has a stamp; a message with one is counted, and its node named, however it came here."""
+    door = await opened(broker, received)
+    await broker.publish(stamped(LocalMessage("a.b", b"1", publisher="p"), Stamps("regraft", "b02")))
+    await broker.publish(LocalMessage("a.b", b"2"))
+    await until(lambda: bool(received.messages))
+    assert numbers(received.messages) == [2]
+    assert door.counts["carried_by_another"] == 1
+    assert "node b02" in door.fault
+
+
+@requirement("server")
+async def test_a_second_node_at_a_broker_does_not_open(broker: Any, received: Received) -> None:
+    """It names the first one, which stays open, whichever name comes first."""
+    first = await opened(broker, received)
+    for name in ("b00", "b02"):
+        other = broker.make_door(name)
+        with pytest.raises(DoorError, match="node b01"):
+            await other.start(lambda *_: None, lambda _: None)
+        assert first.is_open
+        assert not other.is_open
+        await other.close()
+
+
+# --- the server ------------------------------------------------------------------------------------------------------
+
+
+@requirement("server")
+async def test_a_restarted_server_is_used_again(broker: Any, received: Received) -> None:
+    """Meanwhile messages for it are counted; afterwards old and new interest is known, and messages cross."""
+    door = await opened(broker, received)
+    await broker.want("stays")
+    await broker.want("goes")
+    await until(lambda: received.wanted == {"stays", "goes"})
+    broker.stop_server()
+    await until(lambda: not door.is_open)
+    assert not door.publish(LocalMessage("stays", b""))
+    assert door.counts["broker_away"] == 1
+    await broker.restart()
+    await broker.want("stays")
+    await broker.want("new")
+    gone = {"goes"} if "earlier interest" in broker.CANNOT else set()
+    await until(lambda: door.is_open and received.wanted == {"stays", "new"} | gone)
+    assert door.publish(LocalMessage("stays", b"1"))
+    await until(lambda: bool(broker.got("stays")))
+    await broker.publish(LocalMessage("x", b"2"))
+    await until(lambda: numbers(received.messages) == [2])
+
+
+@requirement("server")
+async def test_a_door_that_does_not_open_says_why(broker: Any, received: Received) -> None:
+    """An address of another kind, a closed port and a port where something else answers are named."""
+    with pytest.MonkeyPatch.context() as patch, answering(lambda *_: (200, {})) as other:
+        patch.setattr(f"regraft.producers.nodes.{broker.MODULE}.CONNECT_S_MAX", 0.5)
+        port = free_port()
+        strange = other.rpartition(":")[2]
+        for door, said in (
+            (f"{broker.SCHEME}://127.0.0.1:{port}", f"{port}.*{broker.ADVICE}|{broker.ADVICE}.*{port}"),
+            (f"{broker.SCHEME}://127.0.0.1:{strange}", f":{strange}"),
+            ("kafka://127.0.0.1", "kafka://127.0.0.1.* is not a door"),
+        ):
+            with pytest.raises(DoorError, match=said):
+                await broker.make_door("b01", door=door).start(lambda *_: None, lambda _: None)
+
+
+@requirement("server")
+async def test_a_node_may_have_any_name(broker: Any, received: Received) -> None:
+    """Messages cross in both directions, and the node's own subscription is not taken for a client's."""
+    for number, name in enumerate(ODD_NAMES):
+        broker.door = broker.make_door(name)
+        door = await opened(broker, received)
+        leave = await broker.want("out")
+        await until(lambda: received.wanted == {"out"})
+        assert door.publish(LocalMessage("out", b"%d" % number))
+        await until(lambda: len(broker.got("out")) == number + 1)  # noqa: B023
+        await broker.publish(LocalMessage("in", b"%d" % number))
+        await until(lambda: len(received.messages) == number + 1)  # noqa: B023
+        assert numbers(received.messages) == numbers(broker.got("out"))
+        assert received.wanted == {"out"}
+        await leave()
+        await until(lambda: not received.wanted)
+        await door.close()

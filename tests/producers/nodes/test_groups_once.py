@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from regraft.overlay.configuration import Configuration
 from regraft.producers.brokers.broker_messages import SubscribeRequest
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.amqp_interest import AmqpInterest, Binding
+from regraft.producers.nodes.doors import LocalMessage
 from regraft.producers.nodes.groups_once import (
     GroupHandlers,
     excluded_groups,
@@ -23,13 +25,11 @@ from regraft.producers.nodes.groups_once import (
     key_of,
     parts_of,
 )
-from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.mqtt_interest import MqttInterest
 from regraft.producers.nodes.node_clients import NodeClients
 from regraft.producers.nodes.subject_filters import content_of, filter_of
-from tests.producers.nodes.door_brokers import NEEDS
-from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
-from tests.producers.nodes.nats_site import nats_site
+from tests.producers.nodes.door_brokers import Received
+from tests.producers.nodes.door_kit import broker_of, needs, until
 from tests.producers.nodes.node_fleet import NodeFleet
 
 BROKERS = ("b01", "b02", "b03")
@@ -117,83 +117,40 @@ def test_shared_subscriptions_and_queues_count_as_groups() -> None:
 
 
 @pytest.mark.stack
-def test_work_at_nats_servers_is_done_once(tmp_path: Path) -> None:
-    """Workers of one group at two of three servers: each message is handled by one of them, at home where one is."""
-    NEEDS["nats"]()
+@pytest.mark.parametrize("kind", ["nats", "nats without a leaf port", "mqtt", "mqtt 3.1.1"])
+def test_work_is_done_once(kind: str, tmp_path: Path) -> None:
+    """Workers of one group at two of three brokers: each message is handled by one of them, at home where one is.
+
+    At a leaf port, a client there that is in no group gets every message all the same.
+    """
+    needs(kind)
+    fleet, ledger = NodeFleet(LINE), {broker: Received() for broker in BROKERS}
+    handled = lambda broker: sorted(int(each.payload) for each in ledger[broker].got.get("job.x", []))  # noqa: E731
+
+    async def steps(brokers: dict[str, Any]) -> None:
+        await fleet.begin({name: broker.door for name, broker in brokers.items()})
+        for name in ("b02", "b03"):
+            await brokers[name].want("job.*", "workers")
+        if kind == "nats":
+            await brokers["b02"].want("job.*")
+        await brokers["b01"].want("anything")
+        await fleet.all_confirmed()
+        for number in range(400):
+            await brokers["b01" if number < 300 else "b03"].publish(LocalMessage("job.x", b"%d" % number))
+        everyone = 400 if kind == "nats" else 0
+        await until(lambda: len(handled("b02") + handled("b03")) >= 400 + everyone)
+        await asyncio.sleep(0.3)
+        assert sorted(handled("b02") + handled("b03")) == sorted([*range(400), *range(everyone)])
+        assert set(range(300, 400)) < set(handled("b03"))
+        assert min(len(handled("b02")) - everyone, len(handled("b03")) - 100) > 90
 
     async def go() -> None:
-        async with nats_site(tmp_path, LINE, groups_once=frozenset({"workers"})) as site:
-            clients = site.clients
-            handled: dict[str, list[bytes]] = {broker: [] for broker in BROKERS}
-            seen: list[bytes] = []
-
-            async def watch(message: Any) -> None:
-                seen.append(message.data)
-
-            for broker in ("b02", "b03"):
-                await clients[broker].subscribe("job.*", queue="workers", cb=_into(handled[broker]))
-            await clients["b02"].subscribe("job.*", cb=watch)
-            await clients["b01"].subscribe("anything", cb=watch)
-            await site.flush()
-            await site.fleet.all_confirmed()
-            for number in range(300):
-                await clients["b01"].publish("job.x", b"%d" % number)
-            for number in range(300, 400):
-                await clients["b03"].publish("job.x", b"%d" % number)
-            await site.flush()
-            async with asyncio.timeout(30):
-                while sum(map(len, handled.values())) < 400 or len(seen) < 400:
-                    await asyncio.sleep(0.01)
-            await asyncio.sleep(0.3)
-            both = sorted(int(each) for each in handled["b02"] + handled["b03"])
-            assert both == list(range(400))
-            assert sorted(int(each) for each in seen) == list(range(400))
-            assert min(len(handled["b02"]), len(handled["b03"]) - 100) > 90
-
-    asyncio.run(asyncio.wait_for(go(), 60))
-
-
-def _into(handled: list[bytes]) -> Any:
-    async def take(message: Any) -> None:
-        handled.append(message.data)
-
-    return take
-
-
-@pytest.mark.stack
-def test_work_at_mosquittos_is_done_once(tmp_path: Path) -> None:
-    """The same with shared subscriptions of MQTT."""
-    NEEDS["mqtt"]()
-
-    async def go() -> None:
-        servers = {broker: MqttServer(broker, tmp_path).start() for broker in BROKERS}
-        doors = {broker: MqttDoor(server.url, broker) for broker, server in servers.items()}
-        for door in doors.values():
-            door.groups_once = frozenset({"workers"})
-        fleet = NodeFleet(LINE)
-        handled: list[bytes] = []
-        clients: dict[str, MqttClient] = {}
-        try:
-            await fleet.begin(doors)
-            for broker, server in servers.items():
-                take = lambda message: handled.append(bytes(message.payload))  # noqa: E731
-                clients[broker] = await MqttClient(server.port, take).connected()
-            for broker in ("b02", "b03"):
-                await clients[broker].subscribe("$share/workers/job/+")
-            await clients["b01"].subscribe("anything")
-            await fleet.all_confirmed()
-            for number in range(200):
-                clients["b01"].paho.publish("job/x", b"%d" % number, qos=1)
-            async with asyncio.timeout(30):
-                while len(handled) < 200:
-                    await asyncio.sleep(0.01)
-            await asyncio.sleep(0.3)
-            assert sorted(map(int, handled)) == list(range(200))
-        finally:
-            for client in clients.values():
-                client.close()
-            await fleet.close()
-            for server in servers.values():
-                server.stop()
+        async with AsyncExitStack() as stack:
+            brokers = {}
+            for name in BROKERS:
+                entered = broker_of(kind, ledger[name], tmp_path, name=name, groups_once=("workers",))
+                brokers[name] = await stack.enter_async_context(entered)
+            stack.push_async_callback(fleet.close)
+            await steps(brokers)
 
     asyncio.run(asyncio.wait_for(go(), 60))

@@ -14,9 +14,9 @@ from regraft.producers.nodes.jetstream_taken import StreamTaken
 from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.schemas.safe_names import safe_name
 from tests.producers.nodes.door_brokers import Received
+from tests.producers.nodes.door_kit import until
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.server_process import free_port
-from tests.producers.nodes.test_doors import until
 
 STREAM = "ORDERS"
 MENDED_S_MAX = 9.0

@@ -17,10 +17,9 @@ from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes import local_streams
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.local_streams import LocalStreams
-from tests.producers.nodes.door_brokers import NEEDS
+from tests.producers.nodes.door_kit import needs, until
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.nats_site import NatsSite, at_client_port, at_leaf_port, nats_site
-from tests.producers.nodes.test_doors import until
 
 PAIR = Configuration.of(0, ("b01", "b02"), [("b01", "b02")])
 
@@ -127,7 +126,7 @@ def test_a_local_stream_stores_what_its_site_publishes(
     names: Sequence[str], at: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the setting, each of two streams with the same subjects stores what both sites publish."""
-    NEEDS["nats"]()
+    needs("nats")
     monkeypatch.setattr(local_streams, "LOOK_S", 0.1)
     ask_again_s = 0.2
 
@@ -159,7 +158,7 @@ def test_clients_keep_what_they_want_beside_a_local_stream(
 
     At a client port, a client with the stream's subject is not mistaken for the stream.
     """
-    NEEDS["nats"]()
+    needs("nats")
     monkeypatch.setattr(local_streams, "LOOK_S", 0.1)
 
     async def go() -> None:
@@ -208,7 +207,7 @@ def test_a_door_with_local_streams_opens_only_if_they_can_be_listed(
     at: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server without JetStream is named with what to do."""
-    NEEDS["nats"]()
+    needs("nats")
     for module in ("nats_door", "nats_client_door"):
         monkeypatch.setattr(f"regraft.producers.nodes.{module}.CONNECT_S_MAX", 1.0)
 

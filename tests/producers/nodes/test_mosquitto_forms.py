@@ -11,8 +11,8 @@ import pytest
 
 from regraft.infra.mosquitto_server import mosquitto_settings
 from regraft.producers.nodes.doors import DoorError
+from tests.producers.nodes.door_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
-from tests.producers.nodes.test_doors import until
 from tests.producers.nodes.test_mqtt_door import MqttSite
 
 WITH_SPACE = "log_timestamp_format %Y-%m-%d %H:%M:%S\n"

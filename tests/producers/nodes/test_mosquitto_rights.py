@@ -15,9 +15,9 @@ import pytest
 from regraft.producers.nodes import mqtt_door
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.mqtt_door import MqttDoor
+from tests.producers.nodes.door_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttServer, needs_mosquitto
 from tests.producers.nodes.server_process import free_port
-from tests.producers.nodes.test_doors import until
 
 pytestmark = pytest.mark.stack
 

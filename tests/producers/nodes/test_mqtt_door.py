@@ -13,12 +13,10 @@ from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
-from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
 from tests.producers.nodes.door_brokers import Received
+from tests.producers.nodes.door_kit import until
 from tests.producers.nodes.emqx_stand_in import KEY, SECRET, EmqxList
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, cut, needs_mosquitto
-from tests.producers.nodes.server_process import free_port
-from tests.producers.nodes.test_doors import until
 
 
 class MqttSite:
@@ -121,24 +119,6 @@ def test_retained_messages_reach_later_subscribers(run_site: Callable[..., None]
         other.close()
         assert [message.topic for message in late] == ["state/old"]
         assert [message.subject for message in site.received.messages] == ["end"]
-
-    run_site(steps)
-
-
-def test_a_shared_subscription_gets_each_message_once(run_site: Callable[..., None]) -> None:
-    """One member of a group gets each message from the door; plain subscribers get all of them."""
-
-    async def steps(site: MqttSite) -> None:
-        await site.open()
-        for name in ("one", "two"):
-            await (await site.client(name)).subscribe("$share/g/work")
-        await (await site.client("plain")).subscribe("work")
-        await until(lambda: site.received.wanted == {"work"})
-        for number in range(50):
-            assert site.door.publish(LocalMessage("work", b"%d" % number, headers=block_of(MqttFields(qos=1))))
-        await until(lambda: len(site.got) == 100)
-        await asyncio.sleep(0.1)
-        assert sorted(int(message.payload) for message in site.got) == sorted([*range(50), *range(50)])
 
     run_site(steps)
 
@@ -272,30 +252,6 @@ def test_the_log_file_of_another_broker_is_refused(
     run_site(steps, log_file=tmp_path / "other.log")
 
 
-def test_a_restarted_broker_is_used_again(run_site: Callable[..., None]) -> None:
-    """Interest stays meanwhile, undeliverable messages are counted, and clients' messages cross again."""
-
-    async def steps(site: MqttSite) -> None:
-        await site.open()
-        client = await site.client("stays")
-        await client.subscribe("stays")
-        await until(lambda: site.received.wanted == {"stays"})
-        site.server.stop()
-        await until(lambda: not site.door.is_open)
-        assert not site.door.publish(LocalMessage("stays", b""))
-        assert site.door.counts["broker_away"] == 1
-        site.server.start()
-        await until(lambda: site.door.is_open)
-        assert site.received.wanted == {"stays"}
-        other = await site.client("comes")
-        await other.subscribe("new")
-        await until(lambda: site.received.wanted == {"stays", "new"})
-        await other.publish("x", b"1", qos=1)
-        await until(lambda: len(site.received.messages) == 1)
-
-    run_site(steps)
-
-
 def test_a_cut_connection_loses_and_repeats_nothing_of_qos_1(run_site: Callable[..., None]) -> None:
     """What is published while the door's connection is cut arrives once and in order when it is back."""
 
@@ -341,22 +297,6 @@ def test_a_redelivered_message_is_taken_once(run_site: Callable[..., None]) -> N
     run_site(steps)
 
 
-def test_messages_that_cannot_cross_are_counted(run_site: Callable[..., None]) -> None:
-    """A subject that only NATS can express is not renamed, and no link has to carry what it cannot."""
-
-    async def steps(site: MqttSite) -> None:
-        await site.open()
-        assert not site.door.publish(LocalMessage("a/b.c", b""))
-        client = await site.client()
-        await client.publish("x", bytes(PAYLOAD_BYTES_MAX + 1), qos=1)
-        await client.publish("x", b"1", qos=1)
-        await until(lambda: bool(site.received.messages))
-        assert site.door.counts == {"bad_topic": 1, "payload_too_large": 1}
-        assert [message.payload for message in site.received.messages] == [b"1"]
-
-    run_site(steps)
-
-
 def test_a_silent_broker_needs_filters(run_site: Callable[..., None]) -> None:
     """If the broker's log cannot be read, the door says what to do, or uses the configured filters."""
 
@@ -373,19 +313,10 @@ def test_a_silent_broker_needs_filters(run_site: Callable[..., None]) -> None:
     run_site(steps, is_plain=True)
 
 
-def test_the_mqtt_door_reports_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An invalid address or filter and a closed port are named with what to do."""
-    monkeypatch.setattr("regraft.producers.nodes.mqtt_door.CONNECT_S_MAX", 0.3)
-    with pytest.raises(DoorError, match="names an MQTT 5 broker"):
-        MqttDoor("nats://127.0.0.1", "b01")
-
-    async def go(**more: Any) -> None:
-        await MqttDoor(f"mqtt://127.0.0.1:{free_port()}", "b01", **more).start(lambda *_: None, lambda _: None)
-
-    with pytest.raises(DoorError, match="door_user"):
-        asyncio.run(go())
+def test_a_filter_that_is_none_is_named() -> None:
+    """An invalid filter is named with what to do."""
     with pytest.raises(DoorError, match=r"node\.door_filters: 'a#'"):
-        asyncio.run(go(filters=["a#"]))
+        asyncio.run(MqttDoor("mqtt://127.0.0.1:1", "b01", filters=["a#"]).start(lambda *_: None, lambda _: None))
 
 
 def test_emqx_is_asked_for_the_interest_of_clients(

@@ -17,8 +17,8 @@ from regraft.producers.nodes import mqtt_session
 from regraft.producers.nodes.doors import LocalMessage
 from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.mqtt_session import MqttLogin, MqttSession, RefusedError
+from tests.producers.nodes.door_kit import until
 from tests.producers.nodes.mqtt_stand_in import StandIn, stand_in
-from tests.producers.nodes.test_doors import until
 
 LARGE_BYTES = 1_000  # Longer packets are not accepted here.
 Steps = Callable[[StandIn, "Site"], Awaitable[None]]

@@ -11,8 +11,8 @@ import pytest
 from regraft.producers.nodes.doors import LocalMessage
 from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.mqtt_trials import AGAIN_S, PAUSE_S, TopicTrials
+from tests.producers.nodes.door_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
-from tests.producers.nodes.test_doors import until
 
 ALLOWED = "topic readwrite #\ntopic read $SYS/#\n"
 

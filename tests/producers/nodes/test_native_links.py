@@ -13,18 +13,17 @@ import pytest
 
 from regraft.overlay.configuration import Configuration
 from regraft.producers.nodes import look_for_nodes
-from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.doors import Door, DoorError
 from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.producers.real_fleet.link_proxy import LinkProxy
-from tests.producers.nodes.door_brokers import NEEDS
+from tests.producers.nodes.door_kit import needs, until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
 from tests.producers.nodes.nats_servers import NatsServer
+from tests.producers.nodes.nats_site import at_client_port, at_leaf_port
 from tests.producers.nodes.node_fleet import NodeFleet
 from tests.producers.nodes.rabbit_servers import RabbitClient, shared_rabbit
 from tests.producers.nodes.server_process import free_port
-from tests.producers.nodes.test_doors import until
 
 pytestmark = pytest.mark.stack
 
@@ -229,30 +228,17 @@ class NatsLeafLink(Nats):
         await self.link()
 
 
-class OneServer(Nats):
-    """Two nodes beside one server."""
+class BothKindsOfDoor(Nats):
+    """Two nodes beside one server, one at its leaf port, the other at its client port."""
 
     async def begin(self) -> None:
         server = NatsServer("b01", self.directory).start()
         self.servers.append(server)
         self.of = dict.fromkeys(PAIR, server)
 
-
-class OneServerAsClients(OneServer):
-    """The same at its client port."""
-
     def door(self, broker: str) -> Door:
-        from regraft.producers.nodes.nats_client_door import NatsClientDoor
-
         server = self.of[broker]
-        return NatsClientDoor(server.url, broker, BrokerApi(f"http://127.0.0.1:{server.api_port}"))
-
-
-class BothKindsOfDoor(OneServerAsClients):
-    """One node at the leaf port, the other at the client port."""
-
-    def door(self, broker: str) -> Door:
-        return Nats.door(self, broker) if broker == "b01" else super().door(broker)
+        return at_leaf_port(server, broker) if broker == "b01" else at_client_port(server, broker)
 
 
 class MqttBridge(Mqtt):
@@ -265,29 +251,18 @@ class MqttBridge(Mqtt):
         await self.link()
 
 
-class OneExchange(Amqp):
-    """Two nodes beside one exchange."""
-
-    async def begin(self) -> None:
-        await super().begin()
-        self.of = dict.fromkeys(PAIR, self.of["b01"])
-
-
 WHOLE: dict[type[Site], str] = {
     NatsCluster: "nats",
     NatsGateways: "nats",
     NatsLeafLink: "nats",
-    OneServer: "nats",
-    OneServerAsClients: "nats",
     BothKindsOfDoor: "nats",
     MqttBridge: "mqtt",
-    OneExchange: "amqp",
 }
 PARTIAL: dict[type[Site], str] = {Nats: "nats", Mqtt: "mqtt", Amqp: "amqp"}
 
 
-def run(kind: type[Site], needs: str, directory: Path, steps: Callable[[Any], Awaitable[None]]) -> None:
-    NEEDS[needs]()
+def run(kind: type[Site], server: str, directory: Path, steps: Callable[[Any], Awaitable[None]]) -> None:
+    needs(server)
 
     async def go() -> None:
         site = kind(directory)

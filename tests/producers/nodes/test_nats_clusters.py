@@ -10,9 +10,9 @@ import pytest
 
 from regraft.producers.nodes.doors import LocalMessage
 from regraft.producers.nodes.nats_door import NatsDoor
+from tests.producers.nodes.door_kit import until
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.server_process import free_port
-from tests.producers.nodes.test_doors import until
 
 pytestmark = pytest.mark.stack
 

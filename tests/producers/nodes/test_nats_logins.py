@@ -20,9 +20,9 @@ from regraft.producers.nodes.doors import Door, DoorError, LocalMessage
 from regraft.producers.nodes.nats_login import _sum_of, read_login
 from regraft.producers.nodes.nats_permissions import LeafPermissions
 from regraft.producers.nodes.node_parts import door_of
+from tests.producers.nodes.door_kit import until
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.server_process import free_port
-from tests.producers.nodes.test_doors import until
 
 USER, ACCOUNT, OPERATOR = 20 << 3, 0, 14 << 3
 HANDSHAKE_FIRST = """leafnodes {{ listen: "127.0.0.1:{port}", tls {{
@@ -204,7 +204,7 @@ def test_what_permissions_cut_is_said_and_counted(tmp_path: Path) -> None:
 
 def test_permissions_may_name_what_belongs_to_servers_and_nodes() -> None:
     """A limit may deny or allow the nodes' own subjects, and JetStream's."""
-    limited = LeafPermissions({"import": {"allow": ["q.>", "$JS.API.>", "_REGRAFT.>"], "deny": ["_REGRAFT.node.>"]}})
+    limited = LeafPermissions({"export": {"allow": ["q.>", "$JS.API.>", "_REGRAFT.>"], "deny": ["_REGRAFT.node.>"]}})
     allowed = {
         each: limited.may_publish(each) for each in ("q.a", "r.a", "$JS.API.INFO", "_REGRAFT.a", "_REGRAFT.node.o.b")
     }
@@ -270,3 +270,20 @@ def test_a_reset_behind_a_refused_login_hides_nothing() -> None:
 
     asyncio.run(go())
     assert door._reason == "Authorization Violation"
+
+
+def test_a_nats_server_without_monitoring_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that cannot be asked who is there, and the monitoring port of another, are named with what to do."""
+    monkeypatch.setattr("regraft.producers.nodes.nats_client_door.CONNECT_S_MAX", 0.5)
+
+    async def go() -> None:
+        with NatsServer("b01", tmp_path) as server, NatsServer("b02", tmp_path) as other:
+            for port, said in (
+                (free_port(), r"/subsz does not report .*`http_port`"),
+                (other.api_port, "is the monitoring port of server"),
+            ):
+                door = door_of(settings_for(tmp_path, server.url, door_api=f"http://127.0.0.1:{port}"), "b01")
+                with pytest.raises(DoorError, match=said):
+                    await opened(door)
+
+    run(go)

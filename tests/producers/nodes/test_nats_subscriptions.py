@@ -14,10 +14,10 @@ import pytest
 from regraft.producers.nodes import nats_subscriptions
 from regraft.producers.nodes.asked_subjects import ASKED_MAX
 from regraft.producers.nodes.doors import LocalMessage
-from tests.producers.nodes.door_brokers import NEEDS, Received, broker_of
+from tests.producers.nodes.door_brokers import Received
+from tests.producers.nodes.door_kit import broker_of, needs, until
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.nats_site import at_client_port
-from tests.producers.nodes.test_doors import until
 
 pytestmark = pytest.mark.stack
 
@@ -26,7 +26,7 @@ OTHERS = ("c", "c.*", "a.c.d", "*.d")
 
 
 def run(directory: Path, steps: Callable[[Any, Received], Awaitable[None]]) -> None:
-    NEEDS["nats"]()
+    needs("nats")
 
     async def go() -> None:
         received = Received()
@@ -156,7 +156,7 @@ def test_what_is_asked_for_outlasts_a_restart_of_the_server(tmp_path: Path) -> N
 
 def test_what_the_client_may_not_subscribe_is_counted(tmp_path: Path) -> None:
     """A server with permissions sends the rest of what is asked for."""
-    NEEDS["nats"]()
+    needs("nats")
     allowed = 'permissions: { publish: [">"], subscribe: ["a.>", "_REGRAFT.>"] }'
     accounts = f"accounts {{ A: {{ users: [{{ user: u, password: p, {allowed} }}] }} }}\nno_auth_user: u"
 

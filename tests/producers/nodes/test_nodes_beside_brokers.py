@@ -18,7 +18,7 @@ from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.schemas.plan import PlanPhase
 from tests.producers.drive_plan import random_swaps
-from tests.producers.nodes.door_brokers import NEEDS
+from tests.producers.nodes.door_kit import needs
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.node_fleet import NodeFleet, NodeLedger
@@ -257,7 +257,7 @@ KINDS: dict[str, tuple[Any, Any, Callable[[Any, str], Door]]] = {
 @pytest.fixture(params=["nats", "mqtt", "amqp, nats, mqtt"])
 def run_site(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Callable[[RealSite], Awaitable[None]]], None]:
     for kind in request.param.split(", "):
-        NEEDS[kind]()
+        needs(kind)
 
     def run(steps: Callable[[RealSite], Awaitable[None]]) -> None:
         async def go() -> None:

@@ -12,7 +12,7 @@ from regraft.overlay.configuration import Configuration
 from regraft.producers.nodes import reply_inboxes
 from regraft.producers.nodes.doors import LocalMessage
 from regraft.producers.nodes.reply_inboxes import ReplyInboxes
-from tests.producers.nodes.door_brokers import NEEDS
+from tests.producers.nodes.door_kit import needs
 from tests.producers.nodes.nats_site import nats_site
 
 ASK = LocalMessage("svc", b"?", "_INBOX.x.1")
@@ -63,7 +63,7 @@ def test_no_request_waits_for_long_and_none_is_lost(monkeypatch: pytest.MonkeyPa
 @pytest.mark.stack
 def test_the_first_request_of_a_connection_is_answered(tmp_path: Path) -> None:
     """Ten clients whose requests are answered at home are unknown elsewhere; one that asks another site is answered."""
-    NEEDS["nats"]()
+    needs("nats")
 
     async def go() -> None:
         pair = Configuration.of(0, ("b01", "b02"), [("b01", "b02")])

@@ -17,9 +17,9 @@ from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of
 from regraft.producers.nodes.mqtt_retained import RETAINED_MAX, TOO_MANY, RetainedTopics
 from tests.producers.nodes.door_brokers import Received
+from tests.producers.nodes.door_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.node_fleet import NodeFleet
-from tests.producers.nodes.test_doors import until
 
 PAIR = ("b01", "b02")
 LINE = Configuration.of(0, PAIR, [PAIR])

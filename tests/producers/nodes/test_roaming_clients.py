@@ -19,10 +19,9 @@ from regraft.producers.nodes.link_frames import Probe, link_frame
 from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.mqtt_interest import MqttInterest
 from regraft.producers.nodes.roaming_clients import ANNOUNCED_MAX, KEPT_MAX, RoamingClients
-from tests.producers.nodes.door_brokers import NEEDS
+from tests.producers.nodes.door_kit import needs, until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
 from tests.producers.nodes.node_fleet import NodeFleet
-from tests.producers.nodes.test_doors import until
 
 
 def roaming(knows: Callable[[str], bool] = lambda _: True) -> RoamingClients:
@@ -114,7 +113,7 @@ def test_a_client_that_asks_for_its_session_is_announced() -> None:
 @pytest.mark.stack
 def test_a_client_that_moves_between_mosquittos_is_named_with_both(tmp_path: Path) -> None:
     """By the node that it left, and by the other once it returns, once each; one without a session is not."""
-    NEEDS["mqtt"]()
+    needs("mqtt")
 
     async def go() -> None:
         servers = {broker: MqttServer(broker, tmp_path).start() for broker in ("b01", "b02")}

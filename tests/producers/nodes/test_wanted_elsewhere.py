@@ -16,14 +16,13 @@ from regraft.producers.brokers.broker_messages import Bundle, Message, Subscribe
 from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.nodes import wanted_elsewhere
 from regraft.producers.nodes.asked_subjects import ASKED_MAX, AskedSubjects
-from regraft.producers.nodes.doors import LocalMessage, MemoryDoor
+from regraft.producers.nodes.doors import MemoryDoor
 from regraft.producers.nodes.groups_once import GroupHandlers
 from regraft.producers.nodes.subject_filters import filter_of, subject_of_filter
 from regraft.producers.nodes.wanted_elsewhere import WantedElsewhere
-from tests.producers.nodes.door_brokers import NEEDS, Received, amqp_broker, broker_of
+from tests.producers.nodes.door_brokers import Received
+from tests.producers.nodes.door_kit import broker_of, needs, until
 from tests.producers.nodes.nats_site import at_client_port, at_leaf_port, nats_site
-from tests.producers.nodes.rabbit_servers import shared_rabbit
-from tests.producers.nodes.test_doors import until
 
 TOKENS = some.lists(some.sampled_from(["a", "b.c", "*", "x y", "t1"]).filter(lambda text: " " not in text), min_size=1)
 
@@ -148,7 +147,7 @@ def test_a_broker_that_does_not_answer_holds_up_no_link_for_long(monkeypatch: py
 @pytest.mark.parametrize("door_of", [at_leaf_port, at_client_port])
 def test_a_nats_server_knows_again_that_nobody_responds(door_of: Any, tmp_path: Path) -> None:
     """A request that no broker's client answers fails at once; one that another broker's client can, is answered."""
-    NEEDS["nats"]()
+    needs("nats")
 
     async def go() -> None:
         import nats.errors
@@ -191,13 +190,13 @@ async def _answer(client: Any) -> bytes:
 @pytest.mark.stack
 def test_a_rabbitmq_knows_again_what_cannot_be_routed() -> None:
     """What nobody wants is returned to a client that asks for that; what another broker wants is not."""
-    NEEDS["amqp"]()
+    needs("amqp")
 
     async def go() -> None:
         from pika import BasicProperties
 
         received = Received()
-        async with amqp_broker(shared_rabbit(), received) as broker:
+        async with broker_of("amqp", received, Path()) as broker:
             door = broker.door
             door.ask_only(())
             await door.start(lambda *_: None, received.messages.append)
@@ -221,30 +220,5 @@ def test_a_rabbitmq_knows_again_what_cannot_be_routed() -> None:
             await until(lambda: door.ask_for(()) is None)
             publish("wanted.a", b"4")
             await until(lambda: returned == [b"1", b"3", b"4"])
-
-    asyncio.run(asyncio.wait_for(go(), 60))
-
-
-@pytest.mark.stack
-@pytest.mark.parametrize("kind", ["nats", "nats without a leaf port", "amqp"])
-def test_what_becomes_wanted_while_a_door_opens_is_asked_for(kind: str, tmp_path: Path) -> None:
-    """A subscription of another broker may arrive at any moment of a door's start."""
-    NEEDS[kind]()
-
-    async def go() -> None:
-        received = Received()
-        async with broker_of(kind, received, tmp_path) as broker:
-            door, asked = broker.door, 0
-            door.ask_only(())
-            opening = asyncio.create_task(door.start(lambda *_: None, received.messages.append))
-            while not opening.done():
-                door.ask_for([f"wanted.{asked}"])
-                asked += 1
-                await asyncio.sleep(0.002)
-            await opening
-            await until(lambda: door.ask_for(()) is None)
-            for number in range(asked):
-                await broker.publish(LocalMessage(f"wanted.{number}", b"x"))
-            await until(lambda: len(received.messages) == asked)
 
     asyncio.run(asyncio.wait_for(go(), 60))

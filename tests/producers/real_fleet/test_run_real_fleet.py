@@ -23,7 +23,7 @@ from regraft.schemas.client import Client
 from regraft.schemas.command import Command, CommandResult
 from regraft.schemas.plan import Plan
 from regraft.schemas.telemetry import TelemetryBatch
-from tests.producers.nodes.door_brokers import NEEDS
+from tests.producers.nodes.door_kit import needs
 
 BROKERS = 5
 
@@ -98,7 +98,7 @@ def test_all_messages_of_a_fleet_are_accounted_for(
     brokers: str, outages: list[str], expected: list[str], tmp_path: Path
 ) -> None:
     """Subscriptions come and go, only what a death excuses is lost, and nothing is ever repeated."""
-    NEEDS[brokers]()
+    needs(brokers)
     kind = broker_kind(brokers)
     brokers_count = 4 if brokers == AMQP else BROKERS  # All at one RabbitMQ, which takes seconds to start.
     inventory = place_fleet(brokers_count, 3, random.Random(3))
