@@ -21,9 +21,10 @@ import pytest
 
 from regraft.infra.find_port import choose_ports
 from regraft.infra.make_certificates import LocalAuthority
-from regraft.infra.rabbit_server import PLUGINS, NoRabbitError, find_rabbit, rabbit_environment
+from regraft.infra.rabbit_server import NoRabbitError, find_rabbit, rabbit_environment
 from regraft.producers.nodes.ask_api import BrokerApi
 
+PLUGINS = "[rabbitmq_event_exchange,rabbitmq_management,rabbitmq_federation,rabbitmq_shovel]."
 START_S_MAX = 90.0
 STARTS_MAX = 3
 IS_UP = b"Server startup complete"
@@ -51,20 +52,27 @@ def needs_rabbit() -> None:
 class RabbitServer:
     """One broker with its event exchange and its management interface, without and with TLS."""
 
-    def __init__(self, directory: Path, plugins: str = PLUGINS) -> None:
+    def __init__(self, directory: Path, plugins: str = PLUGINS, names_port: int = 0) -> None:
+        self.directory = directory
         self.port, self.tls_port, self.api_port, self.names_port, self.peers_port = choose_ports(5)
+        self.names_port = names_port or self.names_port
         self.authority, self.log = LocalAuthority(directory), directory / "rabbit.log"
         self.authority.issue("server")
         (directory / "plugins").write_text(plugins)
         places = {"port": self.port, "tls_port": self.tls_port, "api_port": self.api_port, "directory": directory}
         (directory / "rabbit.conf").write_text(SETTINGS.format(**places))
-        environment = rabbit_environment(directory, f"t{self.port}", self.names_port, self.peers_port)
+        environment = rabbit_environment(directory, self.node, self.names_port, self.peers_port)
         self._environment = {**os.environ, **environment}
         self._processes: list[subprocess.Popen[bytes]] = []
 
     @property
     def url(self) -> str:
         return f"amqp://127.0.0.1:{self.port}"
+
+    @property
+    def node(self) -> str:
+        """Its name among the servers of a cluster."""
+        return f"t{self.port}"
 
     @property
     def api(self) -> BrokerApi:
@@ -104,6 +112,26 @@ class RabbitServer:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         self._processes.clear()
+
+
+def rabbit_cluster(directory: Path, count: int) -> list[RabbitServer]:
+    """Return the servers of a cluster, not started yet; start the first one first: it has their name service."""
+    servers: list[RabbitServer] = []
+    for number in range(count):
+        place = directory / f"s{number}"
+        place.mkdir()
+        servers.append(RabbitServer(place, names_port=servers[0].names_port if servers else 0))
+    peers = "".join(
+        f"cluster_formation.classic_config.nodes.{number} = {server.node}@localhost\n"
+        for number, server in enumerate(servers, 1)
+    )
+    for server in servers:
+        with (server.directory / "rabbit.conf").open("a") as file:
+            file.write(f"cluster_formation.peer_discovery_backend = classic_config\n{peers}")
+        cookie = server.directory / ".erlang.cookie"
+        cookie.write_text("SHARED")
+        cookie.chmod(0o400)
+    return servers
 
 
 @cache

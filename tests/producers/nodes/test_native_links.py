@@ -29,6 +29,7 @@ pytestmark = pytest.mark.stack
 
 PAIR = ("b01", "b02")
 MESSAGES = 10
+PLACES = (("protocol", "amqp091"), ("uri", "amqp://"))  # Of both ends of a shovel: this server.
 
 
 class Site:
@@ -171,6 +172,58 @@ class Amqp(Site):
         await self.clients[0].publish("data.x", payload)
 
 
+class Federation(Amqp):
+    """Each exchange is federated with the other."""
+
+    WAYS = ((0, 1), (1, 0))
+    PARTS: tuple[str, ...] = ("parameters/federation-upstream", "policies")
+
+    async def link(self) -> None:
+        exchanges = list(self.of.values())
+        for source, destination in ((exchanges[one], exchanges[other]) for one, other in self.WAYS):
+            self.bring(source, destination)
+        await asyncio.sleep(1.5)
+
+    def bring(self, source: str, destination: str) -> None:
+        used = {"federation-upstream": destination}
+        policy = {"pattern": f"^{destination}$", "definition": used, "apply-to": "exchanges"}
+        upstream = {"value": {"uri": "amqp://", "exchange": source}}  # At this server.
+        self.server.put(f"/api/parameters/federation-upstream/%2F/{destination}", upstream)
+        self.server.put(f"/api/policies/%2F/{destination}", policy)
+
+    async def close(self) -> None:
+        for _, number in self.WAYS:
+            destination = list(self.of.values())[number]
+            for kind in self.PARTS:
+                self.server.put(f"/api/{kind}/%2F/{destination}", {}, "DELETE")
+        await super().close()
+
+
+class FederatedExchanges(Federation):
+    """The same from the beginning."""
+
+    async def begin(self) -> None:
+        await super().begin()
+        await self.link()
+
+
+class FederationOneWay(FederatedExchanges):
+    """Only the second exchange has an upstream."""
+
+    WAYS = ((0, 1),)
+
+
+class ShovelOneWay(FederationOneWay):
+    """A shovel moves everything from the first exchange to the second; two would circulate it without any node."""
+
+    PARTS = ("parameters/shovel",)
+
+    def bring(self, source: str, destination: str) -> None:
+        protocols, uris = ({f"{end}-{what}": value for end in ("src", "dest")} for what, value in PLACES)
+        ends = {"src-exchange": source, "src-exchange-key": "#", "dest-exchange": destination}
+        self.server.put(f"/api/parameters/shovel/%2F/{destination}", {"value": {**protocols, **uris, **ends}})
+
+
 class NatsCluster(Nats):
     """A cluster of two servers."""
 
@@ -257,8 +310,9 @@ WHOLE: dict[type[Site], str] = {
     NatsLeafLink: "nats",
     BothKindsOfDoor: "nats",
     MqttBridge: "mqtt",
+    FederatedExchanges: "amqp",
 }
-PARTIAL: dict[type[Site], str] = {Nats: "nats", Mqtt: "mqtt", Amqp: "amqp"}
+PARTIAL: dict[type[Site], str] = {Nats: "nats", Mqtt: "mqtt", Amqp: "amqp", Federation: "amqp"}
 
 
 def run(kind: type[Site], server: str, directory: Path, steps: Callable[[Any], Awaitable[None]]) -> None:
@@ -341,3 +395,23 @@ def test_a_gateway_that_opens_later_is_found(tmp_path: Path, monkeypatch: pytest
             await door.close()
 
     run(ClosedGateway, "nats", tmp_path, steps)
+
+
+@pytest.mark.parametrize("kind", [FederationOneWay, ShovelOneWay])
+def test_the_end_of_a_way_in_one_direction_is_not_ready(
+    kind: type[Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing circulates over it, so both nodes stay open; the one at its end names the other."""
+    monkeypatch.setattr(look_for_nodes, "ASK_S", 0.5)
+
+    async def steps(site: Any) -> None:
+        doors = {broker: site.door(broker) for broker in PAIR}
+        for door in doors.values():
+            await door.start(lambda *_: None, lambda _: None)
+        await until(lambda: "node b01" in doors["b02"].fault)
+        assert all(door.is_open for door in doors.values())
+        assert not doors["b01"].fault
+        for door in doors.values():
+            await door.close()
+
+    run(kind, "amqp", tmp_path, steps)

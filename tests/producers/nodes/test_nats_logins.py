@@ -61,6 +61,12 @@ async def opened(door: Door) -> list[LocalMessage]:
     return received
 
 
+@pytest.fixture
+def _soon_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for door in ("nats_door", "nats_client_door"):
+        monkeypatch.setattr(f"regraft.producers.nodes.{door}.CONNECT_S_MAX", 1.0)
+
+
 def run(go: Callable[[], Awaitable[None]]) -> None:
     needs_nats()
 
@@ -83,6 +89,7 @@ def test_the_public_key_of_a_seed_is_that_of_nats(tmp_path: Path) -> None:
 
 @pytest.mark.stack
 @pytest.mark.parametrize("place", ["leaf port", "client port"])
+@pytest.mark.usefixtures("_soon_refused")
 def test_a_login_by_nkey_is_accepted_and_another_refused(place: str, tmp_path: Path) -> None:
     """The door opens with the seed of the user; without it, the error names the login and not the port."""
     user = Nkey()
@@ -272,9 +279,9 @@ def test_a_reset_behind_a_refused_login_hides_nothing() -> None:
     assert door._reason == "Authorization Violation"
 
 
-def test_a_nats_server_without_monitoring_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("_soon_refused")
+def test_a_nats_server_without_monitoring_is_reported(tmp_path: Path) -> None:
     """A server that cannot be asked who is there, and the monitoring port of another, are named with what to do."""
-    monkeypatch.setattr("regraft.producers.nodes.nats_client_door.CONNECT_S_MAX", 0.5)
 
     async def go() -> None:
         with NatsServer("b01", tmp_path) as server, NatsServer("b02", tmp_path) as other:
