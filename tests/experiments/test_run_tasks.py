@@ -98,7 +98,7 @@ def test_an_interrupt_waits_until_processes_are_started() -> None:
 
 
 def number_in_an_hour(task: _TaskWithTable, report_work: ReportWork) -> _Number:
-    """Report that it runs, then go on for longer than any test."""
+    """Report that it runs, then take longer than any test."""
     report_work(1)
     time.sleep(3_600)
     return _Number(task.number)
