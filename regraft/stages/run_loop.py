@@ -91,8 +91,8 @@ def run_loop(
             threading.Thread(target=_announce_stop, args=(stop, console, names), daemon=True).start()
             try:
                 _start(settings, console, stop, supervisor, names)
-            except ServiceFailedError:
-                if gave_up or not stop.is_set():
+            except ServiceFailedError as error:  # Of a stop that was asked for, or of another stage that gave up?
+                if not stop.is_set() or any(str(error) == event.failure for event in gave_up):
                     raise
             if with_dashboard and not stop.is_set():
                 address = dashboard_address(settings)
