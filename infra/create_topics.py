@@ -153,10 +153,15 @@ def _create(admin: AdminClient, fresh: list[NewTopic]) -> list[str]:
             created.append(name)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # by another process; checked below
-                raise StackError(
-                    f"Topic {name} could not be created ({error.args[0].str()}): see Kafka's log."
-                ) from error
+                found = f"Topic {name} could not be created ({error.args[0].str()})"
+                raise StackError(f"{found}: {_to_do(error)}.") from error
     return created
+
+
+def _to_do(error: KafkaException) -> str:
+    rights = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+    is_refused = error.args[0].code() in rights
+    return "run `regraft topics --create` with a login that may" if is_refused else "see Kafka's log"
 
 
 def _wait_seen(admin: AdminClient, bootstrap: str, names: set[str]) -> None:

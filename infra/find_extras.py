@@ -5,7 +5,9 @@ In: names of extras or of modules. Out: what is missing, in a sentence that says
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
+import json
 from collections.abc import Sequence
 
 from regraft.infra.stack_error import StackError
@@ -42,5 +44,15 @@ def extra_of(module: str) -> str | None:
 
 def describe_missing(what: str, extras: Sequence[str]) -> str:
     """Return a sentence that says what is missing and how to install it."""
-    names = ",".join(extras)
-    return f"{what} needs packages that are not installed: run `pip install 'regraft[{names}]'`."
+    return f"{what} needs packages that are not installed: run `pip install '{_requirement(extras)}'`."
+
+
+def _requirement(extras: Sequence[str]) -> str:
+    """Return what pip installs these extras for: this package, from where it came."""
+    name = f"regraft[{','.join(extras)}]"
+    try:
+        origin = importlib.metadata.distribution("regraft").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:  # It runs from a checkout that is not installed.
+        return name
+    place = json.loads(origin or "{}")
+    return f"{name} @ {place['url']}" if "archive_info" in place else name

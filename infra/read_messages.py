@@ -165,6 +165,8 @@ def _partitions(consumer: Consumer, names: Sequence[str]) -> list[TopicPartition
     for name in names:
         topic = consumer.list_topics(name, timeout=CALL_S).topics[name]
         if topic.error is not None:
-            raise UnreadableTopicError(f"Topic {name} cannot be read ({topic.error.str()}): was it deleted?")
+            is_refused = topic.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+            why = "this login needs the right to read it (docs/security.md)." if is_refused else "was it deleted?"
+            raise UnreadableTopicError(f"Topic {name} cannot be read ({topic.error.str()}): {why}")
         found += [TopicPartition(name, number, OFFSET_BEGINNING) for number in sorted(topic.partitions)]
     return found

@@ -136,15 +136,22 @@ class Supervisor:
         """Call ``listener`` with each event from now on, in the supervisor's thread; it must not block."""
         self._listeners.append(listener)
 
-    def start(self, service: Service) -> None:
-        """Start a service and wait until it is ready. Raises ServiceFailedError if it ends before, or is too slow."""
+    def start(self, service: Service, stop: threading.Event | None = None) -> None:
+        """Start a service and wait until it is ready, or stop it once ``stop`` is set.
+
+        Raises ServiceFailedError if it ends or is stopped before it is ready, or is too slow.
+        """
         if service.name in self._children:
             raise ValueError(f"A service named {service.name!r} is already supervised: give each its own name.")
         child = _Child(service)
         self._children[service.name] = child
         self._call(lambda: self._spawn(child))
-        if not child.settled.wait(self._ready_s_max(service) + service.grace_s + 2 * KILL_WAIT_S):
-            raise RuntimeError(f"The probe of service {service.name} does not return: set a time limit.")
+        end_s = time.monotonic() + self._ready_s_max(service) + service.grace_s + 2 * KILL_WAIT_S
+        while not child.settled.wait(TICK_S):
+            if stop is not None and stop.is_set():
+                self._call(lambda: self._stop_child(child))
+            elif time.monotonic() > end_s:
+                raise RuntimeError(f"The probe of service {service.name} does not return: set a time limit.")
         if child.failure:
             self._children.pop(service.name, None)
             raise ServiceFailedError(child.failure, log_tail(service.log_file))

@@ -170,8 +170,8 @@ def _finite(value: float) -> float:
 class JobHealth:
     """The job's health, for /health and /ready; read from other threads.
 
-    Ready once a micro-batch has ended, while added brokers become known; unhealthy if the job's thread hangs, or no
-    micro-batch ends for too long.
+    Ready once a micro-batch has ended, or there was nothing to process, while added brokers become known; unhealthy if
+    the job's thread hangs, or no micro-batch ends for too long.
     """
 
     members: MemberWatcher | None = None

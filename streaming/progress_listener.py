@@ -5,6 +5,7 @@ Acting on a report belongs to :mod:`streaming.run_job`.
 """
 
 import queue
+import threading
 from datetime import datetime
 from typing import Any
 
@@ -29,6 +30,7 @@ class ProgressListener(StreamingQueryListener):
     def __init__(self, health: JobHealth) -> None:
         self._health = health
         self.run_id = ""
+        self._is_idle = threading.Event()
         self.reports: queue.Queue[StreamingQueryProgress] = queue.Queue(REPORTS_WAITING_MAX)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
@@ -44,8 +46,17 @@ class ProgressListener(StreamingQueryListener):
         self.reports.put_nowait(event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Note that the query is alive although there was no data."""
+        """Note that the query is alive although there was no data, and so has processed everything."""
         self._health.batches.beat()
+        if self.run_id in ("", str(event.runId)):
+            self._health.has_batch = True
+            self._is_idle.set()
+
+    def take_idle(self) -> bool:
+        """Return whether the query has found no data since this was last asked."""
+        is_idle = self._is_idle.is_set()
+        self._is_idle.clear()
+        return is_idle
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Do nothing: the job sees its query end."""

@@ -50,7 +50,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class JobStatus:
-    """The job's progress; written to ``settings.status_file`` after every micro-batch, times in ms since 1970.
+    """The job's progress; in ``settings.status_file`` after each micro-batch and when idle, times in ms since 1970.
 
     ``closed_ms``: windows that end by then are closed. ``state_rows``, ``state_bytes``: the state of open windows.
     ``grace_ms``: that of the running query; also written when another query has started, so that later telemetry is
@@ -153,7 +153,7 @@ class _Job:
     ) -> None:
         self._spark, self._settings, self._members, self._writer = spark, settings, members, writer
         self._metrics, self._health, self._heap_at_s = metrics, health, 0.0
-        self._status_file = None if settings.status_file is None else StatusFile(settings.status_file)
+        self._write_status = StatusFile(settings.status_file).write if settings.status_file else lambda _: None
         self._letters = DeadLetterKeeper(spark, settings, writer.write_dead_letters)
         self._writing = threading.Lock()
         self._stopping = self._is_repeating = False
@@ -189,8 +189,8 @@ class _Job:
         self._metrics.query_starts.labels("catch_up" if catching_up else "live").inc()
         log.info("streaming_query_started", grace_ms=rule.grace_ms, catching_up=catching_up, repeats_a_batch=runs_once)
         self.status.grace_ms = rule.grace_ms
-        if self._status_file is not None and self.status.batch_id >= 0:  # No status is shown before the first batch.
-            self._status_file.write(asdict(self.status))
+        if self.status.batch_id >= 0:  # No status is shown before a batch, or the news that there is none.
+            self._write_status(asdict(self.status))
         try:
             while query.isActive and not stop.is_set() and (runs_once or self.status.catching_up == catching_up):
                 self._take_reports(POLL_S)
@@ -295,7 +295,8 @@ class _Job:
             while True:
                 self._take(self.listener.reports.get_nowait())
         except queue.Empty:
-            return
+            if self.listener.take_idle():  # A restart on a topic where all is read has no micro-batch.
+                self._write_status(asdict(self.status))
 
     def _take(self, progress: StreamingQueryProgress) -> None:
         status, self._is_repeating = self.status, False
@@ -325,8 +326,7 @@ class _Job:
                 raise explained(error, self._settings) from error
             self._choose_grace(end, latest or end)
         self._show(progress, held_ms, observed)
-        if self._status_file is not None:
-            self._status_file.write(asdict(status))
+        self._write_status(asdict(status))
 
     def _log_closed(self, began_ms: int) -> None:
         """Log when the windows of the micro-batch that began at ``began_ms`` were closed."""

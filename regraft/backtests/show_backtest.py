@@ -29,6 +29,7 @@ from regraft.schemas.status_file import replace_file
 NAME_WIDTH_MIN = 11
 OPEN_HEADS = ("planner", "cost/s", "saved", "plans", "undone", "links", "moves", "IDs", "ms")
 CLOSED_HEADS = (*OPEN_HEADS, "lost", "to deaths", "repeated")
+REFUSAL_HEADS = ("planner", "mode", "verdict", "proposals")
 CSV_HEADS = ("mode", "planner", "verdict", "name", "value", "unit")
 SHOWN_IF_ANY = ("IDs", "to deaths")
 
@@ -244,5 +245,5 @@ def _page(found: Backtest, options: BacktestOptions, drawing: str) -> str:
         notes="".join(f"<p>{escape(text)}</p>" for text in notes),
         tables="".join(tables),
         drawing=follow_theme(drawing[drawing.index("<svg") :]),
-        refusals=html_table(("planner", "mode", "verdict", "proposals"), refusals, text=3),
+        refusals=html_table(REFUSAL_HEADS, refusals, text=3) if refusals else "<p>No proposal was refused.</p>",
     )

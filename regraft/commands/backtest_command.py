@@ -69,9 +69,8 @@ def backtest(
     from regraft.backtests.run_backtest import BacktestError, BacktestOptions, run_backtest
     from regraft.commands.parse_assignments import parse_assignments
     from regraft.settings.run_settings import SettingsError
-    from regraft.stages.run_stage import configure_logs
 
-    configure_logs(level="warning")
+    _begin(out)
     is_json_only = json_file == PRINTED
     faults: list[str] = []
     flags: dict[str, dict[str, Any]] = {}
@@ -98,6 +97,16 @@ def backtest(
         typer.echo(f"Not a success: {fault}.", err=True)
     if found.faults:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _begin(out: Path | None) -> None:
+    """From now on log warnings and errors only; raise StackError before minutes of planning, not after them."""
+    from regraft.infra.find_extras import require_extras
+    from regraft.stages.run_stage import configure_logs
+
+    configure_logs(level="warning")
+    if out is not None:
+        require_extras("The option --out", "lab")
 
 
 def _write(

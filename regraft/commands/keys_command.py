@@ -52,9 +52,10 @@ def create(
     file = out or Path(f"{name.replace('/', '_')}.key")
     key = create_signing_key(name, file)
     not_after = datetime.fromtimestamp(time.time() + days * DAY_S, UTC)
+    setting = "orders.dashboard_key_file" if for_others else "orders.key_file or REGRAFT_ORDERS__KEY_FILE"
     typer.echo(
-        f"{file} is the private key of {name}: keep it to yourself, and name it in orders.key_file or "
-        "REGRAFT_ORDERS__KEY_FILE. Add the next line to the file named in orders.trusted_keys_file.",
+        f"{file} is the private key of {name}: show it to nobody else, and name it in {setting}. "
+        "Add the next line to the file named in orders.trusted_keys_file.",
         err=True,
     )
     typer.echo(key.trusted_line(not_after, orders or (), for_others=for_others))

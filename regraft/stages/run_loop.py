@@ -22,7 +22,7 @@ from regraft.infra.order_keys import OrderSettings, make_local_keys
 from regraft.infra.service import ServiceEvent, ServiceEventKind
 from regraft.infra.show_progress import show_progress
 from regraft.infra.stack_error import StackError
-from regraft.infra.supervise import Supervisor
+from regraft.infra.supervise import ServiceFailedError, Supervisor
 from regraft.run_records.run_record import ServiceUse
 from regraft.settings.place_demo import agents_of, ensure_inventory
 from regraft.settings.run_settings import Settings
@@ -89,8 +89,12 @@ def run_loop(
         ):
             supervisor.listen(reporter.take)
             threading.Thread(target=_announce_stop, args=(stop, console, names), daemon=True).start()
-            _start(settings, console, stop, supervisor, names)
-            if with_dashboard:
+            try:
+                _start(settings, console, stop, supervisor, names)
+            except ServiceFailedError as error:  # Of a stop that was asked for, or of another stage that gave up?
+                if not stop.is_set() or any(str(error) == event.failure for event in gave_up):
+                    raise
+            if with_dashboard and not stop.is_set():
                 address = dashboard_address(settings)
                 _print(console, f"Dashboard: {address}; `regraft dashboard token --by NAME` lets NAME give orders")
             _watch(settings, console, stop, supervisor)
@@ -113,7 +117,7 @@ def _start(
         for position, name in enumerate(names):
             if not stop.is_set():
                 advance(SHOWN_NAMES[name], position)
-                supervisor.start(loop_service(name, settings))
+                supervisor.start(loop_service(name, settings), stop)
 
 
 def _announce_stop(stop: threading.Event, console: Console, names: Sequence[str]) -> None:

@@ -18,8 +18,10 @@ from regraft.infra.create_topics import create_topics
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_clients import open_admin
 from regraft.infra.kafka_server import RunningKafka, start_kafka
+from regraft.infra.read_messages import UnreadableTopicError, read_messages
 from regraft.infra.record_writer import RecordWriter
 from regraft.infra.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
+from regraft.infra.stack_error import StackError
 from regraft.schemas.command import CommandPhase, CommandResult, Outcome
 from regraft.schemas.topics import AUDIT, COMMANDS, EVENTS, ORDERS, PLANS, RESULTS, TOPICS, Role, Topic, topic_name
 from tests.overlay.small_overlays import inventory_of, line_of
@@ -133,6 +135,20 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
         create_topics(running.access, namespace="live")
         create_access_rules(running.access, access_rules(default_principals("live"), "live"))
         yield GuardedKafka(running, secured)
+
+
+@pytest.mark.stack
+def test_who_may_not_create_topics_is_told_who_may(kafka: GuardedKafka) -> None:
+    """A stage's login ends with one sentence about rights, not with a hint to Kafka's log."""
+    with pytest.raises(StackError, match=r"could not be created .*: run `regraft topics --create` with a login that"):
+        create_topics(kafka.as_role(Role.STREAMING, "any"), namespace="elsewhere")
+
+
+@pytest.mark.stack
+def test_who_may_not_read_a_topic_is_told_so(kafka: GuardedKafka) -> None:
+    """A topic that exists is not taken for a deleted one."""
+    with pytest.raises(UnreadableTopicError, match="needs the right to read it"):
+        list(read_messages(kafka.as_role(Role.BROKERS, "any"), [topic_name(AUDIT, "live")], PATIENCE_S))
 
 
 def rights(kafka: GuardedKafka, role: Role, topic: Topic) -> set[AclOperation]:

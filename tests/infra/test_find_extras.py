@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regraft.infra import doctor, find_extras
-from regraft.infra.find_extras import EXTRAS, extra_of, missing_extras, require_extras
+from regraft.infra.find_extras import EXTRAS, describe_missing, extra_of, missing_extras, require_extras
 from regraft.infra.stack_error import StackError
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +60,26 @@ def test_a_missing_package_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPa
     finding = doctor._packages()
     assert finding.status is doctor.FindingStatus.WARN
     assert "regraft[spark,alerts]" in finding.found
+
+
+def test_extras_come_from_the_wheel_that_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index has no Regraft, so pip is given the wheel's place; a checkout is not installed a second time."""
+    info = tmp_path / "regraft-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: regraft\nVersion: 1\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    origin = info / "direct_url.json"
+    origin.write_text('{"url": "file:///a%20b/regraft-1.whl", "archive_info": {}}')
+    assert "pip install 'regraft[lab] @ file:///a%20b/regraft-1.whl'" in describe_missing("It", ["lab"])
+    origin.write_text('{"url": "file:///a/checkout", "dir_info": {"editable": true}}')
+    assert "pip install 'regraft[lab]'" in describe_missing("It", ["lab"])
+
+
+def test_a_backtest_needs_what_draws_its_page_before_it_plans() -> None:
+    """Not after minutes; without --out it needs no drawings."""
+    answer = run_without({"matplotlib"}, "backtest", "x.avro", "--out", "out")
+    assert "The option --out needs packages that are not installed" in answer.stderr
+    assert "not installed" not in run_without({"matplotlib"}, "backtest", "x.avro").stderr
 
 
 @pytest.mark.parametrize(("module", "extra"), [("pyspark.sql", "spark"), ("nats", "nats"), ("numpy", None)])

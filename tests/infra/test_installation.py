@@ -14,6 +14,7 @@ from typer.main import get_command
 
 from regraft.cli import app
 from regraft.infra.find_java import SUPPORTED_VERSIONS
+from regraft.inventories.write_node_files import SETTINGS
 from regraft.settings.run_settings import load_settings
 
 ROOT = Path(__file__).parents[2]
@@ -22,15 +23,17 @@ STAGES = ("control", "stream", "alerts", "dashboard", "node")
 UNLISTED = 54_321
 
 
+def drop_ins(stage: str) -> list[Path]:
+    return sorted((UNITS / f"regraft@{stage}.service.d").glob("*.conf"))
+
+
 def unit_of(stage: str) -> configparser.ConfigParser:
     """Return the template with the stage's drop-in; a repeated key keeps its values, one a line."""
     parser = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",))
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     text = (UNITS / "regraft@.service").read_text()
-    drop_in = UNITS / f"regraft@{stage}.service.d" / "command.conf"
     parser.read_string(text)
-    if drop_in.is_file():
-        parser.read_string(drop_in.read_text())
+    parser.read(drop_ins(stage))
     return parser
 
 
@@ -39,8 +42,8 @@ def command_of(stage: str) -> list[str]:
 
 
 def environment_of(stage: str) -> dict[str, str]:
-    text = (UNITS / "regraft@.service").read_text()
-    return dict(re.findall(r"^Environment=(\w+)=(.*)$", text, re.MULTILINE))
+    texts = [file.read_text() for file in (UNITS / "regraft@.service", *drop_ins(stage))]
+    return dict(re.findall(r"^Environment=(\w+)=(.*)$", "\n".join(texts), re.MULTILINE))
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -53,6 +56,15 @@ def test_a_unit_runs_a_command_that_exists_with_settings_that_exist(stage: str) 
         command = command.commands[word]  # type: ignore[attr-defined]
     assert environment_of(stage).keys() == {"REGRAFT_SETTINGS", "REGRAFT_RUN__DIRECTORY", "REGRAFT_CACHE"}
     assert unit_of(stage)["Service"]["RestartPreventExitStatus"] == "2"
+
+
+def test_a_node_unit_reads_the_settings_that_nodes_init_writes() -> None:
+    """Copied to the default directory, they are the unit's settings, and its run directory is theirs."""
+    directory = get_command(app).commands["nodes"].commands["init"].params  # type: ignore[attr-defined]
+    (default,) = (Path(each.default) for each in directory if each.name == "directory")
+    environment = environment_of("node")
+    assert Path(environment["REGRAFT_SETTINGS"]) == default / SETTINGS
+    assert Path(environment["REGRAFT_RUN__DIRECTORY"]) == default
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")

@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from regraft.cli import app
 from regraft.infra import order_keys
 from regraft.infra.order_keys import (
     OrderKeyError,
@@ -33,6 +35,15 @@ def test_a_private_key_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     file.chmod(0o644)
     with pytest.raises(OrderKeyError, match="can be read by others"):
         load_signing_key(file)
+
+
+@pytest.mark.parametrize(("more", "setting"), [([], "orders.key_file"), (["--for-others"], "orders.dashboard_key")])
+def test_who_makes_a_key_is_told_which_setting_names_it(tmp_path: Path, more: list[str], setting: str) -> None:
+    """The dashboard's key belongs elsewhere than an operator's; alone on standard output is the line to trust."""
+    made = CliRunner().invoke(app, ["keys", "create", "ana", "--out", str(tmp_path / "ana.key"), *more])
+    assert f"name it in {setting}" in made.stderr
+    assert made.stdout.startswith('"ana" = ')
+    assert made.stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize("text", ["", "nothing", "Regraft-Key: ana\nnothing", "Regraft-Key: ana\n"])

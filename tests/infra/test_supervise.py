@@ -188,6 +188,15 @@ def test_service_that_is_never_ready_is_given_up(supervisor: Supervisor, script_
         supervisor.start(script_service("slow", ready=lambda: False, ready_timeout_s=0.2))
 
 
+def test_a_start_ends_when_a_stop_is_asked_for(supervisor: Supervisor, script_service: MakeService) -> None:
+    """Who stops the loop while a stage starts does not wait until that is ready or too slow."""
+    stop = threading.Event()
+    service = script_service("slow", ready=lambda: bool(stop.set()))
+    with pytest.raises(ServiceFailedError, match="was stopped before it was ready"):
+        supervisor.start(service, stop)
+    assert [event.kind for event in supervisor.events] == [ServiceEventKind.STARTED, ServiceEventKind.STOPPED]
+
+
 def test_patience_makes_services_wait_longer(script_service: MakeService) -> None:
     """On a slow machine each service may take longer by the same factor."""
     asked: list[float] = []

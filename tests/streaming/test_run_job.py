@@ -226,6 +226,21 @@ def test_telemetry_becomes_state_through_catch_up_and_restart(spark: SparkSessio
     assert any("schema id 4095 is unknown" in letter.reason for letter in found)
 
 
+def test_a_restart_with_nothing_to_read_is_ready(spark: SparkSession, job: StreamingSettings) -> None:
+    """No micro-batch runs then, so that the query is idle shows that the job works; else its supervisor gives up."""
+    job = dataclasses.replace(known_brokers_of(job), metrics_port=choose_ports(1)[0])
+    first = Running(spark, job)
+    first.wait(lambda status: status["batch_id"] >= 0 and not status["catching_up"])
+    first.end()
+    assert job.status_file is not None
+    job.status_file.unlink()
+    again = Running(spark, job)
+    assert again.wait(lambda status: not status["catching_up"])["records"] == 0
+    found = scraped(job.metrics_host, job.metrics_port)  # It also asserts that the job is ready.
+    assert found["regraft_streaming_records_total"] == 0
+    again.end()
+
+
 def test_an_uncommitted_micro_batch_closes_the_same_windows_after_any_absence(
     spark: SparkSession, job: StreamingSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
