@@ -14,7 +14,7 @@ from regraft.dashboard.run_dashboard import DashboardError, run_dashboard
 from regraft.infra.find_port import choose_ports
 from tests.dashboard.served_dashboard import ServedDashboard, served_dashboard
 from tests.dashboard.test_live_board import Page
-from tests.dashboard.view_documents import publish, written_document
+from tests.dashboard.view_documents import store_document, written_document
 from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.stack
@@ -69,7 +69,7 @@ def test_a_page_gets_everything_and_then_what_changes(served: ServedDashboard) -
     """First the full state and the server's clock; a new window then adds one point to the cost, not all of them."""
     document = written_document()
     newest = document["cost"].pop()
-    publish(served.redis_url, document)
+    store_document(served.redis_url, document)
     served.wait_view("live")
     with open_stream(served) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
@@ -79,7 +79,7 @@ def test_a_page_gets_everything_and_then_what_changes(served: ServedDashboard) -
         page.take(json.dumps(message))
         if not page.parts.get("cost"):
             stream.until(page, "cost")
-        publish(served.redis_url, {**document, "cost": [*document["cost"], newest]})
+        store_document(served.redis_url, {**document, "cost": [*document["cost"], newest]})
         change = stream.until(page, "cost")
         assert [entry for _, entry in change["entries"]] == [newest]
         assert page.parts["cost"][-1] == newest
@@ -88,7 +88,7 @@ def test_a_page_gets_everything_and_then_what_changes(served: ServedDashboard) -
 
 def test_a_reconnecting_page_gets_the_full_state_again(served: ServedDashboard) -> None:
     """Whichever id a browser saw last, a new connection begins with the full state."""
-    publish(served.redis_url, written_document())
+    store_document(served.redis_url, written_document())
     with httpx2.stream("GET", f"{served.url}api/stream", headers={"Last-Event-ID": "7"}, timeout=30) as response:
         kind, message = Stream(response).next()
         assert kind == "snapshot"
@@ -98,7 +98,7 @@ def test_a_reconnecting_page_gets_the_full_state_again(served: ServedDashboard) 
 def test_the_page_survives_the_loss_of_valkey(served: ServedDashboard) -> None:
     """While Valkey is away a page keeps its content and shows since when; afterwards it recovers by itself."""
     document = written_document()
-    publish(served.redis_url, document)
+    store_document(served.redis_url, document)
     served.wait_view("live")
     with open_stream(served) as response:
         stream, page = Stream(response), Page()
@@ -109,7 +109,7 @@ def test_the_page_survives_the_loss_of_valkey(served: ServedDashboard) -> None:
         assert page.parts["server"]["reason"]
         assert page.parts["plans"]
         served.wait_valkey()
-        publish(served.redis_url, {**document, "refusals": {"conflict": 7}})
+        store_document(served.redis_url, {**document, "refusals": {"conflict": 7}})
         while page.parts["server"]["view"] != "live":
             stream.until(page, "server")
         while page.parts["refusals"] != {"conflict": 7}:
