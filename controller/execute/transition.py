@@ -248,8 +248,7 @@ class Transition:
         late_ms = now_ms - self._phase_since_ms
         if late_ms > self.limits.of(self.plan.phase):
             if self.plan.phase is PlanPhase.PREPARING:
-                awaited = name_some(self.waiting_for, NAMED_MAX)
-                reason = f"prepare took over {self.limits.prepare_ms} ms: waiting for {awaited}"
+                reason = f"prepare took over {self.limits.prepare_ms} ms: waiting for {self._waiting_text}"
                 return self._enter(PlanPhase.ABORTING, now_ms, reason)
             if self.plan.phase is PlanPhase.DRAINING and self._lost:
                 dead = name_some(sorted(self._lost), NAMED_MAX)
@@ -276,11 +275,13 @@ class Transition:
         text = f"{result.broker} refused {result.phase} of {self.plan.plan}: {result.reason}"
         return [self._event(EventKind.PLAN_STALLED, Severity.CRITICAL, now_ms, text)]
 
+    @property
+    def _waiting_text(self) -> str:
+        return name_some(self.waiting_for, NAMED_MAX)
+
     def _stalled(self, late_ms: int, now_ms: int) -> EmitEvent:
         self._is_stall_reported = True
-        text = (
-            f"{self.plan.plan} {self.plan.phase} for {late_ms} ms: waiting for {name_some(self.waiting_for, NAMED_MAX)}"
-        )
+        text = f"{self.plan.plan} {self.plan.phase} for {late_ms} ms: waiting for {self._waiting_text}"
         return self._event(EventKind.PLAN_STALLED, Severity.CRITICAL, now_ms, text)
 
     def _enter(self, phase: PlanPhase, now_ms: int, reason: str) -> list[TransitionEffect]:

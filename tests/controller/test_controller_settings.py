@@ -49,8 +49,8 @@ def test_all_faults_are_reported_at_once() -> None:
     faults = "\n".join(bad.faults() + planner_faults(bad) + own_faults(bad))
     for named in (
         "bootstrap is empty",
-        "planner 'swap_links' is unknown: use one of exchange_places_scot, link_regions_scot, move_publishers",
-        "shadow planner 'swap_link' is unknown: use one of exchange_places_scot, link_regions_scot, move_publishers",
+        "planner 'swap_links' is unknown: did you mean swap_links_ci?",
+        "shadow planner 'swap_link' is unknown: did you mean swap_links_ci?",
         "shadow_planners are swap_link, swap_link: name each once",
         "horizon_lifetimes is 0.0: above 0",
         "subscription_lifetime_s is -1.0: above 0, or none",

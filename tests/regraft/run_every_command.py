@@ -36,6 +36,7 @@ GIVEN = {
     "which": "0123456789abcdef",
     "out": "out/written",
     "door": "nats://127.0.0.1:1",
+    "table": "nodes.csv",
 }
 MORE = {
     ("members", "dead"): ["--yes"],
@@ -43,6 +44,8 @@ MORE = {
     ("backtest",): ["--planner", "swap_links_ci"],
     ("keys", "create"): ["--order", "pause"],
     ("init",): ["--bootstrap", "127.0.0.1:1"],
+    ("inventory", "make"): ["--brokers", "b01,b02"],
+    ("node",): ["--broker", "b01", "--door", "nats://127.0.0.1:1"],
 }
 OUTPUTS = {"--out", "--write", "--record", "--directory"}  # `--json` as well, where it takes a file.
 LOADED = ("regraft.infra.kafka_clients", "regraft.stages.run_loop", "regraft.settings.run_settings")

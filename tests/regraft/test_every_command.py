@@ -12,7 +12,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 READ_ONLY = Path("/sys")  # For root as well, where permissions do not count.
 COMMANDS_MIN = 45
-PRINT_ANYWAY = {"settings", "topics", "metrics", "recording", "alerts rules", "backtest", "alerts test"}
+PRINT_ANYWAY = {
+    "settings",
+    "topics",
+    "metrics",
+    "recording",
+    "alerts rules",
+    "backtest",
+    "alerts test",
+    "inventory schema",
+}
 
 
 @pytest.mark.parametrize("is_read_only", [True, False], ids=["read-only directory", "outputs below a file"])
