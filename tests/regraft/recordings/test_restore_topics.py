@@ -120,12 +120,12 @@ def test_a_backup_that_is_not_whole_or_of_another_namespace_restores_nothing(
     call(lost, run, "backup", str(file))
     cut.write_bytes(file.read_bytes()[:-40])
     recording = Path(__file__).parent / "small.avro"
-    for path, namespace, said in (
-        (file, "other", "is of namespace kept, and kafka.namespace is other"),
-        (cut, NAMESPACE, "is not whole"),
-        (recording, open_recording(recording).info.namespace, "only backups can be restored"),
-        (tmp_path / "none.avro", NAMESPACE, "none.avro"),
+    for path, namespace, said, code in (
+        (file, "other", "is of namespace kept, and kafka.namespace is other", 1),
+        (cut, NAMESPACE, "is not whole", 1),
+        (recording, open_recording(recording).info.namespace, "only backups can be restored", 1),
+        (tmp_path / "none.avro", NAMESPACE, "none.avro does not exist", 2),
     ):
         refused = call(lost, run, "recover", "--from", str(path), "--yes", namespace=namespace)
-        assert (refused.returncode, said in refused.stdout) == (1, True), refused.stdout
+        assert (refused.returncode, said in refused.stdout) == (code, True), refused.stdout
         assert "Traceback" not in refused.stdout
