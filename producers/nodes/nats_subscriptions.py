@@ -83,4 +83,13 @@ class NatsSubscriptions:
             await self._there.pop(subject).unsubscribe()
         if self._unasked_s:
             asyncio.get_running_loop().call_later(STAY_S, self.settle)
+        await reach_server(client)
+
+
+async def reach_server(client: Client) -> None:
+    """Wait until the server has processed what the client has sent so far.
+
+    Twice, because the library writes the ping of a flush past commands that still wait to be written.
+    """
+    for _ in range(2):
         await client.flush(FLUSH_S_MAX)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes import ask_api, jetstream_ingress
 from regraft.producers.nodes.doors import LocalMessage, MemoryDoor
+from regraft.producers.nodes.nats_subscriptions import reach_server
 from regraft.producers.nodes.node_parts import door_of
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
@@ -214,13 +215,13 @@ class NatsBroker(DoorBroker):
             self.received.take(LocalMessage(message.subject, message.data, message.reply, block_of(heads.items())))
 
         subscription = await self.client.subscribe(subject, queue=queue, cb=take)
-        await self.client.flush()
+        await reach_server(self.client)
         return subscription.unsubscribe  # type: ignore[no-any-return]
 
     async def publish(self, message: LocalMessage) -> None:
         headers = dict(heads_of(message)) or None
         await self.client.publish(message.subject, message.payload, message.reply, headers=headers)
-        await self.client.flush()
+        await reach_server(self.client)
 
 
 class NatsClientPortBroker(NatsBroker):
