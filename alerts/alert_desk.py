@@ -22,12 +22,13 @@ import structlog
 from regraft.alerts.alert_engine import AlertEngine
 from regraft.alerts.alert_message import AlertMessage
 from regraft.alerts.deliver_messages import DeliveryReport
-from regraft.alerts.findings import name_some
+from regraft.alerts.findings import NAMES_MAX
 from regraft.alerts.notify_targets import Silencer, notify
 from regraft.infra.dead_letters import dead_letter
 from regraft.schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.event import AdaptationEvent, EventKind
+from regraft.schemas.name_some import name_some
 
 log = structlog.get_logger(__name__)
 
@@ -179,6 +180,6 @@ def _event_of(message: AlertMessage) -> AdaptationEvent:
             "rule": message.rule,
             "message": message.message,
             "count": str(len(names)),
-            "subjects": name_some(names),
+            "subjects": name_some(names, NAMES_MAX),
         },
     )

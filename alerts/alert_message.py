@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regraft.alerts.findings import NAMES_MAX, name_some
+from regraft.alerts.findings import NAMES_MAX
 from regraft.schemas.alert import Alert, AlertStatus
 from regraft.schemas.event import Severity
+from regraft.schemas.name_some import name_some
 
 ID_CHARACTERS = 24
 
@@ -54,7 +55,8 @@ class AlertMessage:
         """Return the text of the alert, or those of the first alerts and how many more there are."""
         if len(self.alerts) == 1:
             return self.alerts[0].text
-        lines = [f"{len(self.alerts)} alerts {self.status}: {name_some([alert.subject for alert in self.alerts])}."]
+        subjects = [alert.subject for alert in self.alerts]
+        lines = [f"{len(self.alerts)} alerts {self.status}: {name_some(subjects, NAMES_MAX)}."]
         lines += [f"- {alert.text}" for alert in self.alerts[:NAMES_MAX]]
         if len(self.alerts) > NAMES_MAX:
             lines.append(f"- and {len(self.alerts) - NAMES_MAX} more")

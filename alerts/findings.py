@@ -48,10 +48,3 @@ class RaisedAlerts(Protocol):
     def changed_ms(self, rule: str, subject: str) -> int:
         """Return when the status of a subject's alert last changed, 0 if there is no alert."""
         ...
-
-
-def name_some(names: list[str], count_max: int = NAMES_MAX) -> str:
-    """Return the first names, and how many more there are, as text."""
-    shown = ", ".join(names[:count_max])
-    more = len(names) - count_max
-    return f"{shown} and {more} more" if more > 0 else shown

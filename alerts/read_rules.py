@@ -7,7 +7,6 @@ parameters mean belongs to :mod:`alerts.rule_kinds`.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 import tomllib
 from collections import Counter
@@ -19,6 +18,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from regraft.alerts.rule_kinds import KIND_OF, BlastRule, Rule
 from regraft.infra.stack_error import CallError
+from regraft.schemas.name_near import name_near
 
 DEFAULT_RULES = Path(__file__).parent / "default_rules.toml"
 RULES_MAX = 200
@@ -103,8 +103,7 @@ def _read_rule(table: Mapping[str, Any]) -> tuple[Rule | None, list[tuple[str, s
         return None, [("", f"on is missing: one of {', '.join(KIND_OF)}")]
     kind = KIND_OF.get(on) if isinstance(on, str) else None
     if kind is None:
-        near = difflib.get_close_matches(str(on), KIND_OF, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(KIND_OF)}"
+        hint = name_near(str(on), KIND_OF, f"use one of {', '.join(KIND_OF)}")
         return None, [("on", f"on is {on!r}, which no rule can watch: {hint}")]
     hints = get_type_hints(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}
@@ -112,8 +111,7 @@ def _read_rule(table: Mapping[str, Any]) -> tuple[Rule | None, list[tuple[str, s
     values: dict[str, Any] = {}
     for key, given in table.items():
         if key not in fields:
-            near = difflib.get_close_matches(key, fields, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(fields)}"
+            hint = name_near(key, fields, f"use one of {', '.join(fields)}")
             faults.append((key, f"{key} is not a parameter of a rule on {on}: {hint}"))
             continue
         value, fault = _typed(given, hints[key])

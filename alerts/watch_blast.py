@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from regraft.alerts.findings import Finding, name_some
+from regraft.alerts.findings import NAMES_MAX, Finding
 from regraft.alerts.rule_kinds import BlastRule
 from regraft.schemas.alert import AlertStatus
+from regraft.schemas.name_some import name_some
 
 OVERLAY = "overlay"  # The subject of the alert.
 SINGLE_SOURCES = ("queue.", "broker.")  # Each alert on these concerns one broker.
@@ -35,7 +36,7 @@ class BlastWatcher:
         limit, value = self.rule.brokers_limit(broker_count), len(affected)
         is_calm = value < self.rule.clear_below * limit
         self.calm_windows = min(self.calm_windows + 1, self.rule.clear_for_windows) if is_calm else 0
-        detail = name_some(sorted(affected))
+        detail = name_some(sorted(affected), NAMES_MAX)
         if not is_raised and value > limit:
             return [self._finding(AlertStatus.RAISED, end_ms, value, limit, detail)]
         if is_raised and self.calm_windows >= self.rule.clear_for_windows:

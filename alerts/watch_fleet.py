@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from regraft.alerts.findings import Finding, RaisedAlerts, name_some
+from regraft.alerts.findings import NAMES_MAX, Finding, RaisedAlerts
 from regraft.alerts.rule_kinds import FleetRule
 from regraft.schemas.alert import AlertStatus
 from regraft.schemas.member import Member, MemberState
+from regraft.schemas.name_some import name_some
 from regraft.schemas.plan import Plan
 from regraft.schemas.plan_life import LIFE
 
@@ -83,13 +84,13 @@ class FleetWatcher:
             plan = self._repair
             if plan is None:
                 return {}
-            detail = f"{plan.phase}, without {name_some(sorted(plan.brokers_lost))}"
+            detail = f"{plan.phase}, without {name_some(sorted(plan.brokers_lost), NAMES_MAX)}"
             return {plan.plan: _Condition(plan.history[0].time_ms, len(plan.brokers_lost), (), detail)}
         risky = sorted(broker for broker, member in self._not_serving.items() if self._is_crossed(member))
         if not risky:
             return {}
         since_ms = min(self._not_serving[broker].since_ms for broker in risky)
-        return {OVERLAY: _Condition(since_ms, len(risky), (), name_some(risky))}
+        return {OVERLAY: _Condition(since_ms, len(risky), (), name_some(risky, NAMES_MAX))}
 
     def _is_crossed(self, member: Member) -> bool:
         """Return True if the overlay in force still has the broker's earlier life."""

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Protocol
 
-from regraft.alerts.findings import Finding, RaisedAlerts, Reading, name_some
+from regraft.alerts.findings import NAMES_MAX, Finding, RaisedAlerts, Reading
 from regraft.alerts.gather_windows import SeenWindow
 from regraft.alerts.rule_kinds import GrowthRule, LevelRule, QueueScope, Rule, SilentRule
 from regraft.schemas.alert import AlertStatus
 from regraft.schemas.clock_offsets import clock_offsets_ms, offset_text
+from regraft.schemas.name_some import name_some
 from regraft.schemas.state import QueueState
 
 ALL_WINDOWS = "windows"  # The subject of alerts about windows in general.
@@ -105,7 +106,7 @@ class LevelWatcher:
             share = 1 - entry.received / entry.expected if entry.expected else 0.0
             missing[entry.broker] = max(missing.get(entry.broker, 0.0), share)
         short = sorted(broker for broker, share in missing.items() if share > self._rule.clear_below)
-        detail = name_some(short)
+        detail = name_some(short, NAMES_MAX)
         if window.rows_missing:
             detail = f"{detail}, {window.rows_missing} rows are missing".removeprefix(", ")
         worst = max(missing.values(), default=0.0)

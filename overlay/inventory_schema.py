@@ -6,11 +6,11 @@ In: nothing. Out: the schema, and the names of the fields, which the reader take
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
 from typing import Any
 
 from regraft.schemas.bounds import NAME_LENGTH_MAX
+from regraft.schemas.name_near import name_near
 from regraft.schemas.topics import AGENT_PATTERN
 
 SCHEMA_FIELD = "$schema"  # Editors read it to find the schema; an inventory may have it.
@@ -90,7 +90,6 @@ def unknown_fields(found: Collection[str], known: Collection[str], within: str =
     for name in found:
         if name not in known:
             shown = name if len(name) <= NAME_LENGTH_MAX else f"{name[:NAME_LENGTH_MAX]}..."
-            near = difflib.get_close_matches(name, known, n=1)
-            way_out = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            way_out = name_near(name, known, f"known are {', '.join(known)}")
             sentences.append(f"{within}{shown} is not a {what}: {way_out}")
     return sentences

@@ -38,6 +38,7 @@ class HomeMove(Struct, frozen=True, order=True):
 
 REPAIR = "repair"  # Instead of a planner's name: the plan repairs what a death has cut.
 MEMBERSHIP = "membership"  # Likewise: brokers join or leave, and none has died.
+MEMBER_PLANNERS = frozenset({REPAIR, MEMBERSHIP})
 OFF_RING = -1  # Instead of an ID: the broker is not on the ring, before it joins or after it left or died.
 
 
@@ -213,7 +214,7 @@ class Plan(Struct, frozen=True):
     @property
     def is_membership(self) -> bool:
         """Return True if the plan was made because brokers die, join or leave, so not to save anything."""
-        return any(proposal.planner in (REPAIR, MEMBERSHIP) for proposal in self.proposals)
+        return any(proposal.planner in MEMBER_PLANNERS for proposal in self.proposals)
 
     @property
     def has_places(self) -> bool:

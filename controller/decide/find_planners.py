@@ -8,7 +8,6 @@ Such a package is imported only if one of its planners is named, so a broken one
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 import sys
 from functools import cache
@@ -20,6 +19,7 @@ from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.planners import BUILT_IN
 from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSettings, PlannerSpec
 from regraft.overlay.kinds import KINDS
+from regraft.schemas.name_near import name_near
 
 CHAIN = "+"  # Joins the names of planners that contribute to the same plan, one after the other.
 GROUP = "regraft.planners"
@@ -45,8 +45,7 @@ def planner_spec(name: str) -> AnyPlannerSpec:
         return PLANNERS[name]
     if not offered:
         known = sorted({*PLANNERS, *_plug_ins(tuple(sys.path))})
-        near = difflib.get_close_matches(name, known, n=1)
-        way_out = f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}"
+        way_out = name_near(name, known, f"use one of {', '.join(known)}")
         raise PlannerError(f"{name!r} is unknown: {way_out}")
     places = [*(["Regraft itself"] if name in PLANNERS else []), *map(_place, offered)]
     if len(places) > 1:

@@ -70,8 +70,7 @@ class RepairOverlay:
                 self._reviewer.approval_of_change(waiting, "", plan_log, now_ms)  # Only a refusal takes effect.
             return
         to_join = self._to_join(state)
-        free = self._free_to_join(lost, to_join, state)
-        held = self._held_change(lost, frozenset(to_join).difference(free), state, now_ms)
+        free, held = self._divided(lost, to_join, state, now_ms)
         approved, approval = self._approved(held, state, now_ms)
         asked = [*free, *sorted(plan_log.change_of(approved).joined)] if approved else free
         self._installer.ask(asked, plan_log, now_ms)
@@ -109,20 +108,19 @@ class RepairOverlay:
         is_allowed = self._settings.act_on_deaths and bool(member.deaths_ms)
         return self._settings.dry_run and not is_allowed and not is_by_order(member)
 
-    def _free_to_join(self, lost: frozenset[str], to_join: list[str], state: LoopState) -> list[str]:
-        """Return the brokers that may join without approval; a repair that an order began takes the others along."""
-        if lost and not all(self._is_held(one, state) for one in lost):
-            return to_join
-        return [one for one in to_join if not self._is_held(one, state)]
-
-    def _held_change(self, lost: frozenset[str], held: frozenset[str], state: LoopState, now_ms: int) -> BrokerChange:
-        """Return the change that needs approval, NO_CHANGE if there is none."""
-        members = state.fleet.members
+    def _divided(
+        self, lost: frozenset[str], to_join: list[str], state: LoopState, now_ms: int
+    ) -> tuple[list[str], BrokerChange]:
+        """Return the brokers that may join without approval, and the change that needs it, NO_CHANGE if none does."""
+        held = frozenset(one for one in (*lost, *to_join) if self._is_held(one, state))
+        if lost and not lost <= held:
+            return to_join, NO_CHANGE  # A repair that an order began takes the others along.
+        free, joining = [one for one in to_join if one not in held], held.intersection(to_join)
         if lost:
-            is_held = all(self._is_held(one, state) for one in lost)
-            return BrokerChange(joined=held & lost, lost=lost) if is_held else NO_CHANGE
-        settled = all(now_ms - members[one].since_ms >= self._settings.members.batch_ms for one in held)
-        return BrokerChange(joined=held) if held and settled else NO_CHANGE
+            return free, BrokerChange(joined=joining & lost, lost=lost)
+        since_ms = max((state.fleet.members[one].since_ms for one in joining), default=0)
+        is_settled = now_ms - since_ms >= self._settings.members.batch_ms
+        return free, BrokerChange(joined=joining) if is_settled else NO_CHANGE
 
     def _approved(self, held: BrokerChange, state: LoopState, now_ms: int) -> tuple[Plan | None, str]:
         """Return the waiting plan if it is approved, and by whom; propose the held change if none waits for it."""

@@ -12,6 +12,7 @@ from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.loop_state import LoopState
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.name_some import name_some
 
 SUBJECT = "brokers"
 IDLE_S_MIN = 120.0  # Subscribers come and go: a broker that is empty for some windows often has clients again soon.
@@ -61,7 +62,7 @@ class WatchIdle:
 
 
 def _event(closable: tuple[str, ...], now_ms: int) -> AdaptationEvent:
-    named = ", ".join(closable[:NAMED_MAX]) + (f" and {len(closable) - NAMED_MAX} more" * (len(closable) > NAMED_MAX))
+    named = name_some(closable, NAMED_MAX)
     text = (
         f"{len(closable)} broker{'s serve' if len(closable) > 1 else ' serves'} no clients and could be closed: "
         f"{named}; `regraft members drain {closable[0]}` removes one from the overlay"

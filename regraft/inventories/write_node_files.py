@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from regraft.inventories.source_error import SourceError
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
 from regraft.producers.nodes.node_parts import address_of
+from regraft.schemas.name_near import name_near
 from regraft.schemas.safe_names import safe_name
 from regraft.settings.run_settings import SettingsError, load_settings, section_models
 from regraft.settings.settings_example import plain_table
@@ -101,9 +101,8 @@ def _row_faults(inventory: Inventory, rows: Sequence[NodeRow]) -> Iterator[str]:
     brokers, addresses = Counter(row.broker for row in rows), Counter(row.address for row in rows)
     for row in rows:
         if row.broker not in inventory.index:
-            near = get_close_matches(row.broker, inventory.brokers, n=1)
-            hint = f": did you mean {near[0]}?" if near else ": add it there, or leave it out"
-            yield f"{row.place}: {row.broker} is not a broker of the inventory{hint}"
+            hint = name_near(row.broker, inventory.brokers, "add it there, or leave it out")
+            yield f"{row.place}: {row.broker} is not a broker of the inventory: {hint}"
         if brokers[row.broker] > 1:
             yield f"{row.place}: {row.broker} is listed {brokers[row.broker]} times"
         if addresses[row.address] > 1:

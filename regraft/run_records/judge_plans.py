@@ -10,9 +10,8 @@ from collections.abc import Iterable
 
 from regraft.controller.kinds.overlay_kind import NEEDS_NO_GAIN
 from regraft.schemas.live_view import ShownPlan
-from regraft.schemas.plan import MEMBERSHIP, REPAIR, Plan, PlanPhase
+from regraft.schemas.plan import MEMBER_PLANNERS, Plan, PlanPhase
 
-MEMBER_PLANNERS = frozenset({REPAIR, MEMBERSHIP})
 AnyPlan = Plan | ShownPlan
 
 

@@ -7,7 +7,6 @@ faults are collected instead of raised one at a time. The list of sections does 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from pydantic import (
 from pydantic import model_validator as validated_by
 from pydantic_core import PydanticCustomError
 
+from regraft.schemas.name_near import name_near
 from regraft.settings.moved_settings import RENAMED, moved_to
 
 NONE_WORD = "none"  # Stands for None in TOML and in the environment, which have no null.
@@ -106,8 +106,7 @@ def _sentence(model: type[SettingsModel], entry: Any) -> str:
     if entry["type"] == "extra_forbidden" and full_name in RENAMED:
         return f"{full_name} has been renamed: give {RENAMED[full_name]} instead"
     if entry["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(name, model.model_fields, n=1)
-        way_out = f"did you mean {near[0]}?" if near else f"known here are {', '.join(sorted(model.model_fields))}"
+        way_out = name_near(name, model.model_fields, f"known here are {', '.join(sorted(model.model_fields))}")
         return f"{full_name} is not a setting: {way_out}"
     reason = entry["msg"][0].lower() + entry["msg"][1:]
     shown = "not usable" if name in SECRET_NAMES else repr(entry["input"])
