@@ -22,7 +22,7 @@ from pathlib import Path
 
 import structlog
 
-from benchmarks.line_ends import NATIVE, STARTS, Killable, door_of, end_at, relink
+from benchmarks.line_ends import NATIVE, STARTS, Killable, connector_of, end_at, relink
 from regraft.infra.measured_figures import Figure, run_facts, write_figures
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import BrokerChange
@@ -78,9 +78,9 @@ async def over_native_links(kind: str, directory: Path, *, new_first: bool) -> d
     processes: list[Killable] = []
     proxies: dict[tuple[str, str], LinkProxy] = {}
     try:
-        server, first, first_door = await asyncio.to_thread(STARTS[kind], "b01", directory)
+        server, first, first_connector = await asyncio.to_thread(STARTS[kind], "b01", directory)
         processes.append(server)
-        ports = {"b01": first_door}
+        ports = {"b01": first_connector}
         for name, to in (("b02", "b01"), ("b03", "b02")):
             await asyncio.sleep(0.5)
             for one, other in ((to, name), ("b01", name)):
@@ -115,8 +115,8 @@ async def over_nodes(kind: str, directory: Path, exchange_of: Callable[[NodeFlee
     fleet = NodeFleet(Configuration.of(1, BROKERS, OLD), {"b02": 0.020, "b03": 0.040})
     try:
         await asyncio.sleep(0.5)
-        doors = {broker: door_of(kind, port, broker, directory) for broker, (_, _, port) in servers.items()}
-        await fleet.begin(doors)
+        connectors = {broker: connector_of(kind, port, broker, directory) for broker, (_, _, port) in servers.items()}
+        await fleet.begin(connectors)
         await asyncio.sleep(1.0)
         found = await count_messages(kind, servers["b01"][1], servers["b03"][1], exchange_of(fleet))
         assert not fleet.failures, fleet.failures

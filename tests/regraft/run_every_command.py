@@ -35,7 +35,7 @@ GIVEN = {
     "by": "ana",
     "which": "0123456789abcdef",
     "out": "out/written",
-    "door": "nats://127.0.0.1:1",
+    "connector": "nats://127.0.0.1:1",
     "table": "nodes.csv",
 }
 MORE = {
@@ -45,7 +45,7 @@ MORE = {
     ("keys", "create"): ["--order", "pause"],
     ("init",): ["--bootstrap", "127.0.0.1:1"],
     ("inventory", "make"): ["--brokers", "b01,b02"],
-    ("node",): ["--broker", "b01", "--door", "nats://127.0.0.1:1"],
+    ("node",): ["--broker", "b01", "--connector", "nats://127.0.0.1:1"],
 }
 OUTPUTS = {"--out", "--write", "--record", "--directory"}  # `--json` as well, where it takes a file.
 LOADED = ("regraft.infra.kafka_clients", "regraft.stages.run_loop", "regraft.settings.run_settings")

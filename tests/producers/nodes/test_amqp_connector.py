@@ -1,4 +1,4 @@
-"""The door to a RabbitMQ broker: features of AMQP alone, and brokers that do not report interest."""
+"""The connector to a RabbitMQ broker: features of AMQP alone, and brokers that do not report interest."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from regraft.producers.nodes.amqp_door import AmqpDoor
+from regraft.producers.nodes.amqp_connector import AmqpConnector
 from regraft.producers.nodes.amqp_place import AmqpPlace
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
-from regraft.producers.nodes.doors import DoorError, LocalMessage
-from tests.producers.nodes.door_brokers import Received
-from tests.producers.nodes.door_kit import opened, run_door, until
+from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
+from tests.producers.nodes.connector_brokers import Received
+from tests.producers.nodes.connector_kit import opened, run_connector, until
 from tests.producers.nodes.http_stand_in import answering
 
 
 @pytest.fixture
 def run_amqp(tmp_path: Path) -> Callable[..., None]:
-    return partial(run_door, "amqp", tmp_path)
+    return partial(run_connector, "amqp", tmp_path)
 
 
 def test_bindings_come_and_go(run_amqp: Callable[..., None]) -> None:
@@ -48,7 +48,7 @@ def test_bindings_come_and_go(run_amqp: Callable[..., None]) -> None:
         await until(lambda: received.wanted == {"a", "a.>"})
         await ask(client.main.channel.exchange_unbind, **bind)
         await until(lambda: not received.wanted)
-        assert broker.door.counts["bad_filter"] == 1
+        assert broker.connector.counts["bad_filter"] == 1
 
     run_amqp(steps)
 
@@ -85,7 +85,7 @@ def test_properties_of_amqp_cross_unchanged(run_amqp: Callable[..., None]) -> No
         await until(lambda: bool(received.messages))
         (message,) = received.messages
         assert message.reply == "answers"
-        assert broker.door.publish(LocalMessage("out", b"hello", message.reply, message.headers))
+        assert broker.connector.publish(LocalMessage("out", b"hello", message.reply, message.headers))
         await until(lambda: bool(got))
         _, _, properties, _ = got[0]
         assert " b01 " in properties.headers.pop("Regraft-Carried-regraft")
@@ -110,19 +110,19 @@ def test_foreign_headers_never_end_the_channel(run_amqp: Callable[..., None]) ->
     """Values that other clients write into properties that AMQP checks become headers."""
 
     async def steps(broker: Any, received: Received) -> None:
-        door = await opened(broker, received)
+        connector = await opened(broker, received)
         got: list[Any] = []
         broker.client._take = got.append
         await broker.client.bind("out")
         bad = ["Expiration: soon", "Priority: 999", "Delivery-Mode: 3", "Timestamp: -1", "Type: " + "x" * 300]
         lines = [*(f"Amqp-{each}" for each in bad), "Amqp-Headers: AAAA", "Amqp-Headers: ?"]
         block = "".join(f"{line}\r\n" for line in ["NATS/1.0", *lines, ""]).encode()
-        assert door.publish(LocalMessage("out", b"1", headers=block))
-        assert door.publish(LocalMessage("out", b"2"))
+        assert connector.publish(LocalMessage("out", b"1", headers=block))
+        assert connector.publish(LocalMessage("out", b"2"))
         await until(lambda: len(got) == 2)
         assert got[0][2].headers["Amqp-Expiration"] == "soon"
         assert got[0][2].expiration is None
-        assert door.counts == {"returned": 2}
+        assert connector.counts == {"returned": 2}
 
     run_amqp(steps)
 
@@ -131,18 +131,18 @@ def test_a_cut_connection_is_made_again(run_amqp: Callable[..., None]) -> None:
     """Interest stays meanwhile; changes during the cut are known once the connection is back."""
 
     async def steps(broker: Any, received: Received) -> None:
-        door = await opened(broker, received)
+        connector = await opened(broker, received)
         stays, goes = await broker.client.bind("stays"), await broker.client.bind("goes")
         await until(lambda: received.wanted == {"stays", "goes"})
-        door._interest.end = lambda _: None  # As if the connection had been cut before.
+        connector._interest.end = lambda _: None  # As if the connection had been cut before.
         await broker.client.delete(goes)
         await broker.client.bind("*", stays)
         await until(lambda: "*" in received.wanted)
-        del door._interest.end
-        door._connection._connection._transport._sock.shutdown(2)  # As a network does.
-        await until(lambda: not door.is_open)
-        assert not door.publish(LocalMessage("stays", b""))
-        await until(lambda: received.wanted == {"stays", "*"} and door.is_open)
+        del connector._interest.end
+        connector._connection._connection._transport._sock.shutdown(2)  # As a network does.
+        await until(lambda: not connector.is_open)
+        assert not connector.publish(LocalMessage("stays", b""))
+        await until(lambda: received.wanted == {"stays", "*"} and connector.is_open)
         assert [each for each in received.interest if each[0] != "goes"] == [("stays", True), ("*", True)]
         await broker.client.publish("x", b"1")
         await until(lambda: len(received.messages) == 1)
@@ -154,27 +154,27 @@ def test_a_durable_queue_redelivers_unsafe_messages_once(run_amqp: Callable[...,
     """After a cut nothing that was taken comes again, safe or not; the node's next life gets what is not safe yet."""
 
     async def steps(broker: Any, received: Received) -> None:
-        door = await opened(broker, received)
+        connector = await opened(broker, received)
         for number in range(6):
             await broker.client.publish("n", b"%d" % (number // 2))  # Each twice: equal, but not the same message.
         await until(lambda: len(received.messages) == 6)
-        door.release(received.messages[0].receipt)
-        connection = door._connection
+        connector.release(received.messages[0].receipt)
+        connection = connector._connection
         connection._connection._transport._sock.shutdown(2)  # As a network does.
-        door.release(received.messages[3].receipt)
-        await until(lambda: door._connection is not connection and door.is_open)
+        connector.release(received.messages[3].receipt)
+        await until(lambda: connector._connection is not connection and connector.is_open)
         await broker.client.publish("n", b"3")
         await until(lambda: len(received.messages) == 7)
         assert [message.payload for message in received.messages] == [b"0", b"0", b"1", b"1", b"2", b"2", b"3"]
-        assert door.counts["redelivered"] >= 4
-        door.release(received.messages[6].receipt)
-        assert door.publish(LocalMessage("n", b"ours"))
+        assert connector.counts["redelivered"] >= 4
+        connector.release(received.messages[6].receipt)
+        assert connector.publish(LocalMessage("n", b"ours"))
         await asyncio.sleep(0.2)
-        await door.close()
+        await connector.close()
         await broker.client.publish("n", b"4")
         again: list[LocalMessage] = []
-        broker.door = broker.make_door("b01")
-        await broker.door.start(lambda *_: None, again.append)
+        broker.connector = broker.make_connector("b01")
+        await broker.connector.start(lambda *_: None, again.append)
         await until(lambda: len(again) == 5)
         assert sorted(message.payload for message in again) == [b"0", b"1", b"2", b"2", b"4"]
 
@@ -183,7 +183,7 @@ def test_a_durable_queue_redelivers_unsafe_messages_once(run_amqp: Callable[...,
 
 def test_a_broker_without_events_is_polled(run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """In a virtual host without an event exchange the management interface gives the interest, seconds later."""
-    monkeypatch.setattr("regraft.producers.nodes.amqp_door.PROBE_S", 0.1)
+    monkeypatch.setattr("regraft.producers.nodes.amqp_connector.PROBE_S", 0.1)
 
     async def steps(broker: Any, received: Received) -> None:
         server = broker.server
@@ -191,21 +191,23 @@ def test_a_broker_without_events_is_polled(run_amqp: Callable[..., None], monkey
         rights = {"configure": ".*", "write": ".*", "read": ".*"}
         server.put("/api/permissions/quiet%20one/guest", rights)
         url = f"{server.url}/quiet%20one"
-        with pytest.raises(DoorError, match=r"rabbitmq_event_exchange.*node\.door_api.*node\.door_filters"):
-            await AmqpDoor(url, "b01").start(lambda *_: None, lambda _: None)
-        filtered = AmqpDoor(url, "b01", place=AmqpPlace(filters=["a.#"]))
+        with pytest.raises(
+            ConnectorError, match=r"rabbitmq_event_exchange.*node\.connector_api.*node\.connector_filters"
+        ):
+            await AmqpConnector(url, "b01").start(lambda *_: None, lambda _: None)
+        filtered = AmqpConnector(url, "b01", place=AmqpPlace(filters=["a.#"]))
         await filtered.start(lambda *one: received.interest.append(one), received.messages.append)
         assert received.wanted == {"a", "a.>"}
         await filtered.close()
         received.interest.clear()
-        door = AmqpDoor(url, "b01", place=AmqpPlace(api=server.api))
-        await door.start(lambda *one: received.interest.append(one), received.messages.append)
+        connector = AmqpConnector(url, "b01", place=AmqpPlace(api=server.api))
+        await connector.start(lambda *one: received.interest.append(one), received.messages.append)
         binding = "/api/bindings/quiet%20one/e/amq.topic/e/amq.fanout"
         server.put(binding, {"routing_key": "b.*"}, "POST")
         await until(lambda: received.wanted == {"b.*"})
         server.put(f"{binding}/b.%2A", {}, "DELETE")
         await until(lambda: not received.wanted)
-        await door.close()
+        await connector.close()
 
     run_amqp(steps)
 
@@ -227,12 +229,12 @@ def test_bindings_are_asked_for_until_they_are_known(
     run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events report only later bindings: what was made before, as when a server of a cluster dies, must be listed."""
-    monkeypatch.setattr("regraft.producers.nodes.amqp_door.PROBE_S", 0.1)
+    monkeypatch.setattr("regraft.producers.nodes.amqp_connector.PROBE_S", 0.1)
 
     async def steps(broker: Any, received: Received) -> None:
         await broker.client.bind("before.*")
         place = AmqpPlace(broker.exchange, cast(BrokerApi, _LateApi(broker.server.api)))
-        broker.door = AmqpDoor(broker.server.url, "b01", place=place)
+        broker.connector = AmqpConnector(broker.server.url, "b01", place=place)
         await opened(broker, received)
         await broker.client.bind("after.*")
         await until(lambda: received.wanted == {"before.*", "after.*"})
@@ -247,25 +249,25 @@ def test_what_a_broker_does_not_report_is_said(run_amqp: Callable[..., None]) ->
         other = [{"destination_type": "queue", "destination": "regraft.b02.x", "routing_key": "#"}]
         with answering(lambda *_: (200, other)) as url:
             place = AmqpPlace(broker.exchange, BrokerApi(url))
-            with pytest.raises(DoorError, match=r"node\.door_api .* is the interface of another broker"):
-                await AmqpDoor(broker.server.url, "b01", place=place).start(lambda *_: None, lambda _: None)
+            with pytest.raises(ConnectorError, match=r"node\.connector_api .* is the interface of another broker"):
+                await AmqpConnector(broker.server.url, "b01", place=place).start(lambda *_: None, lambda _: None)
         with capture_logs() as logs:
-            door = AmqpDoor(broker.server.url, "b01", place=AmqpPlace(broker.exchange))
-            await door.start(lambda *_: None, lambda _: None)
-            await door.close()
-        assert "give node.door_api" in next(each["reason"] for each in logs if "reports" in each["event"])
+            connector = AmqpConnector(broker.server.url, "b01", place=AmqpPlace(broker.exchange))
+            await connector.start(lambda *_: None, lambda _: None)
+            await connector.close()
+        assert "give node.connector_api" in next(each["reason"] for each in logs if "reports" in each["event"])
 
     run_amqp(steps)
 
 
-def test_the_amqp_door_reports_what_is_wrong(run_amqp: Callable[..., None]) -> None:
+def test_the_amqp_connector_reports_what_is_wrong(run_amqp: Callable[..., None]) -> None:
     """An invalid key and a missing exchange are named with what to do."""
 
     async def steps(broker: Any, _received: Received) -> None:
-        with pytest.raises(DoorError, match=r"exchange 'nowhere' of 127.0.0.1:\d+ cannot be used: .*NOT_FOUND"):
-            await broker.make_door("b01", door_exchange="nowhere").start(lambda *_: None, lambda _: None)
-        with pytest.raises(DoorError, match=r"node\.door_filters: 'a b'"):
-            await broker.make_door("b01", door_filters=("a b",)).start(lambda *_: None, lambda _: None)
+        with pytest.raises(ConnectorError, match=r"exchange 'nowhere' of 127.0.0.1:\d+ cannot be used: .*NOT_FOUND"):
+            await broker.make_connector("b01", connector_exchange="nowhere").start(lambda *_: None, lambda _: None)
+        with pytest.raises(ConnectorError, match=r"node\.connector_filters: 'a b'"):
+            await broker.make_connector("b01", connector_filters=("a b",)).start(lambda *_: None, lambda _: None)
 
     run_amqp(steps)
 
@@ -274,14 +276,16 @@ def test_dead_letters_of_carried_messages_cross(run_amqp: Callable[..., None]) -
     """What a queue rejects after it was handed over is published again, once, with the same key or another."""
 
     async def steps(broker: Any, received: Received) -> None:
-        door = await opened(broker, received)
+        connector = await opened(broker, received)
         await broker.client.reject_first("in", {"x-dead-letter-exchange": broker.exchange})
         await broker.client.reject_first("in.b", {"x-dead-letter-exchange": broker.exchange})
-        assert door.publish(LocalMessage("in", b"hello"))
+        assert connector.publish(LocalMessage("in", b"hello"))
         await until(lambda: len(received.messages) == 1)
         (first,) = received.messages
         assert (first.subject, first.payload) == ("in", b"hello")
-        assert door.publish(LocalMessage("in.b", b"again", headers=first.headers))  # As another broker's node would.
+        assert connector.publish(
+            LocalMessage("in.b", b"again", headers=first.headers)
+        )  # As another broker's node would.
         await until(lambda: len(received.messages) == 2)
         assert (received.messages[1].subject, received.messages[1].payload) == ("in.b", b"again")
         await asyncio.sleep(0.2)

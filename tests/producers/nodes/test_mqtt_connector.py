@@ -1,4 +1,4 @@
-"""The door to an MQTT broker: features of MQTT alone, and a broker that reports nothing about its clients."""
+"""The connector to an MQTT broker: features of MQTT alone, and a broker that reports nothing about its clients."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any
 import pytest
 
 from regraft.producers.nodes.ask_api import BrokerApi
-from regraft.producers.nodes.doors import DoorError, LocalMessage
-from regraft.producers.nodes.mqtt_door import MqttDoor
+from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
+from regraft.producers.nodes.mqtt_connector import MqttConnector
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
-from tests.producers.nodes.door_brokers import Received
-from tests.producers.nodes.door_kit import until
+from tests.producers.nodes.connector_brokers import Received
+from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.emqx_stand_in import KEY, SECRET, EmqxList
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, cut, needs_mosquitto
 
 
 class MqttSite:
-    """A broker with a door; ``client`` returns a further client, whose messages arrive in ``got``."""
+    """A broker with a connector; ``client`` returns a further client, whose messages arrive in ``got``."""
 
     def __init__(self, server: MqttServer, **more: Any) -> None:
         self.server = server
         self.received = Received()
         self.got: list[Any] = []
         self.clients: list[MqttClient] = []
-        self.door = MqttDoor(server.url, "b01", **more)
+        self.connector = MqttConnector(server.url, "b01", **more)
 
     async def open(self) -> None:
-        await self.door.start(lambda *one: self.received.interest.append(one), self.received.messages.append)
+        await self.connector.start(lambda *one: self.received.interest.append(one), self.received.messages.append)
 
     async def client(self, name: str = "", version: int = 5) -> MqttClient:
         client = await MqttClient(self.server.port, self.got.append, name, version).connected()
@@ -40,7 +40,7 @@ class MqttSite:
     async def close(self) -> None:
         for client in self.clients:
             client.close()
-        await self.door.close()
+        await self.connector.close()
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_fields_of_mqtt_cross_unchanged(run_site: Callable[..., None]) -> None:
         assert fields_of(message.headers) == fields
 
         await client.subscribe("c/#")
-        assert site.door.publish(LocalMessage("c.d", b"hello", message.reply, block_of(fields)))
+        assert site.connector.publish(LocalMessage("c.d", b"hello", message.reply, block_of(fields)))
         await until(lambda: bool(site.got))
         (got,) = site.got
         assert (got.topic, got.payload, got.qos) == ("c/d", b"hello", 1)
@@ -94,22 +94,26 @@ def test_fields_of_mqtt_cross_unchanged(run_site: Callable[..., None]) -> None:
 
 
 def test_retained_messages_reach_later_subscribers(run_site: Callable[..., None]) -> None:
-    """A retained message from the door stays until an empty one replaces it; retained ones from before stay local."""
+    """A retained message from the connector stays until an empty one replaces it; retained ones from before
+    stay local.
+    """
 
     async def steps(site: MqttSite) -> None:
         client = await site.client()
         await client.publish("state/old", b"0", qos=1, retain=True)
         await site.open()
-        assert site.door.publish(LocalMessage("state.door", b"open", headers=block_of(MqttFields((), 1, True))))
+        assert site.connector.publish(
+            LocalMessage("state.connector", b"open", headers=block_of(MqttFields((), 1, True)))
+        )
         await client.publish("end", b"", qos=1)
         await until(lambda: bool(site.received.messages))
         await (await site.client()).subscribe("state/#")
         await until(lambda: len(site.got) == 2)
         assert {(message.topic, message.payload, message.retain) for message in site.got} == {
             ("state/old", b"0", True),
-            ("state/door", b"open", True),
+            ("state/connector", b"open", True),
         }
-        assert site.door.publish(LocalMessage("state.door", b"", headers=block_of(MqttFields((), 1, True))))
+        assert site.connector.publish(LocalMessage("state.connector", b"", headers=block_of(MqttFields((), 1, True))))
         await until(lambda: len(site.got) == 3)
         late: list[Any] = []
         other = await MqttClient(site.server.port, late.append).connected()
@@ -158,7 +162,7 @@ def test_an_expired_session_wants_nothing(run_site: Callable[..., None]) -> None
 
 
 def test_the_next_life_of_a_node_restores_the_interest(run_site: Callable[..., None], tmp_path: Path) -> None:
-    """The broker does not repeat what its clients want, so the door stores it; a corrupt file is ignored."""
+    """The broker does not repeat what its clients want, so the connector stores it; a corrupt file is ignored."""
     file = tmp_path / "interest.json"
 
     async def steps(site: MqttSite) -> None:
@@ -169,7 +173,7 @@ def test_the_next_life_of_a_node_restores_the_interest(run_site: Callable[..., N
         await client.unsubscribe("c")
         await until(lambda: ("c", False) in site.received.interest)
         assert site.received.wanted == {"a", "a.>", "b"}
-        await site.door.close()
+        await site.connector.close()
         other = MqttSite(site.server, interest_file=file)
         await other.open()
         assert other.received.wanted == {"a", "a.>", "b"}
@@ -198,7 +202,7 @@ def test_the_log_file_gives_earlier_interest(run_site: Callable[..., None], tmp_
         assert site.received.interest == [("a", True), ("a.>", True), ("d", True)]
         await client.subscribe("e")
         await until(lambda: "e" in site.received.wanted)
-        await site.door.close()
+        await site.connector.close()
         await client.subscribe("f")
         await client.unsubscribe("e")
         await client.unsubscribe("a/#")
@@ -217,7 +221,7 @@ def test_the_log_file_gives_earlier_interest(run_site: Callable[..., None], tmp_
 
 
 def test_the_log_file_gives_what_happened_during_a_cut(run_site: Callable[..., None], tmp_path: Path) -> None:
-    """After a reconnection the door reads on where it stopped, and reports only changes."""
+    """After a reconnection the connector reads on where it stopped, and reports only changes."""
 
     async def steps(site: MqttSite) -> None:
         await site.open()
@@ -225,12 +229,15 @@ def test_the_log_file_gives_what_happened_during_a_cut(run_site: Callable[..., N
         await client.subscribe("a")
         await client.subscribe("b")
         await until(lambda: site.received.wanted == {"a", "b"})
-        interest, site.door._interest = site.door._interest, None  # As if the log were unreadable for a while.
+        interest, site.connector._interest = (
+            site.connector._interest,
+            None,
+        )  # As if the log were unreadable for a while.
         await client.subscribe("c")
         await client.unsubscribe("b")
         await site.client("last")
-        site.door._interest = interest
-        cut(site.door)
+        site.connector._interest = interest
+        cut(site.connector)
         await until(lambda: site.received.wanted == {"a", "c"})
         assert site.received.interest[:2] == [("a", True), ("b", True)]
         assert sorted(site.received.interest[2:]) == [("b", False), ("c", True)]  # From the file, or late from the log.
@@ -241,19 +248,19 @@ def test_the_log_file_gives_what_happened_during_a_cut(run_site: Callable[..., N
 def test_the_log_file_of_another_broker_is_refused(
     run_site: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file in which the door itself does not appear is named, with what it should be."""
-    monkeypatch.setattr("regraft.producers.nodes.mqtt_door.LOG_S_MAX", 0.1)
+    """A file in which the connector itself does not appear is named, with what it should be."""
+    monkeypatch.setattr("regraft.producers.nodes.mqtt_connector.LOG_S_MAX", 0.1)
     (tmp_path / "other.log").write_text("1795627060: someone 1 #\n")
 
     async def steps(site: MqttSite) -> None:
-        with pytest.raises(DoorError, match=r"other\.log does not hold the subscription of regraft-b01-\w+"):
+        with pytest.raises(ConnectorError, match=r"other\.log does not hold the subscription of regraft-b01-\w+"):
             await site.open()
 
     run_site(steps, log_file=tmp_path / "other.log")
 
 
 def test_a_cut_connection_loses_and_repeats_nothing_of_qos_1(run_site: Callable[..., None]) -> None:
-    """What is published while the door's connection is cut arrives once and in order when it is back."""
+    """What is published while the connector's connection is cut arrives once and in order when it is back."""
 
     async def steps(site: MqttSite) -> None:
         await site.open()
@@ -261,9 +268,9 @@ def test_a_cut_connection_loses_and_repeats_nothing_of_qos_1(run_site: Callable[
         publishing = asyncio.create_task(_publish(client, 400))
         for _ in range(5):
             await asyncio.sleep(0.02)
-            cut(site.door)  # As a network does: the door notices when it reads.
-            await until(lambda: not site.door.is_open)
-            await until(lambda: site.door.is_open)
+            cut(site.connector)  # As a network does: the connector notices when it reads.
+            await until(lambda: not site.connector.is_open)
+            await until(lambda: site.connector.is_open)
         await publishing
         await until(lambda: len(site.received.messages) >= 400)
         await asyncio.sleep(0.1)
@@ -282,15 +289,15 @@ def test_a_redelivered_message_is_taken_once(run_site: Callable[..., None]) -> N
 
     async def steps(site: MqttSite) -> None:
         await site.open()
-        door, taken = site.door, site.received.messages
-        acknowledge = door._session.acknowledge
-        door._session.acknowledge = lambda number: None  # As if the connection were cut just then.
+        connector, taken = site.connector, site.received.messages
+        acknowledge = connector._session.acknowledge
+        connector._session.acknowledge = lambda number: None  # As if the connection were cut just then.
         client = await site.client()
         await client.publish("n", b"1", qos=1)
         await until(lambda: len(taken) == 1)
-        door._session.acknowledge = acknowledge
-        cut(door)
-        await until(lambda: door.counts["redelivered"] == 1)
+        connector._session.acknowledge = acknowledge
+        cut(connector)
+        await until(lambda: connector.counts["redelivered"] == 1)
         await client.publish("n", b"1", qos=1)
         await until(lambda: len(taken) == 2)
 
@@ -298,10 +305,10 @@ def test_a_redelivered_message_is_taken_once(run_site: Callable[..., None]) -> N
 
 
 def test_a_silent_broker_needs_filters(run_site: Callable[..., None]) -> None:
-    """If the broker's log cannot be read, the door says what to do, or uses the configured filters."""
+    """If the broker's log cannot be read, the connector says what to do, or uses the configured filters."""
 
     async def steps(site: MqttSite) -> None:
-        with pytest.raises(DoorError, match=r"name the filters in node\.door_filters"):
+        with pytest.raises(ConnectorError, match=r"name the filters in node\.connector_filters"):
             await site.open()
         other = MqttSite(site.server, filters=["a/#", "b/+"])
         await other.open()
@@ -315,8 +322,8 @@ def test_a_silent_broker_needs_filters(run_site: Callable[..., None]) -> None:
 
 def test_a_filter_that_is_none_is_named() -> None:
     """An invalid filter is named with what to do."""
-    with pytest.raises(DoorError, match=r"node\.door_filters: 'a#'"):
-        asyncio.run(MqttDoor("mqtt://127.0.0.1:1", "b01", filters=["a#"]).start(lambda *_: None, lambda _: None))
+    with pytest.raises(ConnectorError, match=r"node\.connector_filters: 'a#'"):
+        asyncio.run(MqttConnector("mqtt://127.0.0.1:1", "b01", filters=["a#"]).start(lambda *_: None, lambda _: None))
 
 
 def test_emqx_is_asked_for_the_interest_of_clients(
@@ -344,8 +351,8 @@ def test_emqx_is_asked_for_the_interest_of_clients(
             emqx.is_broken = True
             asked = emqx.asked
             await until(lambda: emqx.asked > asked + 2)
-            cut(site.door)
-            await until(lambda: site.door.is_open)
+            cut(site.connector)
+            await until(lambda: site.connector.is_open)
             assert site.received.wanted == {"x.*"}
             emqx.is_broken, emqx.subscriptions = False, [("d", "y")]
             await until(lambda: site.received.wanted == {"y"})
@@ -356,12 +363,14 @@ def test_emqx_is_asked_for_the_interest_of_clients(
         run_site(steps, is_plain=True, api=BrokerApi(url, KEY, SECRET), interest_file=kept)
 
 
-def test_the_door_stays_closed_if_emqx_gives_no_list(run_site: Callable[..., None]) -> None:
+def test_the_connector_stays_closed_if_emqx_gives_no_list(run_site: Callable[..., None]) -> None:
     """A key that EMQX does not accept is reported at the start, with what to give."""
     with EmqxList().serving() as url:
 
         async def steps(site: MqttSite) -> None:
-            with pytest.raises(DoorError, match=r"401.*node\.door_api_user.*API keys.*node\.door_api_password_file"):
+            with pytest.raises(
+                ConnectorError, match=r"401.*node\.connector_api_user.*API keys.*node\.connector_api_password_file"
+            ):
                 await site.open()
 
         run_site(steps, is_plain=True, api=BrokerApi(url, KEY, "wrong"))
@@ -369,13 +378,13 @@ def test_the_door_stays_closed_if_emqx_gives_no_list(run_site: Callable[..., Non
 
 def test_the_list_of_another_emqx_is_refused(run_site: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """A list without the node itself is not that of its broker, however right it looks."""
-    monkeypatch.setattr("regraft.producers.nodes.mqtt_door.LOG_S_MAX", 0.3)
+    monkeypatch.setattr("regraft.producers.nodes.mqtt_connector.LOG_S_MAX", 0.3)
     emqx = EmqxList()
     emqx.subscriptions = [("c", "a/#"), ("regraft-b02-0123abcd", "#")]
     with emqx.serving() as url:
 
         async def steps(site: MqttSite) -> None:
-            with pytest.raises(DoorError, match="does not list this node's own subscription"):
+            with pytest.raises(ConnectorError, match="does not list this node's own subscription"):
                 await site.open()
 
         run_site(steps, is_plain=True, api=BrokerApi(url, KEY, SECRET))

@@ -1,8 +1,9 @@
-"""A door connects a node to the real broker next to it, whose clients know nothing of nodes.
+"""A connector connects a node to the real broker next to it, whose clients know nothing of nodes.
 
-In: what local clients want and publish. Out: what others have published. Each kind of broker has its own door:
-:mod:`producers.nodes.nats_door`, :mod:`producers.nodes.nats_client_door`, :mod:`producers.nodes.mqtt_door` and
-:mod:`producers.nodes.amqp_door`; :class:`MemoryDoor` has no broker at all. The overlay's side belongs to the node.
+In: what local clients want and publish. Out: what others have published. Each kind of broker has its own connector:
+:mod:`producers.nodes.nats_connector`, :mod:`producers.nodes.nats_client_connector`,
+:mod:`producers.nodes.mqtt_connector` and :mod:`producers.nodes.amqp_connector`; :class:`MemoryConnector` has no broker
+at all. The overlay's side belongs to the node.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from regraft.producers.nodes.roaming_clients import RoamingClients
 class LocalMessage:
     """A message that a client has published; ``headers`` is the block as the broker has it, empty if there is none.
 
-    ``receipt`` is to be released at the door once the message is safe; 0 if the door does not wait for that.
+    ``receipt`` is to be released at the connector once the message is safe; 0 if the connector does not wait for that.
     ``publisher`` and ``number`` identify a message of the overlay that is handed over. ``groups_excluded`` are queue
     groups that handle it at another broker.
     """
@@ -35,15 +36,15 @@ class LocalMessage:
     groups_excluded: frozenset[str] = frozenset()
 
 
-class DoorError(RuntimeError):
+class ConnectorError(RuntimeError):
     """The real broker cannot be used; the message says why and what to do."""
 
 
-class Door(Protocol):
+class Connector(Protocol):
     """The way to one real broker.
 
     ``on_interest`` is called once with True when a first local client wants a subject, including those wanted before
-    the door was opened, and once with False when the last one leaves. ``on_message`` receives what local clients
+    the connector was opened, and once with False when the last one leaves. ``on_message`` receives what local clients
     publish, never what the node handed over. ``counts`` counts dropped messages by reason. ``groups_once`` are queue
     groups that handle each message once in the whole overlay: their interest is reported under the names of
     :func:`producers.nodes.groups_once.key_of`.
@@ -53,7 +54,7 @@ class Door(Protocol):
     groups_once: frozenset[str]
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
-        """Open the door; raise DoorError if the broker cannot be reached."""
+        """Open the connector; raise ConnectorError if the broker cannot be reached."""
         ...
 
     def publish(self, message: LocalMessage) -> bool:
@@ -88,7 +89,7 @@ class Door(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close the door."""
+        """Close the connector."""
         ...
 
 
@@ -100,8 +101,10 @@ def _ignore_message(_message: LocalMessage) -> None:
     pass
 
 
-class PlainDoor:
-    """What a door has of the rest of :class:`Door` if its broker sends it everything, and has nothing beyond that."""
+class PlainConnector:
+    """What a connector has of the rest of :class:`Connector` if its broker sends it everything, and has nothing beyond
+    that.
+    """
 
     groups_once: frozenset[str] = frozenset()
     roaming: RoamingClients | None = None
@@ -122,7 +125,7 @@ class PlainDoor:
 
 
 @dataclass(eq=False)
-class MemoryDoor(PlainDoor):
+class MemoryConnector(PlainConnector):
     """A broker in memory that keeps what it was handed; ``want``, ``leave`` and ``publish_locally`` act as clients."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -134,7 +137,7 @@ class MemoryDoor(PlainDoor):
     _on_message: Callable[[LocalMessage], None] = _ignore_message
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
-        """Open the door and report what is already wanted."""
+        """Open the connector and report what is already wanted."""
         self._on_interest, self._on_message, self.is_open = on_interest, on_message, True
         for subject in self.wanted:
             on_interest(subject, True)
@@ -149,7 +152,7 @@ class MemoryDoor(PlainDoor):
         self.released.append(receipt)
 
     async def close(self) -> None:
-        """Close the door."""
+        """Close the connector."""
         self.is_open = False
 
     def want(self, subject: str) -> None:

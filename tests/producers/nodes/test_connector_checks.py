@@ -1,4 +1,6 @@
-"""What no door takes and none writes: the same hostile messages for each kind of broker, and good ones behind them."""
+"""What no connector takes and none writes: the same hostile messages for each kind of broker, and good ones behind
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.producers.nodes.door_checks import DoorChecks
-from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.connector_checks import ConnectorChecks
+from regraft.producers.nodes.connectors import LocalMessage
 from regraft.schemas.wire_grammar import block_fault, subject_fault
-from tests.producers.nodes.door_brokers import Received
-from tests.producers.nodes.door_kit import broker_of, needs, opened, until
+from tests.producers.nodes.connector_brokers import Received
+from tests.producers.nodes.connector_kit import broker_of, needs, opened, until
 from tests.producers.nodes.hostile_messages import BLOCKS, INJECTED
 from tests.producers.nodes.rabbit_servers import needs_rabbit
 
@@ -33,7 +35,7 @@ def test_every_message_is_passed_on_or_counted_and_none_is_met_twice(messages: l
     taken: list[LocalMessage] = []
     released: list[int] = []
     counts: Counter[str] = Counter()
-    checks = DoorChecks("b01", counts, released.append)
+    checks = ConnectorChecks("b01", counts, released.append)
     checks.begin(lambda *_: None, taken.append)
     for message in messages:
         checks.note_message(message)
@@ -62,10 +64,10 @@ def test_no_client_of_another_broker_gives_orders_to_a_nats_server(kind: str, tm
     async def steps() -> None:
         received = Received()
         async with broker_of(kind, received, tmp_path) as broker:
-            door = await opened(broker, received)
+            connector = await opened(broker, received)
             await broker.want("good")
             await until(lambda: "good" in received.wanted)
-            assert door.publish(LocalMessage("good", b"x", headers=block))
+            assert connector.publish(LocalMessage("good", b"x", headers=block))
             await until(lambda: bool(broker.got("good")))
             assert broker.got("good")[0].headers.decode().split("\r\n")[1:-2] == list(kept)
 
@@ -98,14 +100,14 @@ async def raw_nats(port: int) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["nats", "nats without a leaf port"])
-def test_no_client_of_nats_closes_the_door(kind: str, tmp_path: Path) -> None:
+def test_no_client_of_nats_closes_the_connector(kind: str, tmp_path: Path) -> None:
     """Subjects that are not UTF-8, wanted and published, odd groups, headers and replies: all others cross."""
     needs(kind)
 
     async def steps() -> None:
         received = Received()
         async with broker_of(kind, received, tmp_path) as broker:
-            door = await opened(broker, received)
+            connector = await opened(broker, received)
             raw = await raw_nats(broker.server.client_port)
             for number in range(5):
                 raw.write(b"SUB b.\xff 1\r\nSUB ok g\xff 2\r\nPUB a.\xff 1\r\nx\r\nPUB good r\xfe 1\r\nr\r\n")
@@ -118,10 +120,10 @@ def test_no_client_of_nats_closes_the_door(kind: str, tmp_path: Path) -> None:
             assert {m.subject for m in received.messages} == {"good"}
             assert not any(m.reply for m in received.messages)
             assert all("\ufffd" in subject or subject == "ok" for subject in received.wanted)
-            assert door.publish(LocalMessage("ok", b"x"))
+            assert connector.publish(LocalMessage("ok", b"x"))
             await asyncio.sleep(1.5)
-            assert door.is_open
-            assert (door.counts["refused"], door.counts["reopened"]) == (0, 0)
+            assert connector.is_open
+            assert (connector.counts["refused"], connector.counts["reopened"]) == (0, 0)
             raw.close()
 
     asyncio.run(steps())
@@ -149,7 +151,7 @@ def test_no_client_of_rabbitmq_blocks_the_queue(monkeypatch: pytest.MonkeyPatch,
     async def steps() -> None:
         received = Received()
         async with broker_of("amqp", received, tmp_path, durable_session=True) as broker:
-            door = await opened(broker, received)
+            connector = await opened(broker, received)
             publish = broker.client.publish
             time_ms = _Raw(b"T" + struct.pack(">Q", 1_795_672_537_000))
             fraction = _Raw(b"d" + struct.pack(">d", 0.5))
@@ -163,14 +165,14 @@ def test_no_client_of_rabbitmq_blocks_the_queue(monkeypatch: pytest.MonkeyPatch,
             assert [message.payload for message in received.messages] == [b"1", b"2", b"3", b"4"]
             assert received.messages[2].reply == ""
             assert not any(map(block_fault, (message.headers for message in received.messages)))
-            assert door.counts["refused"] == 0
+            assert connector.counts["refused"] == 0
             for message in received.messages:
-                door.release(message.receipt)
+                connector.release(message.receipt)
             await asyncio.sleep(0.2)
-            await door.close()
+            await connector.close()
             again: list[LocalMessage] = []
-            broker.door = broker.make_door("b01")
-            await broker.door.start(lambda *_: None, again.append)
+            broker.connector = broker.make_connector("b01")
+            await broker.connector.start(lambda *_: None, again.append)
             await publish("a.next", b"5")
             await until(lambda: bool(again))
             assert [message.payload for message in again] == [b"5"]

@@ -1,4 +1,4 @@
-"""The door to a NATS server: a leaf link, over which the server reports what its clients want and publish.
+"""The connector to a NATS server: a leaf link, over which the server reports what its clients want and publish.
 
 In: the address of the server's leaf port. Out: interest and messages. Bytes belong to
 :mod:`producers.nodes.nats_protocol`.
@@ -21,9 +21,9 @@ from typing import Any
 import structlog
 
 from regraft.producers.nodes.asked_subjects import AskedSubjects
-from regraft.producers.nodes.door_addresses import DoorAddresses
-from regraft.producers.nodes.door_checks import TOO_LARGE, DoorChecks
-from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.connector_addresses import ConnectorAddresses
+from regraft.producers.nodes.connector_checks import TOO_LARGE, ConnectorChecks
+from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
 from regraft.producers.nodes.jetstream_ingress import JetStreamIngress
 from regraft.producers.nodes.local_streams import LocalStreams
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
@@ -59,7 +59,7 @@ EVERYTHING = ">"
 AWAY, SLOW, FAILED = "broker_away", "broker_slow", "handling_failed"
 
 
-class NatsDoor:
+class NatsConnector:
     """The way to one NATS server, or to any of a cluster. ``url`` is ``nats://host[:7422]``, its leaf port, tls:// with
     TLS; several are separated by commas, and tried in turn.
 
@@ -76,7 +76,7 @@ class NatsDoor:
         overlay: str = DEFAULT_NAMESPACE,
         local_streams: Collection[str] = (),
     ) -> None:
-        self._addresses = DoorAddresses(url, PORTS, ADVICE)
+        self._addresses = ConnectorAddresses(url, PORTS, ADVICE)
         self._reason = "no answer"
         self._tls = (tls or ssl.create_default_context()) if self._addresses.scheme == "tls" else None
         self.counts: Counter[str] = Counter()
@@ -88,7 +88,7 @@ class NatsDoor:
         self._keeping: asyncio.Task[None] | None = None
         self._search = NodeSearch(overlay, name, self._send)
         self._search.on_found = self._give_way
-        self._checks = DoorChecks(name, self.counts, self.release, overlay, self._search)
+        self._checks = ConnectorChecks(name, self.counts, self.release, overlay, self._search)
         self._interest, self._streams = NatsInterest(self._checks), LocalStreams(name, local_streams, self._send)
         self._interest.leaves_out, self._streams.on_change = self._streams.leaves_out, self._interest.reconsider
         self._facts: Mapping[str, Any] = {}  # What the server says of itself.
@@ -103,7 +103,9 @@ class NatsDoor:
             self._ingress = JetStreamIngress(stream, name, self._send, self._checks.note_message, self.counts)
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
-        """Open the door and learn what clients already want; raise DoorError if the server cannot be reached."""
+        """Open the connector and learn what clients already want; raise ConnectorError if the server cannot be
+        reached.
+        """
         self._checks.begin(on_interest, on_message)
         self._interest.groups_once = self.groups_once
         loop = asyncio.get_running_loop()
@@ -113,16 +115,16 @@ class NatsDoor:
             await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
             await self._streams.wait(str(self._addresses), CONNECT_S_MAX)
             await self._look()
-        except DoorError:
+        except ConnectorError:
             await self.close()
             raise
         except TimeoutError as error:
             await self.close()
-            raise DoorError(self._advice()) from error
+            raise ConnectorError(self._advice()) from error
         await self._open_ingress()
 
     def _advice(self) -> str:
-        """Return why the door did not open, and what to do."""
+        """Return why the connector did not open, and what to do."""
         place = f"the leaf port {self._addresses}"
         if is_login_refused(self._reason):
             return login_advice(f"{place} of the NATS server", self._login, self._reason)
@@ -134,12 +136,12 @@ class NatsDoor:
         )
 
     async def _open_ingress(self) -> None:
-        """Wait until the stream's consumer is ready; raise DoorError if it is refused or takes too long."""
+        """Wait until the stream's consumer is ready; raise ConnectorError if it is refused or takes too long."""
         ingress, until_s = self._ingress, time.monotonic() + CONNECT_S_MAX
         while ingress is not None and not ingress.is_ready:
             if ingress.fault or time.monotonic() > until_s:
                 await self.close()
-                raise DoorError(
+                raise ConnectorError(
                     f"what stream {ingress.stream!r} of {self._addresses} stores cannot be taken "
                     f"({ingress.fault or 'no answer'}): switch JetStream on there and make the stream, or set no "
                     "node.durable_stream"
@@ -218,7 +220,7 @@ class NatsDoor:
             self._leaf.write_soon(message_bytes(message))
 
     async def close(self) -> None:
-        """Close the door."""
+        """Close the connector."""
         tasks = [task for task in (self._keeping, self._looking) if task is not None]
         for task in tasks:
             task.cancel()
@@ -240,13 +242,13 @@ class NatsDoor:
                     pause.note_open(opened_s)
                 self._reason = leaf.reason
                 self._is_tls_first = self._tls is not None and self._is_tls_first == leaf.has_info
-                log.warning("door_closed", broker=self._name, reason=leaf.reason)
+                log.warning("connector_closed", broker=self._name, reason=leaf.reason)
             except (OSError, TimeoutError) as error:
                 self._reason = str(error) or "no answer"
-                log.debug("door_not_reached", broker=self._name, reason=self._reason)
-            except Exception as error:  # Whatever happens, the door is opened again.
+                log.debug("connector_not_reached", broker=self._name, reason=self._reason)
+            except Exception as error:  # Whatever happens, the connector is opened again.
                 self._reason = repr(error)
-                log.exception("door_failed", broker=self._name)
+                log.exception("connector_failed", broker=self._name)
             self._leaf = None
             self.counts["refused"] += 1
             if self._addresses.advance():
@@ -266,7 +268,7 @@ class NatsDoor:
         """Handle a message; one that fails is counted, and those behind it are handled."""
         try:
             self._take(leaf, message)
-        except DoorError:
+        except ConnectorError:
             raise
         except Exception:
             self.counts[FAILED] += 1
@@ -300,7 +302,7 @@ class NatsDoor:
                 self._take_pong(leaf)
             case Refused():
                 leaf.reason = message.reason
-                log.warning("door_refused", broker=self._name, reason=message.reason)
+                log.warning("connector_refused", broker=self._name, reason=message.reason)
 
     def _take_pong(self, leaf: Leaf) -> None:
         """Note how far the server is: it has said what may be subscribed, then what is wanted."""
@@ -325,7 +327,7 @@ class NatsDoor:
                 self._ingress.repeat_unanswered()
 
     async def _look(self) -> None:
-        """Look for other nodes, and let them find this one; raise DoorError if it has to give way."""
+        """Look for other nodes, and let them find this one; raise ConnectorError if it has to give way."""
         await self._search.look()
         if self._leaf is not None and self._permissions.may_subscribe(self._search.subject):
             self._leaf.write_soon(f"LS+ {self._search.subject}\r\n".encode())
@@ -333,12 +335,12 @@ class NatsDoor:
     async def _look_again(self, leaf: Leaf) -> None:
         try:
             await self._look()
-        except DoorError as error:
+        except ConnectorError as error:
             leaf.reason = str(error)
             leaf.end()
 
     def _give_way(self, node: str) -> None:
-        """Close the door; it opens again once the server no longer reaches the other node."""
+        """Close the connector; it opens again once the server no longer reaches the other node."""
         if self._leaf is not None:
             self._leaf.reason = loop_fault(node)
             self._leaf.end()
@@ -348,7 +350,7 @@ class NatsDoor:
         permissions = LeafPermissions(facts)
         if permissions.limits != self._permissions.limits:
             self._permissions = permissions
-            log.warning("door_limited", broker=self._name, permissions=permissions.limits)
+            log.warning("connector_limited", broker=self._name, permissions=permissions.limits)
 
     def _handshake(self, nonce: str) -> bytes:
         options = {

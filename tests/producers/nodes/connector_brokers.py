@@ -1,4 +1,6 @@
-"""What the conformance kit knows of each kind of broker: its server, its door, and a few actions of its clients."""
+"""What the conformance kit knows of each kind of broker: its server, its connector, and a few actions of its
+clients.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from typing import Any, ClassVar, Literal
 
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes import ask_api, jetstream_ingress
-from regraft.producers.nodes.doors import LocalMessage, MemoryDoor
+from regraft.producers.nodes.connectors import LocalMessage, MemoryConnector
 from regraft.producers.nodes.nats_subscriptions import reach_server
-from regraft.producers.nodes.node_parts import door_of
+from regraft.producers.nodes.node_parts import connector_of
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
@@ -39,7 +41,7 @@ topic read $SYS/broker/log/#
 
 @dataclass
 class Received:
-    """The interest and messages that a door reported, in order, and what local clients received."""
+    """The interest and messages that a connector reported, in order, and what local clients received."""
 
     interest: list[tuple[str, bool]] = field(default_factory=list)
     messages: list[LocalMessage] = field(default_factory=list)
@@ -57,8 +59,9 @@ class Received:
         self.got.setdefault(message.subject, []).append(message)
 
 
-class DoorBroker:
-    """One kind of broker with one door and one client; what a new kind overrides, and all that the kit knows of it.
+class ConnectorBroker:
+    """One kind of broker with one connector and one client; what a new kind overrides, and all that the kit knows of
+    it.
 
     ``more`` are settings of its node. If ``is_guarded``, the node has a login, with which it may publish only q.>.
     ``CANNOT`` names the requirements that do not concern the kind, and why.
@@ -67,9 +70,9 @@ class DoorBroker:
     CANNOT: ClassVar[dict[Feature, str]] = {}
     GETS_OWN_MESSAGES = True
     UNUSUAL = "wärme.东京.a-b_c=d:{}/$x"
-    SCHEME = ""  # Of the addresses of its doors.
+    SCHEME = ""  # Of the addresses of its connectors.
     MODULE = ""  # Where CONNECT_S_MAX is.
-    ADVICE = ""  # What the door says of a port where nobody answers.
+    ADVICE = ""  # What the connector says of a port where nobody answers.
     TOO_LARGE = PAYLOAD_BYTES_MAX + 1  # For its clients, handed over.
     DURABLE: ClassVar[dict[str, Any]] = {}  # Settings of a node that releases what is safe.
     # What its clients can publish and no node takes, and what no node hands to it, with the names of the counts.
@@ -84,10 +87,10 @@ class DoorBroker:
         self.is_guarded = is_guarded
         if is_guarded:
             (directory / "password").write_text(PASSWORD)
-            more |= {"door_user": USER, "door_password_file": directory / "password"}
+            more |= {"connector_user": USER, "connector_password_file": directory / "password"}
         self.server: Any = None
         self.client: Any = None
-        self.door: Any = None
+        self.connector: Any = None
 
     @staticmethod
     def needs() -> None:
@@ -98,17 +101,17 @@ class DoorBroker:
         """Return what a node's settings say of the broker."""
         return {}
 
-    def make_door(self, name: str, **more: Any) -> Any:
-        """Return a door as a node with these settings has it."""
+    def make_connector(self, name: str, **more: Any) -> Any:
+        """Return a connector as a node with these settings has it."""
         files = self.directory / "inventory.json", self.directory / "node.json"
         settings = NodeSettings("none:1", *files, broker=name, **{**self.settings, **self.more, **more})
-        return door_of(settings, name)
+        return connector_of(settings, name)
 
     async def begin(self) -> None:
-        """Start the server, connect the client, and make the door without opening it."""
+        """Start the server, connect the client, and make the connector without opening it."""
         self.server.start()
         await self.connect()
-        self.door = self.make_door(self.name)
+        self.connector = self.make_connector(self.name)
 
     async def connect(self) -> None:
         """Connect the client, for the first time or after a restart of the server."""
@@ -120,7 +123,7 @@ class DoorBroker:
 
     async def end(self) -> None:
         """Close and stop everything."""
-        await self.door.close()
+        await self.connector.close()
         await self.client.close()
         self.server.stop()
 
@@ -130,7 +133,7 @@ class DoorBroker:
 
     @staticmethod
     def subjects(wanted: str) -> list[str]:
-        """Return the subjects that a door reports if a client wants this one."""
+        """Return the subjects that a connector reports if a client wants this one."""
         return [wanted]
 
     async def want(self, subject: str, queue: str = "") -> Leave:
@@ -146,8 +149,8 @@ class DoorBroker:
         return self.received.got.get(subject, [])
 
 
-class MemoryBroker(DoorBroker):
-    """The broker of a memory door, as its clients use it."""
+class MemoryBroker(ConnectorBroker):
+    """The broker of a memory connector, as its clients use it."""
 
     CANNOT: ClassVar[dict[Feature, str]] = {
         "server": "there is none",
@@ -158,30 +161,30 @@ class MemoryBroker(DoorBroker):
     GETS_OWN_MESSAGES = False
 
     async def begin(self) -> None:
-        self.door = MemoryDoor()
+        self.connector = MemoryConnector()
 
     async def end(self) -> None:
-        await self.door.close()
+        await self.connector.close()
 
     async def want(self, subject: str, queue: str = "") -> Leave:
-        self.door.want(subject)
+        self.connector.want(subject)
 
         async def leave() -> None:
-            self.door.leave(subject)
+            self.connector.leave(subject)
 
         return leave
 
     async def publish(self, message: LocalMessage) -> None:
-        self.door.publish_locally(message)
+        self.connector.publish_locally(message)
 
     def got(self, subject: str) -> list[LocalMessage]:
-        return [message for message in self.door.handed if message.subject == subject]
+        return [message for message in self.connector.handed if message.subject == subject]
 
 
-class NatsBroker(DoorBroker):
+class NatsBroker(ConnectorBroker):
     """A NATS server with a leaf port."""
 
-    SCHEME, MODULE, ADVICE = "nats", "nats_door", "start it with `leafnodes"
+    SCHEME, MODULE, ADVICE = "nats", "nats_connector", "start it with `leafnodes"
     TOO_LARGE = 5 << 20  # Its max_payload is 4 MB.
     DURABLE: ClassVar[dict[str, Any]] = {"durable_stream": STREAM}
     NOT_TAKEN = ((LocalMessage("_REGRAFT.x", b"x"), "own_subject"),)
@@ -191,7 +194,7 @@ class NatsBroker(DoorBroker):
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"door": self.server.leaf_url}
+        return {"connector": self.server.leaf_url}
 
     async def begin(self) -> None:
         has_stream = "durable_stream" in self.more
@@ -228,15 +231,15 @@ class NatsClientPortBroker(NatsBroker):
     """A NATS server without a leaf port, whose monitoring port is asked often."""
 
     CANNOT: ClassVar[dict[Feature, str]] = {"durable": "not offered there"}
-    MODULE, ADVICE = "nats_client_door", "no NATS server accepts a client"
+    MODULE, ADVICE = "nats_client_connector", "no NATS server accepts a client"
 
     @property
     def settings(self) -> dict[str, Any]:
         ask_api.POLL_S = 0.02
-        return {"door": self.server.url, "door_api": f"http://127.0.0.1:{self.server.api_port}"}
+        return {"connector": self.server.url, "connector_api": f"http://127.0.0.1:{self.server.api_port}"}
 
 
-class MqttBroker(DoorBroker):
+class MqttBroker(ConnectorBroker):
     """A Mosquitto, whose topics are subjects with / in place of the dot."""
 
     CANNOT: ClassVar[dict[Feature, str]] = {
@@ -244,7 +247,7 @@ class MqttBroker(DoorBroker):
         "asking": "everything arrives",
     }
     UNUSUAL = "wärme.东京.a-b_c=d:{}.$x././"  # It ends in two empty levels.
-    SCHEME, MODULE, ADVICE = "mqtt", "mqtt_door", "door_user"
+    SCHEME, MODULE, ADVICE = "mqtt", "mqtt_connector", "connector_user"
     DURABLE: ClassVar[dict[str, Any]] = {"durable_session": True}
     NOT_TAKEN = ((LocalMessage("x", bytes(PAYLOAD_BYTES_MAX + 1)), "payload_too_large"),)
     NOT_HANDED = ((LocalMessage("a/b.c", b""), "bad_topic"),)
@@ -255,7 +258,7 @@ class MqttBroker(DoorBroker):
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"door": self.server.url}
+        return {"connector": self.server.url}
 
     async def begin(self) -> None:
         self.server = MqttServer(self.name, self.directory, self._guard() if self.is_guarded else "")
@@ -269,7 +272,7 @@ class MqttBroker(DoorBroker):
         return f"password_file {passwords}\nacl_file {rights}\n"
 
     async def end(self) -> None:
-        await self.door.close()
+        await self.connector.close()
         for client in (self.client, *self.members):
             client.close()
         self.server.stop()
@@ -329,12 +332,14 @@ class OldMqttBroker(MqttBroker):
         return None
 
 
-class AmqpBroker(DoorBroker):
+class AmqpBroker(ConnectorBroker):
     """A RabbitMQ, shared by all tests, with a separate exchange; a queue that several clients share is a group."""
 
-    SCHEME, MODULE, ADVICE = "amqp", "amqp_door", "door_user"
+    SCHEME, MODULE, ADVICE = "amqp", "amqp_connector", "connector_user"
     DURABLE: ClassVar[dict[str, Any]] = {"durable_session": True}
-    CANNOT: ClassVar[dict[Feature, str]] = {"denial": "a channel ends at what it may not publish: the door opens again"}
+    CANNOT: ClassVar[dict[Feature, str]] = {
+        "denial": "a channel ends at what it may not publish: the connector opens again"
+    }
     NOT_TAKEN = (
         *((LocalMessage(key, b""), "bad_subject") for key in ("a b", "", "a..b")),
         (LocalMessage("x", bytes(PAYLOAD_BYTES_MAX + 1)), "payload_too_large"),
@@ -346,7 +351,7 @@ class AmqpBroker(DoorBroker):
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"door": self.server.url, "door_api": self.server.api.url, "door_exchange": self.exchange}
+        return {"connector": self.server.url, "connector_api": self.server.api.url, "connector_exchange": self.exchange}
 
     async def begin(self) -> None:
         self.server: RabbitServer = shared_rabbit()
@@ -354,13 +359,13 @@ class AmqpBroker(DoorBroker):
         await self.connect()
         if self.is_guarded:
             self._guard()
-        self.door = self.make_door(self.name)
+        self.connector = self.make_connector(self.name)
 
     async def connect(self) -> None:
         self.client = await RabbitClient(self.server.port, self.exchange, self._take).connected()
 
     async def end(self) -> None:
-        await self.door.close()
+        await self.connector.close()
         if "durable_session" in self.more:
             await self.client.delete(f"regraft.{safe_name(self.name)}")
         await self.client.close()

@@ -1,4 +1,4 @@
-"""The door to an MQTT 5 broker: a client that receives everything published there, and the broker's log.
+"""The connector to an MQTT 5 broker: a client that receives everything published there, and the broker's log.
 
 In: the broker's address, its log file or HTTP interface, and filters if neither exists. Out: interest and messages.
 Messages belong to :mod:`producers.nodes.mqtt_messages`, interest to :mod:`producers.nodes.mqtt_interest`, the
@@ -25,9 +25,9 @@ from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
 from regraft.producers.nodes.ask_emqx import learn_first, learn_interest
-from regraft.producers.nodes.door_addresses import DoorAddresses
-from regraft.producers.nodes.door_checks import BAD_SUBJECT, DoorChecks
-from regraft.producers.nodes.doors import DoorError, LocalMessage, PlainDoor
+from regraft.producers.nodes.connector_addresses import ConnectorAddresses
+from regraft.producers.nodes.connector_checks import BAD_SUBJECT, ConnectorChecks
+from regraft.producers.nodes.connectors import ConnectorError, LocalMessage, PlainConnector
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
 from regraft.producers.nodes.mosquitto_reports import MosquittoReports, comes_true, knocking
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
@@ -59,12 +59,12 @@ BAD_TOPIC, REDELIVERED, ECHO = "bad_topic", "redelivered", "echoed"
 ECHOED = "a message circulates between this broker and another: remove the bridge between them"
 
 
-class MqttDoor(PlainDoor):
+class MqttConnector(PlainConnector):
     """The way to one MQTT 5 broker. ``url`` is ``mqtt://host[:1883]``, mqtts with TLS; several addresses, of one
     cluster, are separated by commas, and tried in turn. Without a user it is anonymous.
 
-    ``filters`` are always wanted; ``session_s`` is how long a session may outlast its client's connection. A door that
-    ``is_durable`` resumes the session of the node's former life, and acknowledges a message only once it is safe.
+    ``filters`` are always wanted; ``session_s`` is how long a session may outlast its client's connection. A connector
+    that ``is_durable`` resumes the session of the node's former life, and acknowledges a message only once it is safe.
     ``interest_file`` keeps what clients want for the node's next life, because the broker does not report it again.
     Subscriptions made while nobody listened are only in the broker's ``log_file``, None if it cannot be read from here.
     EMQX has no such log: its ``api`` is polled.
@@ -86,7 +86,7 @@ class MqttDoor(PlainDoor):
         tls: ssl.SSLContext | None = None,
         overlay: str = DEFAULT_NAMESPACE,
     ) -> None:
-        self._addresses = DoorAddresses(url, PORTS, ADVICE)
+        self._addresses = ConnectorAddresses(url, PORTS, ADVICE)
         self.counts, self.groups_once = Counter[str](), frozenset[str]()
         self._name, self._filters, self._session_s = name, tuple(filters), session_s
         self._is_durable, self._interest_file, self._changes_stored = is_durable, interest_file, 0
@@ -102,7 +102,7 @@ class MqttDoor(PlainDoor):
         self._interest: MqttInterest | None = None
         self._search = NodeSearch(overlay, name, self._send_question)
         self._search.on_found = lambda node: self._session.cut(loop_fault(node))
-        self._checks = DoorChecks(name, self.counts, self.release, overlay, self._search)
+        self._checks = ConnectorChecks(name, self.counts, self.release, overlay, self._search)
         self._echoes = EchoWatch(self._checks.note_message, self._refuse_echo)
         self.roaming: RoamingClients = RoamingClients(name, self.counts, self._knows)
         self._tasks: list[asyncio.Task[None]] = []
@@ -122,7 +122,9 @@ class MqttDoor(PlainDoor):
         )
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
-        """Open the door; raise DoorError if the broker cannot be reached, or nothing reports what its clients want."""
+        """Open the connector; raise ConnectorError if the broker cannot be reached, or nothing reports what its clients
+        want.
+        """
         self._checks.begin(on_interest, on_message)
         self._interest = MqttInterest(
             self._checks.note_interest, self._own, self._session_s, self.counts, self.groups_once
@@ -131,7 +133,7 @@ class MqttDoor(PlainDoor):
         try:
             self._interest.want_always(self._filters)
         except TopicError as error:
-            raise DoorError(f"node.door_filters: {error}") from error
+            raise ConnectorError(f"node.connector_filters: {error}") from error
         self._restore(self._interest)
         loop = asyncio.get_running_loop()
         self._first = loop.create_future()
@@ -146,20 +148,21 @@ class MqttDoor(PlainDoor):
                 return
             await self._catch_up_first()
             await self._await_reports()
-        except DoorError:
+        except ConnectorError:
             await self.close()
             raise
         except NoAnswerError as error:
             await self.close()
-            raise DoorError(
-                f"{error}: node.door_api is the address of EMQX's REST interface, node.door_api_user one of its API "
-                "keys and node.door_api_password_file the file of that key's secret"
+            raise ConnectorError(
+                f"{error}: node.connector_api is the address of EMQX's REST interface, node.connector_api_user "
+                "one of its API "
+                "keys and node.connector_api_password_file the file of that key's secret"
             ) from error
         except TimeoutError as error:
             await self.close()
-            raise DoorError(
+            raise ConnectorError(
                 f"no MQTT 5 broker accepts a client at {self._addresses} within {CONNECT_S_MAX:g} s "
-                f"({self._reason}): start it there, or give node.door_user and node.door_password_file"
+                f"({self._reason}): start it there, or give node.connector_user and node.connector_password_file"
             ) from error
 
     def _knows(self, client: str) -> bool:
@@ -185,36 +188,43 @@ class MqttDoor(PlainDoor):
         replace_file(self._interest_file, json.dumps(interest.known()))
 
     async def _await_reports(self) -> None:
-        """Wait until the log shows what this node does; raise DoorError if it does not, unless filters are listed."""
+        """Wait until the log shows what this node does; raise ConnectorError if it does not, unless filters
+        are listed.
+        """
         reports = self._reports
         if await comes_true(lambda: reports.is_understood, LOG_S_MAX):
             async with knocking(self._addresses.host, self._addresses.port):
                 if await comes_true(lambda: not reports.missing, LOG_S_MAX):
                     return
         if self._filters:
-            log.info("door_log_silent", broker=self._name, filters=len(self._filters), missing=list(reports.missing))
+            log.info(
+                "connector_log_silent", broker=self._name, filters=len(self._filters), missing=list(reports.missing)
+            )
             return
         await self.close()
         place = f"the broker at {self._addresses}"
         if not reports.is_understood:
-            raise DoorError(
+            raise ConnectorError(
                 f"{place} does not report what its clients want: let Mosquitto "
                 "`log_dest topic` with `log_type subscribe`, `log_type unsubscribe` and `log_type notice`, and let "
-                f"this client read {LOG_TOPIC}#; of an EMQX give node.door_api; for any other broker name the "
-                "filters in node.door_filters"
+                f"this client read {LOG_TOPIC}#; of an EMQX give node.connector_api; for any other broker name the "
+                "filters in node.connector_filters"
             )
-        raise DoorError(
+        raise ConnectorError(
             f"{place} reports what its clients subscribe to, but not {', nor '.join(reports.missing)}: what they want "
-            "would never end. Set that, or name the filters in node.door_filters"
+            "would never end. Set that, or name the filters in node.connector_filters"
         )
 
     async def _catch_up_first(self) -> None:
-        """Wait until the broker's log file has been read; raise DoorError if our subscription does not appear there."""
+        """Wait until the broker's log file has been read; raise ConnectorError if our subscription does not appear
+        there.
+        """
         if not await comes_true(self._catch_up, LOG_S_MAX):
             await self.close()
             fault = self._reports.file_fault or f"does not hold the subscription of {self._client_id}"
-            raise DoorError(
-                f"{self._reports.file} {fault}: node.door_log_file is the file of Mosquitto's `log_dest file`, with "
+            raise ConnectorError(
+                f"{self._reports.file} {fault}: node.connector_log_file is the file of Mosquitto's `log_dest "
+                "file`, with "
                 "`log_type subscribe`, `log_type unsubscribe` and `log_type notice`, where the node may read it"
             )
 
@@ -271,7 +281,7 @@ class MqttDoor(PlainDoor):
             self._session.acknowledge(packet_id)
 
     async def close(self) -> None:
-        """Close the door; the broker ends its session, or keeps a durable one for ``DURABLE_S``."""
+        """Close the connector; the broker ends its session, or keeps a durable one for ``DURABLE_S``."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -289,14 +299,14 @@ class MqttDoor(PlainDoor):
                     await self._open()
                 pause.note_open(time.monotonic())
                 self._reason = await self._session.lost()
-                log.warning("door_closed", broker=self._name, reason=self._reason)
+                log.warning("connector_closed", broker=self._name, reason=self._reason)
             except OSError as error:  # Includes TimeoutError, which has no text.
                 self._reason = str(error) or self._reason
-                log.debug("door_not_reached", broker=self._name, reason=self._reason)
+                log.debug("connector_not_reached", broker=self._name, reason=self._reason)
                 self._session.cut(self._reason)
-            except Exception as error:  # Whatever happens, the door is opened again.
+            except Exception as error:  # Whatever happens, the connector is opened again.
                 self._reason = repr(error)
-                log.exception("door_failed", broker=self._name)
+                log.exception("connector_failed", broker=self._name)
                 self._session.cut(self._reason)
             self._is_subscribed = False
             self.counts["refused"] += 1
@@ -314,7 +324,7 @@ class MqttDoor(PlainDoor):
         reasons = await self._session.subscribe([*(reporting if self._api is None else ()), _everything()])
         if reasons[-1].value >= FAILED:
             self._reason = f"may not subscribe to {EVERYTHING}: {reasons[-1].name}"
-            log.warning("door_refused", broker=self._name, reason=self._reason)
+            log.warning("connector_refused", broker=self._name, reason=self._reason)
             raise ConnectionError(self._reason)
         self._is_subscribed = True
         if self._api is None:
@@ -329,7 +339,7 @@ class MqttDoor(PlainDoor):
         """Look for other nodes; raise OSError if the broker still reaches one."""
         try:
             await self._search.look()
-        except DoorError as error:
+        except ConnectorError as error:
             raise ConnectionError(str(error)) from error
 
     async def _maintain(self) -> None:

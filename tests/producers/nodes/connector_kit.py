@@ -1,6 +1,6 @@
-"""The conformance kit: runs a requirement of test_doors.py for every kind of door that it concerns.
+"""The conformance kit: runs a requirement of test_connectors.py for every kind of connector that it concerns.
 
-A door of another kind passes it with one description, a subclass of ``DoorBroker``, listed in ``KINDS``.
+A connector of another kind passes it with one description, a subclass of ``ConnectorBroker``, listed in ``KINDS``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.doors import Door
-from tests.producers.nodes.door_brokers import (
+from regraft.producers.nodes.connectors import Connector
+from tests.producers.nodes.connector_brokers import (
     AmqpBroker,
-    DoorBroker,
+    ConnectorBroker,
     Feature,
     MemoryBroker,
     MqttBroker,
@@ -26,7 +26,7 @@ from tests.producers.nodes.door_brokers import (
     Received,
 )
 
-KINDS: dict[str, type[DoorBroker]] = {
+KINDS: dict[str, type[ConnectorBroker]] = {
     "memory": MemoryBroker,
     "nats": NatsBroker,
     "nats without a leaf port": NatsClientPortBroker,
@@ -49,7 +49,7 @@ def requirement(
         @pytest.mark.parametrize("kind", kinds)
         def test(kind: str, tmp_path: Path) -> None:
             more = KINDS[kind].DURABLE if is_durable else {}
-            run_door(kind, tmp_path, steps, is_guarded=is_guarded, **more)
+            run_connector(kind, tmp_path, steps, is_guarded=is_guarded, **more)
 
         for name in ("__name__", "__qualname__", "__doc__", "__module__"):
             setattr(test, name, getattr(steps, name))
@@ -58,7 +58,7 @@ def requirement(
     return decorate
 
 
-def run_door(kind: str, directory: Path, steps: Steps, **more: Any) -> None:
+def run_connector(kind: str, directory: Path, steps: Steps, **more: Any) -> None:
     """Run steps with a broker of that kind, or skip the test if it is not installed; ``more`` are settings."""
     needs(kind)
 
@@ -72,7 +72,7 @@ def run_door(kind: str, directory: Path, steps: Steps, **more: Any) -> None:
 
 @asynccontextmanager
 async def broker_of(kind: str, received: Received, directory: Path, **more: Any) -> AsyncIterator[Any]:
-    """Yield a broker of that kind with one client, and a door that is not open yet."""
+    """Yield a broker of that kind with one client, and a connector that is not open yet."""
     broker = KINDS[kind](received, directory, **more)
     await broker.begin()
     try:
@@ -93,9 +93,9 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def opened(broker: Any, received: Received) -> Door:
-    """Open the door of a broker."""
-    door: Door = broker.door
-    await door.start(lambda *one: received.interest.append(one), received.messages.append)
-    assert door.is_open
-    return door
+async def opened(broker: Any, received: Received) -> Connector:
+    """Open the connector of a broker."""
+    connector: Connector = broker.connector
+    await connector.start(lambda *one: received.interest.append(one), received.messages.append)
+    assert connector.is_open
+    return connector

@@ -1,4 +1,6 @@
-"""What every door must do: the requirements of the conformance kit, for each kind of door that they concern."""
+"""What every connector must do: the requirements of the conformance kit, for each kind of connector that they
+concern.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
 from regraft.producers.nodes.stamps import Stamps
-from tests.producers.nodes.door_brokers import Received
-from tests.producers.nodes.door_kit import opened, requirement, until
+from tests.producers.nodes.connector_brokers import Received
+from tests.producers.nodes.connector_kit import opened, requirement, until
 from tests.producers.nodes.hostile_messages import HOSTILE, ODD
 from tests.producers.nodes.http_stand_in import answering
 from tests.producers.nodes.server_process import free_port
@@ -58,7 +60,7 @@ async def test_interest_begins_and_ends(broker: Any, received: Received) -> None
 
 
 @requirement("earlier interest")
-async def test_interest_may_exist_before_the_door_opens(broker: Any, received: Received) -> None:
+async def test_interest_may_exist_before_the_connector_opens(broker: Any, received: Received) -> None:
     """What is wanted at the start is reported, and ends like any other."""
     leave = await broker.want("before.*")
     await opened(broker, received)
@@ -70,11 +72,11 @@ async def test_interest_may_exist_before_the_door_opens(broker: Any, received: R
 @requirement("groups")
 async def test_a_member_of_a_group_gets_each_message_once(broker: Any, received: Received) -> None:
     """Two members of a group and one of another share 50 messages each; who is in no group gets them all."""
-    door = await opened(broker, received)
+    connector = await opened(broker, received)
     leave = [await broker.want("work", queue) for queue in ("g", "g", "h", "")]
     await until(lambda: received.wanted == {"work"})
     for number in range(50):
-        assert door.publish(LocalMessage("work", b"%d" % number))
+        assert connector.publish(LocalMessage("work", b"%d" % number))
     await until(lambda: len(broker.got("work")) >= 150)
     await asyncio.sleep(0.1)
     assert sorted(numbers(broker.got("work"))) == sorted(3 * [*range(50)])
@@ -85,12 +87,12 @@ async def test_a_member_of_a_group_gets_each_message_once(broker: Any, received:
 
 
 @requirement("asking")
-async def test_what_is_not_asked_for_does_not_pass_the_door(broker: Any, received: Received) -> None:
+async def test_what_is_not_asked_for_does_not_pass_the_connector(broker: Any, received: Received) -> None:
     """Until another broker wants a subject, local messages with it stay at the broker; then they arrive at once."""
-    broker.door.ask_only(())
-    door = await opened(broker, received)
+    broker.connector.ask_only(())
+    connector = await opened(broker, received)
     await broker.publish(LocalMessage("wanted.a", b"1"))
-    asked = door.ask_for(["wanted.>"])
+    asked = connector.ask_for(["wanted.>"])
     assert asked is not None
     await asked
     await broker.publish(LocalMessage("other", b"2"))
@@ -100,17 +102,17 @@ async def test_what_is_not_asked_for_does_not_pass_the_door(broker: Any, receive
 
 
 @requirement("asking")
-async def test_what_becomes_wanted_while_a_door_opens_is_asked_for(broker: Any, received: Received) -> None:
-    """A subscription of another broker may arrive at any moment of a door's start."""
-    door, asked = broker.door, 0
-    door.ask_only(())
-    opening = asyncio.create_task(door.start(lambda *_: None, received.messages.append))
+async def test_what_becomes_wanted_while_a_connector_opens_is_asked_for(broker: Any, received: Received) -> None:
+    """A subscription of another broker may arrive at any moment of a connector's start."""
+    connector, asked = broker.connector, 0
+    connector.ask_only(())
+    opening = asyncio.create_task(connector.start(lambda *_: None, received.messages.append))
     while not opening.done():
-        door.ask_for([f"wanted.{asked}"])
+        connector.ask_for([f"wanted.{asked}"])
         asked += 1
         await asyncio.sleep(0.002)
     await opening
-    await until(lambda: door.ask_for(()) is None)
+    await until(lambda: connector.ask_for(()) is None)
     for number in range(asked):
         await broker.publish(LocalMessage(f"wanted.{number}", b"x"))
     await until(lambda: len(received.messages) == asked)
@@ -120,13 +122,13 @@ async def test_what_becomes_wanted_while_a_door_opens_is_asked_for(broker: Any, 
 
 
 @requirement()
-async def test_the_door_never_receives_its_own_messages(broker: Any, received: Received) -> None:
-    """A message that came through the door is not a message of a local client."""
-    door = await opened(broker, received)
+async def test_the_connector_never_receives_its_own_messages(broker: Any, received: Received) -> None:
+    """A message that came through the connector is not a message of a local client."""
+    connector = await opened(broker, received)
     await broker.want("echo.*")
     await until(lambda: received.wanted == {"echo.*"})
     for number in range(20):
-        assert door.publish(LocalMessage("echo.a", b"%d" % number))
+        assert connector.publish(LocalMessage("echo.a", b"%d" % number))
     await until(lambda: len(broker.got("echo.a")) == 20)
     await broker.publish(LocalMessage("end", b""))
     await until(lambda: bool(received.messages))
@@ -137,7 +139,7 @@ async def test_the_door_never_receives_its_own_messages(broker: Any, received: R
 @requirement()
 async def test_messages_cross_unchanged(broker: Any, received: Received) -> None:
     """In both directions subject, payload, reply and headers stay the same, byte for byte."""
-    door = await opened(broker, received)
+    connector = await opened(broker, received)
     await broker.want("a.*")
     await broker.want(broker.UNUSUAL)
     await until(lambda: received.wanted == {"a.*", broker.UNUSUAL})
@@ -149,7 +151,7 @@ async def test_messages_cross_unchanged(broker: Any, received: Received) -> None
         received.messages.clear()
         own = int(broker.GETS_OWN_MESSAGES)
         await until(lambda: len(broker.got(sent.subject)) == own)  # noqa: B023
-        assert door.publish(sent)
+        assert connector.publish(sent)
         await until(lambda: len(broker.got(sent.subject)) == own + 1)  # noqa: B023
         assert broker.got(sent.subject)[-1] == sent
 
@@ -167,57 +169,59 @@ async def test_many_messages_cross_once_and_in_order(broker: Any, received: Rece
 @requirement("durable", is_durable=True)
 async def test_what_is_not_safe_comes_again(broker: Any, received: Received) -> None:
     """The next life of a node gets what the last one did not release, and what was published in its absence."""
-    door = await opened(broker, received)
+    connector = await opened(broker, received)
     for number in range(5):
         await broker.publish(LocalMessage("kept.x", b"%d" % number))
     await until(lambda: len(received.messages) == 5)
     assert all(message.receipt for message in received.messages)
     for message in received.messages[:2]:
-        door.release(message.receipt)
+        connector.release(message.receipt)
     await asyncio.sleep(0.3)
-    await door.close()
+    await connector.close()
     await broker.publish(LocalMessage("kept.x", b"5"))
     received.messages.clear()
-    broker.door = broker.make_door(broker.name)
-    door = await opened(broker, received)
+    broker.connector = broker.make_connector(broker.name)
+    connector = await opened(broker, received)
     await until(lambda: len(received.messages) >= 4)
     assert sorted(numbers(received.messages)) == [2, 3, 4, 5]
     for message in received.messages:
-        door.release(message.receipt)
+        connector.release(message.receipt)
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
 @requirement("server")
-async def test_no_door_writes_what_would_be_a_command_or_end_its_connection(broker: Any, received: Received) -> None:
+async def test_no_connector_writes_what_would_be_a_command_or_end_its_connection(
+    broker: Any, received: Received
+) -> None:
     """Each hostile message is refused alone; the good one behind it arrives over the same connection."""
-    door = await opened(broker, received)
+    connector = await opened(broker, received)
     await broker.want("good")
     await broker.want("sensors.*")
     for message in HOSTILE:
-        assert not door.publish(message)
+        assert not connector.publish(message)
     for message in ODD:
-        door.publish(message)
-    assert door.publish(LocalMessage("good", b"last"))
+        connector.publish(message)
+    assert connector.publish(LocalMessage("good", b"last"))
     await until(lambda: any(message.payload == b"last" for message in broker.got("good")))
     assert {message.payload for messages in received.got.values() for message in messages} <= {b"odd", b"last"}
     assert all("\r" not in message.reply and message.reply[:1] != "$" for message in broker.got("good"))
     await asyncio.sleep(1.5)  # A broker that ends the connection does so at once, a client's sender a little later.
-    assert door.is_open
-    assert (door.counts["refused"], door.counts["reopened"]) == (0, 0)
+    assert connector.is_open
+    assert (connector.counts["refused"], connector.counts["reopened"]) == (0, 0)
 
 
 @requirement("server")
 async def test_a_message_that_cannot_cross_takes_none_behind_it_along(broker: Any, received: Received) -> None:
     """Too large for the broker or for a link, or a name that one side cannot have: refused alone, and counted."""
-    door = await opened(broker, received)
+    connector = await opened(broker, received)
     await broker.want("good")
     await until(lambda: "good" in received.wanted)
     sizes = (1_000, broker.TOO_LARGE, 1_000)
-    assert [door.publish(LocalMessage("good", bytes(size))) for size in sizes] == [True, False, True]
+    assert [connector.publish(LocalMessage("good", bytes(size))) for size in sizes] == [True, False, True]
     for message, _ in broker.NOT_HANDED:
-        assert not door.publish(message)
+        assert not connector.publish(message)
     await until(lambda: len(broker.got("good")) == 2)
     for message, _ in broker.NOT_TAKEN:
         await broker.publish(message)
@@ -225,24 +229,24 @@ async def test_a_message_that_cannot_cross_takes_none_behind_it_along(broker: An
     await until(lambda: bool(received.messages))
     assert [message.payload for message in received.messages] == [b"1"]
     expected = ["payload_too_large", *(count for _, count in (*broker.NOT_HANDED, *broker.NOT_TAKEN))]
-    counts = {name: count for name, count in door.counts.items() if name != "returned"}
+    counts = {name: count for name, count in connector.counts.items() if name != "returned"}
     assert counts == {name: expected.count(name) for name in expected}
 
 
 @requirement("server", "denial", is_guarded=True)
 async def test_what_the_broker_denies_is_counted(broker: Any, received: Received) -> None:
     """A node that may publish only some subjects loses the others alone, and keeps its connection."""
-    door = await opened(broker, received)
+    connector = await opened(broker, received)
     await broker.want("forbidden")
     await broker.want("q.a")
     await until(lambda: received.wanted >= {"q.a"})
     for subject in ("forbidden", "q.a"):
-        door.publish(LocalMessage(subject, b"1", headers=broker.ASKS_ANSWER))
+        connector.publish(LocalMessage(subject, b"1", headers=broker.ASKS_ANSWER))
     await until(lambda: bool(broker.got("q.a")))
-    await until(lambda: door.counts[broker.DENIED] == 1)
+    await until(lambda: connector.counts[broker.DENIED] == 1)
     assert not broker.got("forbidden")
-    assert door.is_open
-    assert door.counts["refused"] == 0
+    assert connector.is_open
+    assert connector.counts["refused"] == 0
 
 
 @requirement("server", is_guarded=True)
@@ -252,21 +256,21 @@ async def test_a_login_that_is_refused_is_called_that(broker: Any, received: Rec
         patch.setattr(f"regraft.producers.nodes.{broker.MODULE}.CONNECT_S_MAX", 0.5)
         wrong = broker.directory / "wrong"
         wrong.write_text("wrong")
-        for login in ({"door_password_file": wrong}, {"door_user": "nobody"}):
-            with pytest.raises(DoorError, match="door_user"):
-                await broker.make_door("b01", **login).start(lambda *_: None, lambda _: None)
+        for login in ({"connector_password_file": wrong}, {"connector_user": "nobody"}):
+            with pytest.raises(ConnectorError, match="connector_user"):
+                await broker.make_connector("b01", **login).start(lambda *_: None, lambda _: None)
 
 
 @requirement("server", "headers")
 async def test_what_another_node_handed_over_is_not_taken(broker: Any, received: Received) -> None:
     """What is handed over has a stamp; a message with one is counted, and its node named, however it came here."""
-    door = await opened(broker, received)
+    connector = await opened(broker, received)
     await broker.publish(stamped(LocalMessage("a.b", b"1", publisher="p"), Stamps("regraft", "b02")))
     await broker.publish(LocalMessage("a.b", b"2"))
     await until(lambda: bool(received.messages))
     assert numbers(received.messages) == [2]
-    assert door.counts["carried_by_another"] == 1
-    assert "node b02" in door.fault
+    assert connector.counts["carried_by_another"] == 1
+    assert "node b02" in connector.fault
 
 
 @requirement("server")
@@ -274,8 +278,8 @@ async def test_a_second_node_at_a_broker_does_not_open(broker: Any, received: Re
     """It names the first one, which stays open, whichever name comes first."""
     first = await opened(broker, received)
     for name in ("b00", "b02"):
-        other = broker.make_door(name)
-        with pytest.raises(DoorError, match="node b01"):
+        other = broker.make_connector(name)
+        with pytest.raises(ConnectorError, match="node b01"):
             await other.start(lambda *_: None, lambda _: None)
         assert first.is_open
         assert not other.is_open
@@ -288,50 +292,50 @@ async def test_a_second_node_at_a_broker_does_not_open(broker: Any, received: Re
 @requirement("server")
 async def test_a_restarted_server_is_used_again(broker: Any, received: Received) -> None:
     """Meanwhile messages for it are counted; afterwards old and new interest is known, and messages cross."""
-    door = await opened(broker, received)
+    connector = await opened(broker, received)
     await broker.want("stays")
     await broker.want("goes")
     await until(lambda: received.wanted == {"stays", "goes"})
     broker.stop_server()
-    await until(lambda: not door.is_open)
-    assert not door.publish(LocalMessage("stays", b""))
-    assert door.counts["broker_away"] == 1
+    await until(lambda: not connector.is_open)
+    assert not connector.publish(LocalMessage("stays", b""))
+    assert connector.counts["broker_away"] == 1
     await broker.restart()
     await broker.want("stays")
     await broker.want("new")
     gone = {"goes"} if "earlier interest" in broker.CANNOT else set()
-    await until(lambda: door.is_open and received.wanted == {"stays", "new"} | gone)
-    assert door.publish(LocalMessage("stays", b"1"))
+    await until(lambda: connector.is_open and received.wanted == {"stays", "new"} | gone)
+    assert connector.publish(LocalMessage("stays", b"1"))
     await until(lambda: bool(broker.got("stays")))
     await broker.publish(LocalMessage("x", b"2"))
     await until(lambda: numbers(received.messages) == [2])
 
 
 @requirement("server")
-async def test_a_door_that_does_not_open_says_why(broker: Any, received: Received) -> None:
+async def test_a_connector_that_does_not_open_says_why(broker: Any, received: Received) -> None:
     """An address of another kind, a closed port and a port where something else answers are named."""
     with pytest.MonkeyPatch.context() as patch, answering(lambda *_: (200, {})) as other:
         patch.setattr(f"regraft.producers.nodes.{broker.MODULE}.CONNECT_S_MAX", 0.5)
         port = free_port()
         strange = other.rpartition(":")[2]
-        for door, said in (
+        for connector, said in (
             (f"{broker.SCHEME}://127.0.0.1:{port}", f"{port}.*{broker.ADVICE}|{broker.ADVICE}.*{port}"),
             (f"{broker.SCHEME}://127.0.0.1:{strange}", f":{strange}"),
-            ("kafka://127.0.0.1", "kafka://127.0.0.1.* is not a door"),
+            ("kafka://127.0.0.1", "kafka://127.0.0.1.* is not a connector"),
         ):
-            with pytest.raises(DoorError, match=said):
-                await broker.make_door("b01", door=door).start(lambda *_: None, lambda _: None)
+            with pytest.raises(ConnectorError, match=said):
+                await broker.make_connector("b01", connector=connector).start(lambda *_: None, lambda _: None)
 
 
 @requirement("server")
 async def test_a_node_may_have_any_name(broker: Any, received: Received) -> None:
     """Messages cross in both directions, and the node's own subscription is not taken for a client's."""
     for number, name in enumerate(ODD_NAMES):
-        broker.door = broker.make_door(name)
-        door = await opened(broker, received)
+        broker.connector = broker.make_connector(name)
+        connector = await opened(broker, received)
         leave = await broker.want("out")
         await until(lambda: received.wanted == {"out"})
-        assert door.publish(LocalMessage("out", b"%d" % number))
+        assert connector.publish(LocalMessage("out", b"%d" % number))
         await until(lambda: len(broker.got("out")) == number + 1)  # noqa: B023
         await broker.publish(LocalMessage("in", b"%d" % number))
         await until(lambda: len(received.messages) == number + 1)  # noqa: B023
@@ -339,4 +343,4 @@ async def test_a_node_may_have_any_name(broker: Any, received: Received) -> None
         assert received.wanted == {"out"}
         await leave()
         await until(lambda: not received.wanted)
-        await door.close()
+        await connector.close()

@@ -1,7 +1,7 @@
-"""Doors next to real brokers whose clients publish and want anything that the broker lets them.
+"""Connectors next to real brokers whose clients publish and want anything that the broker lets them.
 
-In: a kind of broker, a seed and a number of messages. Out: how many the door passed on, and how many it counted.
-Together they are what a witness, another client of that broker, received; the door stays open all the time.
+In: a kind of broker, a seed and a number of messages. Out: how many the connector passed on, and how many it counted.
+Together they are what a witness, another client of that broker, received; the connector stays open all the time.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from regraft.producers.nodes.nats_door import NatsDoor
-from tests.producers.nodes.door_brokers import Received
-from tests.producers.nodes.door_kit import broker_of
+from regraft.producers.nodes.nats_connector import NatsConnector
+from tests.producers.nodes.connector_brokers import Received
+from tests.producers.nodes.connector_kit import broker_of
 
 KINDS = ("nats", "nats without a leaf port", "mqtt", "amqp")
 PIECES = (
@@ -41,12 +41,12 @@ LAST = "last.one"
 WAIT_S_MAX = 120.0
 
 
-async def feed_door(kind: str, rng: random.Random, count: int, directory: Path) -> Counter[str]:
+async def feed_connector(kind: str, rng: random.Random, count: int, directory: Path) -> Counter[str]:
     """Let a client publish this many messages, and others want odd things; assert that each is accounted for."""
     received = Received()
     async with broker_of(kind, received, directory) as broker:
-        door = broker.door
-        await door.start(lambda *one: received.interest.append(one), received.messages.append)
+        connector = broker.connector
+        await connector.start(lambda *one: received.interest.append(one), received.messages.append)
         publish = {"mqtt": _Mqtt, "amqp": _Amqp}.get(kind, _Nats)(broker, rng)
         await publish.begin()
         for number in range(count):
@@ -57,11 +57,13 @@ async def feed_door(kind: str, rng: random.Random, count: int, directory: Path) 
         async with asyncio.timeout(WAIT_S_MAX):
             while not received.messages or received.messages[-1].subject != LAST:
                 await asyncio.sleep(0.01)
-        assert door.is_open
-        assert (door.counts["refused"], door.counts["reopened"]) == (0, 0)
-        refused = sum(door.counts[what] for what in ("bad_subject", "bad_headers", "own_subject", "message_unreadable"))
+        assert connector.is_open
+        assert (connector.counts["refused"], connector.counts["reopened"]) == (0, 0)
+        refused = sum(
+            connector.counts[what] for what in ("bad_subject", "bad_headers", "own_subject", "message_unreadable")
+        )
         witnessed = await publish.witnessed(len(received.messages) + refused)
-        assert len(received.messages) + refused == witnessed, (len(received.messages), door.counts, witnessed)
+        assert len(received.messages) + refused == witnessed, (len(received.messages), connector.counts, witnessed)
         await publish.end()
         return Counter(passed_on=len(received.messages), refused=refused)
 
@@ -78,7 +80,9 @@ class _Nats:
     def __init__(self, broker: Any, rng: random.Random) -> None:
         self._broker, self._rng = broker, rng
         self._seen = self._sent = 0
-        self._is_leaf = isinstance(broker.door, NatsDoor)  # The server itself keeps JetStream's API from leaf links.
+        self._is_leaf = isinstance(
+            broker.connector, NatsConnector
+        )  # The server itself keeps JetStream's API from leaf links.
 
     async def begin(self) -> None:
         self._reader, self._writer = await self._connection()
@@ -188,6 +192,6 @@ class _Amqp(_Mqtt):
         await self._broker.client.publish(LAST, b"x")
 
 
-def feed_doors(rng: random.Random, count: int, directory: Path, kind: str) -> Counter[str]:
+def feed_connectors(rng: random.Random, count: int, directory: Path, kind: str) -> Counter[str]:
     """Run one kind on its own loop."""
-    return asyncio.run(feed_door(kind, rng, count, directory))
+    return asyncio.run(feed_connector(kind, rng, count, directory))

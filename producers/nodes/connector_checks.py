@@ -1,8 +1,8 @@
-"""Check what enters through a door before the node sees it, and what leaves before it is written.
+"""Check what enters through a connector before the node sees it, and what leaves before it is written.
 
-In: messages and interest of a door's broker, and messages for it. Out: those that the grammar of protocol lines allows
-(:mod:`schemas.wire_grammar`); the others are counted by reason, and their broker may forget them. So nothing refused is
-met twice, and what is behind it flows.
+In: messages and interest of a connector's broker, and messages for it. Out: those that the grammar of protocol lines
+allows (:mod:`schemas.wire_grammar`); the others are counted by reason, and their broker may forget them. So nothing
+refused is met twice, and what is behind it flows.
 
 What the overlay itself has handed over to a broker does not cross again (:mod:`producers.nodes.stamps`).
 """
@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 
 from regraft.infra.log_sparsely import is_logged
-from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.connectors import LocalMessage
 from regraft.producers.nodes.groups_once import parts_of
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
 from regraft.producers.nodes.stamps import Stamp, Stamps
@@ -28,15 +28,15 @@ log = structlog.get_logger(__name__)
 
 BAD_SUBJECT, BAD_HEADERS, BAD_REPLY, TOO_LARGE = "bad_subject", "bad_headers", "reply_refused", "payload_too_large"
 BAD_FILTER, OWN = "bad_filter", "own_subject"
-RETURNED, BY_ANOTHER, CLOSED = "returned", "carried_by_another", "door_closed"
+RETURNED, BY_ANOTHER, CLOSED = "returned", "carried_by_another", "connector_closed"
 LOOP_S = 60.0  # A node is unhealthy for this long after another has carried a message here.
 
 
-class DoorChecks:
-    """The checks of one door. ``release`` lets its broker forget a message with a receipt.
+class ConnectorChecks:
+    """The checks of one connector. ``release`` lets its broker forget a message with a receipt.
 
-    ``overlay`` is the overlay's namespace, by which its own messages are known; "" behind a door, which has looked.
-    ``search`` finds other nodes that the broker reaches by itself.
+    ``overlay`` is the overlay's namespace, by which its own messages are known; "" behind a connector, which has
+    looked. ``search`` finds other nodes that the broker reaches by itself.
     """
 
     def __init__(
@@ -75,7 +75,9 @@ class DoorChecks:
             self._release(message.receipt)
 
     def _is_left_out(self, message: LocalMessage) -> bool:
-        """Return True if no client has published the message, but a node of the overlay, or if the door is closed."""
+        """Return True if no client has published the message, but a node of the overlay, or if the connector
+        is closed.
+        """
         if self._search is not None and self._search.receive(message):
             return True
         if self._search is not None and not self._search.is_open and not message.receipt:
@@ -140,7 +142,7 @@ class DoorChecks:
         return self._stamps.cleared(block) if self._stamps is not None else block
 
     def refuse(self, what: str, reason: str) -> None:
-        """Count something refused; a door does so for what has no form of a message or filter at all."""
+        """Count something refused; a connector does so for what has no form of a message or filter at all."""
         self.counts[what] += 1
         count = self.counts[what]
         if is_logged(count):

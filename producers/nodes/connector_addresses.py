@@ -1,24 +1,24 @@
-"""Where a door finds its broker: one address, or those of several servers of one cluster, tried in turn. Pure.
+"""Where a connector finds its broker: one address, or those of several servers of one cluster, tried in turn. Pure.
 
-In: the setting ``node.door``. Out: host and port to try now.
+In: the setting ``node.connector``. Out: host and port to try now.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from regraft.producers.door_faults import split_door
-from regraft.producers.nodes.doors import DoorError
+from regraft.producers.connector_faults import split_connector
+from regraft.producers.nodes.connectors import ConnectorError
 
 
-class DoorAddresses:
-    """The addresses of one door; ``ports`` has the default port of each scheme that is possible.
+class ConnectorAddresses:
+    """The addresses of one connector; ``ports`` has the default port of each scheme that is possible.
 
-    Raises DoorError with ``advice`` if one is no such address, or if they differ in scheme or path.
+    Raises ConnectorError with ``advice`` if one is no such address, or if they differ in scheme or path.
     """
 
-    def __init__(self, door: str, ports: Mapping[str, int], advice: str) -> None:
-        parts = split_door(door)
+    def __init__(self, connector: str, ports: Mapping[str, int], advice: str) -> None:
+        parts = split_connector(connector)
         self._places: list[tuple[str, int]] = []
         for part in parts:
             try:
@@ -26,12 +26,12 @@ class DoorAddresses:
             except (KeyError, ValueError):
                 port = 0
             if not port or not part.hostname:
-                raise DoorError(f"{door!r} is not a door: {advice}")
+                raise ConnectorError(f"{connector!r} is not a connector: {advice}")
             self._places.append((part.hostname, port))
         self.scheme, self.path = parts[0].scheme, parts[0].path
         if any((part.scheme, part.path) != (self.scheme, self.path) for part in parts):
-            raise DoorError(
-                f"{door!r} is not a door: all its addresses are of one cluster, with the same scheme and path"
+            raise ConnectorError(
+                f"{connector!r} is not a connector: all its addresses are of one cluster, with the same scheme and path"
             )
         self._place = 0
 

@@ -1,9 +1,9 @@
-"""The door to a NATS server without a leaf port: a client that polls the server's monitoring port.
+"""The connector to a NATS server without a leaf port: a client that polls the server's monitoring port.
 
 In: the addresses of the client port and the monitoring port. Out: messages that other brokers want, and interest, some
 time after it changes. Subscriptions belong to :mod:`producers.nodes.nats_subscriptions`.
-The client library is nats-py (the extra ``nats``). If there is a leaf port, use :mod:`producers.nodes.nats_door`, which
-learns of interest at once.
+The client library is nats-py (the extra ``nats``). If there is a leaf port, use :mod:`producers.nodes.nats_connector`,
+which learns of interest at once.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
-from regraft.producers.nodes.door_checks import BAD_SUBJECT, TOO_LARGE, DoorChecks
-from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.connector_checks import BAD_SUBJECT, TOO_LARGE, ConnectorChecks
+from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
 from regraft.producers.nodes.groups_once import key_of
 from regraft.producers.nodes.local_streams import LocalStreams
 from regraft.producers.nodes.look_for_nodes import NodeSearch
@@ -86,7 +86,7 @@ class _Client(Client):
         self.on_message(subject, reply, data, headers)
 
 
-class NatsClientDoor:
+class NatsClientConnector:
     """The way to one NATS server. ``url`` is ``nats://host[:4222]``, tls:// with TLS; ``api`` its monitoring port.
 
     Of several headers with the same name, only the last is handed over.
@@ -113,14 +113,14 @@ class NatsClientDoor:
         self._wanted: frozenset[str] = frozenset()
         self._search = NodeSearch(overlay, name, self._put)
         self._search.on_found = lambda _node: self._show()
-        self._checks = DoorChecks(name, self.counts, self.release, overlay, self._search)
+        self._checks = ConnectorChecks(name, self.counts, self.release, overlay, self._search)
         self._streams = LocalStreams(name, local_streams, self._put)
         self._subscriptions = NatsSubscriptions(self._search.subjects, self._streams.answers)
         self._waiting: asyncio.Queue[LocalMessage] = asyncio.Queue(WAITING_MAX)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
-        """Open the door and learn what clients already want; raise DoorError if a port cannot be reached."""
+        """Open the connector and learn what clients already want; raise ConnectorError if a port cannot be reached."""
         self._checks.begin(on_interest, on_message)
         try:
             await self._connect()
@@ -128,8 +128,8 @@ class NatsClientDoor:
             reason = self._reason or str(error) or "no answer"
             await self.close()
             if is_login_refused(reason):
-                raise DoorError(login_advice(f"the NATS server at {self._url}", self._login, reason)) from error
-            raise DoorError(f"no NATS server accepts a client at {self._url} ({reason})") from error
+                raise ConnectorError(login_advice(f"the NATS server at {self._url}", self._login, reason)) from error
+            raise ConnectorError(f"no NATS server accepts a client at {self._url} ({reason})") from error
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._send_waiting())]
         try:
@@ -140,15 +140,16 @@ class NatsClientDoor:
             ]
             await self._search.look()
             self._show()
-        except DoorError:
+        except ConnectorError:
             await self.close()
             raise
         except NoAnswerError as error:
             await self.close()
-            raise DoorError(
+            raise ConnectorError(
                 f"{self._api.url}/subsz does not report what clients want ({error}): start the server with "
-                "`http_port`, and give its address as node.door_api, or name a leaf port as node.door without "
-                "node.door_api"
+                "`http_port`, and give its address as node.connector_api, or name a leaf port as node.connector "
+                "without "
+                "node.connector_api"
             ) from error
 
     async def _connect(self) -> None:
@@ -195,16 +196,16 @@ class NatsClientDoor:
             except Exception as error:
                 self._is_proved = False
                 self.counts[UNPROVED] += 1
-                log.warning("door_unproved", broker=self._name, reason=str(error) or "no answer")
+                log.warning("connector_unproved", broker=self._name, reason=str(error) or "no answer")
                 await self._renew()
 
     async def _look_again(self) -> None:
         try:
             await self._search.look()
             self._show()
-            log.info("door_opened", broker=self._name)
-        except DoorError as error:
-            log.debug("door_refused", broker=self._name, reason=str(error))
+            log.info("connector_opened", broker=self._name)
+        except ConnectorError as error:
+            log.debug("connector_refused", broker=self._name, reason=str(error))
 
     async def _renew(self) -> None:
         try:
@@ -216,7 +217,7 @@ class NatsClientDoor:
             await self._connect()
             self._is_proved = True
         except (OSError, TimeoutError, NatsError) as error:
-            log.debug("door_not_reached", broker=self._name, reason=str(error) or "no answer")
+            log.debug("connector_not_reached", broker=self._name, reason=str(error) or "no answer")
 
     @property
     def is_open(self) -> bool:
@@ -267,7 +268,7 @@ class NatsClientDoor:
         """Do nothing: no message has a receipt."""
 
     async def close(self) -> None:
-        """Close the door."""
+        """Close the connector."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -321,7 +322,7 @@ class NatsClientDoor:
                 return found
         raise NoAnswerError(
             f"{self._api.url}/subsz lists more than {PAGE * PAGES_MAX:,} subscriptions, which is the limit: give the "
-            "server a leaf port and name that as node.door"
+            "server a leaf port and name that as node.connector"
         )
 
     def _take(self, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
@@ -347,7 +348,7 @@ class NatsClientDoor:
             return
         if not is_login_refused(self._reason):  # The reset behind a refusal explains nothing.
             self._reason = str(error)
-        log.warning("door_failed", broker=self._name, reason=str(error))
+        log.warning("connector_failed", broker=self._name, reason=str(error))
 
 
 def _lines_of(block: bytes) -> Iterator[tuple[str, str]]:

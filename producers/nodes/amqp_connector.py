@@ -1,4 +1,4 @@
-"""The door to a RabbitMQ broker: a client whose queue receives everything published to one topic exchange.
+"""The connector to a RabbitMQ broker: a client whose queue receives everything published to one topic exchange.
 
 In: the broker's address and exchange, its management interface, and filters if nothing reports what clients want. Out:
 interest and messages. Keys belong to :mod:`producers.nodes.amqp_keys`, properties to
@@ -33,8 +33,8 @@ from regraft.producers.nodes.amqp_queue import UNDER_WAY_MAX, declare_queue
 from regraft.producers.nodes.amqp_taken import AmqpTaken
 from regraft.producers.nodes.ask_api import NoAnswerError
 from regraft.producers.nodes.ask_rabbit import bindings_of
-from regraft.producers.nodes.door_checks import DoorChecks
-from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.connector_checks import ConnectorChecks
+from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
 from regraft.producers.nodes.drive_pika import UNREADABLE, ClosedError, PikaChannel, PikaConnection
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault
 from regraft.producers.nodes.retry_pause import RetryPause
@@ -53,7 +53,7 @@ REFUSED, UNREADABLE_HEADERS, PARKED = "broker_refused", "headers_unreadable", "p
 NOT_REPORTED = "bindings_not_reported"
 
 
-class AmqpDoor:
+class AmqpConnector:
     """The way to one RabbitMQ broker at ``amqp://host[:5672][/vhost]``, amqps with TLS; the default user is guest.
 
     Several addresses, of one cluster, are separated by commas, and tried in turn.
@@ -72,7 +72,7 @@ class AmqpDoor:
         overlay = self._place.overlay
         self._search = NodeSearch(overlay, name, self._send_question)
         self._search.on_found = self._give_way
-        self._checks = DoorChecks(name, self.counts, self.release, overlay, self._search)
+        self._checks = ConnectorChecks(name, self.counts, self.release, overlay, self._search)
         self._keeping: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] | None = None
         self._connection: PikaConnection | None = None
@@ -88,26 +88,28 @@ class AmqpDoor:
         self._early_events: deque[tuple[bool, Binding]] = deque(maxlen=BINDINGS_MAX)
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
-        """Open the door; raise DoorError if the broker cannot be reached, or nothing reports what its clients want."""
+        """Open the connector; raise ConnectorError if the broker cannot be reached, or nothing reports what its clients
+        want.
+        """
         self._checks.begin(on_interest, on_message)
         self._interest = AmqpInterest(self._checks.note_interest, self._own, self.counts, self.groups_once)
         try:
             self._interest.want_always(self._place.filters)
         except KeyFormError as error:
-            raise DoorError(f"node.door_filters: {error}") from error
+            raise ConnectorError(f"node.connector_filters: {error}") from error
         loop = asyncio.get_running_loop()
         self._first = loop.create_future()
         self._keeping = loop.create_task(self._keep_open())
         try:
             await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
-        except DoorError:
+        except ConnectorError:
             await self.close()
             raise
         except TimeoutError as error:
             await self.close()
-            raise DoorError(
+            raise ConnectorError(
                 f"no RabbitMQ accepts a client at {self._addresses} within {CONNECT_S_MAX:g} s "
-                f"({self._reason}): start it there, or give node.door_user and node.door_password_file"
+                f"({self._reason}): start it there, or give node.connector_user and node.connector_password_file"
             ) from error
 
     @property
@@ -172,7 +174,7 @@ class AmqpDoor:
             main.channel.basic_ack(tag)
 
     async def close(self) -> None:
-        """Close the door."""
+        """Close the connector."""
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
@@ -195,11 +197,11 @@ class AmqpDoor:
             except ClosedError as error:
                 self._reason = str(error)
                 await connection.close(CLOSE_S_MAX)
-            except Exception as error:  # Whatever happens, the door is opened again.
+            except Exception as error:  # Whatever happens, the connector is opened again.
                 self._reason = repr(error)
-                log.exception("door_failed", broker=self._name)
+                log.exception("connector_failed", broker=self._name)
                 await connection.close(CLOSE_S_MAX)
-            log.warning("door_closed", broker=self._name, reason=self._reason)
+            log.warning("connector_closed", broker=self._name, reason=self._reason)
             self._is_ready = False
             self.counts["refused"] += 1
             if self._addresses.advance():
@@ -239,7 +241,7 @@ class AmqpDoor:
         """Look for other nodes; raise ClosedError if the broker reaches one by itself."""
         try:
             await self._search.look()
-        except DoorError as error:
+        except ConnectorError as error:
             self._refuse(str(error))
             raise ClosedError(str(error)) from error
 
@@ -263,7 +265,7 @@ class AmqpDoor:
                 events.channel.basic_consume, queue=queue, on_message_callback=self._handle_event, auto_ack=True
             )
         except ClosedError as error:
-            log.info("door_events_unavailable", broker=self._name, reason=str(error))
+            log.info("connector_events_unavailable", broker=self._name, reason=str(error))
             return None
         return events
 
@@ -288,12 +290,12 @@ class AmqpDoor:
             self._refuse(fault)
             raise ClosedError(fault)
         if has_events and self._place.api is None:
-            log.warning("door_reports_changes_only", broker=self._name, reason=AmqpPlace.CHANGES_ONLY)
+            log.warning("connector_reports_changes_only", broker=self._name, reason=AmqpPlace.CHANGES_ONLY)
 
     def _refuse(self, fault: str) -> None:
-        """Make the start of the door fail if it is still under way: waiting longer would not help."""
+        """Make the start of the connector fail if it is still under way: waiting longer would not help."""
         if self._first is not None and not self._first.done():
-            self._first.set_exception(DoorError(fault))
+            self._first.set_exception(ConnectorError(fault))
 
     async def _poll_until_closed(self, connection: PikaConnection) -> None:
         """Poll bindings if necessary until the connection or a channel closes, then raise ClosedError."""
