@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("alerts", "controller", "dashboard", "infra", "overlay", "producers", "regraft", "schemas", "streaming")
+PRODUCT = ("controller", "infra", "producers", "regraft", "schemas", "streaming")
 CODE = (*PRODUCT, "benchmarks", "experiments", "tests")
 FUNCTION_LINES_MAX, FILE_LINES_MAX = 40, 400
 

@@ -23,7 +23,7 @@ from regraft import cli
 HERE = Path(__file__).parent
 ENOUGH_S = 120.0
 RECORDING = HERE / "recordings" / "small.avro"
-RULES = HERE.parents[1] / "alerts" / "default_rules.toml"
+RULES = HERE.parents[1] / "regraft" / "alerts" / "default_rules.toml"
 # What an operator must give, by the name of the argument or option.
 GIVEN = {
     "file": str(RECORDING),
