@@ -15,8 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "ARCHITECTURE.md"
 BEGIN, END = "<!-- drawn by tests.house.draw_packages -->", "<!-- end of what is drawn -->"
-PACKAGES = ("regraft", "experiments", "producers", "streaming", "controller", "alerts", "dashboard", "infra", "overlay",
-            "schemas")  # fmt: skip
+PACKAGES = ("regraft", "producers", "streaming", "controller", "alerts", "dashboard", "infra", "overlay", "schemas")
 INSIDE = ("alerts", "dashboard", "overlay")  # Real folders of regraft/; the others are linked from there.
 TABLE = ("regraft", "controller", "producers", "streaming", "overlay", "infra")
 
