@@ -26,7 +26,7 @@ $(STAMP):
 		echo "Regraft needs Python 3.11 or newer, but '$(PYTHON)' is not: install one and run 'make setup PYTHON=python3.11'."; \
 		exit 1; }
 	@echo "Set-up: Python packages (some 600 MB) into .venv, Kafka, Spark's jars and, where there is none, Java into .cache."
-	@echo "It takes one to three minutes, once."
+	@echo "It takes two to four minutes, once; the last of them goes into archives with which Kafka and Spark start sooner."
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .

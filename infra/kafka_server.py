@@ -18,6 +18,7 @@ from confluent_kafka import KafkaException
 from regraft.infra.fetch_jars import kafka_class_path
 from regraft.infra.find_java import JavaRuntime, find_java
 from regraft.infra.find_port import LOOPBACK, choose_ports, is_listening
+from regraft.infra.java_options import ClassArchive, archive_of, start_options
 from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.kafka_clients import open_admin
 from regraft.infra.make_certificates import write_private
@@ -278,6 +279,7 @@ def java_command(files: KafkaFiles, java: JavaRuntime, class_path: str, heap_mb:
     """Return the command, without the class, that runs a class of Kafka with this heap."""
     return (
         str(java.executable),
+        *start_options(kafka_archive(java, class_path)),
         f"-Xmx{heap_mb}m",
         "-Xms64m",
         "-XX:+UseSerialGC",  # for a small heap: least memory, pauses of milliseconds
@@ -285,6 +287,11 @@ def java_command(files: KafkaFiles, java: JavaRuntime, class_path: str, heap_mb:
         f"-Dlog4j2.configurationFile={files.log_settings.as_uri()}",
         *("-cp", class_path),
     )
+
+
+def kafka_archive(java: JavaRuntime, class_path: str) -> ClassArchive:
+    """Return the archive of the broker's classes, which need not exist."""
+    return archive_of("kafka", java, class_path)
 
 
 def new_cluster_id() -> str:

@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import pyspark
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from regraft.infra.fetch_jars import spark_jars
-from regraft.infra.find_java import find_java
+from regraft.infra.find_java import JavaRuntime, find_java
 from regraft.infra.find_port import LOOPBACK
+from regraft.infra.java_options import ClassArchive, archive_of, start_options
 from regraft.infra.name_user import name_user
 from regraft.infra.quote_paths import JAVA_LOCALE, with_log_file
 from regraft.infra.secure_spark import write_properties
@@ -68,9 +70,10 @@ def base_configuration(
     (spark_dir / "local").mkdir(parents=True, exist_ok=True)
     log_settings = spark_dir / "log4j2.properties"
     log_settings.write_text(with_log_file(LOG_PROPERTIES, spark_dir / "spark.log"))
+    java_options = [f"-Dlog4j2.configurationFile={log_settings.as_uri()}", *start_options(spark_archive(find_java()))]
     return {
         "spark.driver.memory": f"{driver_memory_mb}m",
-        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Dlog4j2.configurationFile={log_settings.as_uri()}",
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {shlex.join(java_options)}",
         "spark.executorEnv.PYTHONSAFEPATH": "1",  # or folders in the working directory could shadow packages
         "spark.driver.host": driver_host,
         "spark.driver.bindAddress": LOOPBACK if driver_host == LOOPBACK else "0.0.0.0",
@@ -86,6 +89,11 @@ def base_configuration(
         "spark.ui.showConsoleProgress": "false",
         **(extra or {}),
     }
+
+
+def spark_archive(java: JavaRuntime) -> ClassArchive:
+    """Return the archive of the driver's classes, which need not exist."""
+    return archive_of("spark", java, f"{Path(pyspark.__file__).resolve().parent} {pyspark.__version__}")
 
 
 def is_submitted(environ: Mapping[str, str] = os.environ) -> bool:

@@ -9,6 +9,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from regraft.infra.java_options import OPTIONS_VARIABLE
 from tests.list_skips import list_skips
 
 # A busy machine is not a fault: no example fails because it is slow.
@@ -21,6 +22,8 @@ SPELT = re.compile(r"mark\.(stack|spark)")  # The Makefile searches for this.
 CHECKOUT = str(Path(__file__).parents[1])
 os.environ["PYTHONPATH"] = os.pathsep.join([CHECKOUT, *filter(None, [os.environ.get("PYTHONPATH")])])
 os.environ["PYTHONSAFEPATH"] = "1"
+# Only the quick compiler: the other one pays off only in runs longer than all tests together.
+os.environ.setdefault(OPTIONS_VARIABLE, "-XX:TieredStopAtLevel=1")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,8 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give every test the default settings: unset all REGRAFT_... variables except those of the caches."""
-    kept = {"REGRAFT_CACHE", "REGRAFT_IVY_SETTINGS"}
+    """Give every test the default settings: unset all REGRAFT_... variables except those of caches and Java."""
+    kept = {"REGRAFT_CACHE", "REGRAFT_IVY_SETTINGS", OPTIONS_VARIABLE}
     for name in os.environ:
         if name.startswith("REGRAFT_") and name not in kept:
             monkeypatch.delenv(name)

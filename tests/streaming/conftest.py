@@ -14,9 +14,7 @@ from regraft.streaming.window_job import limit_avro
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     run_dir, java_options = tmp_path_factory.mktemp("spark"), "spark.driver.extraJavaOptions"
-    # Only the quick compiler: the other one pays off only in runs longer than all tests together.
-    options = f"{base_configuration(run_dir)[java_options]} -XX:TieredStopAtLevel=1"
-    settings = {**SPARK_SETTINGS, java_options: options}
+    settings = {**SPARK_SETTINGS, java_options: base_configuration(run_dir)[java_options]}
     session = build_spark_session("streaming-tests", run_dir=run_dir, shuffle_partitions=1, extra=settings)
     session.conf.set("spark.sql.shuffle.partitions", 1)
     limit_avro(session)

@@ -1,6 +1,7 @@
 """The job by spark-submit, on any master, in its own process."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,6 +13,9 @@ import psutil
 import pyspark
 
 from regraft.infra.fetch_jars import spark_jars
+from regraft.infra.find_java import find_java
+from regraft.infra.java_options import start_options
+from regraft.infra.spark_session import spark_archive
 from regraft.streaming.streaming_settings import JAVA_OPTIONS, StreamingSettings
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +30,7 @@ def submitted_job(
 
     With ``armed`` its driver is killed at the points armed in that directory (``kill_parts``).
     """
-    java_options = f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1"
+    java_options = f"{JAVA_OPTIONS} {shlex.join(start_options(spark_archive(find_java())))}"
     command = [
         str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
         *("--master", master, "--driver-memory", "512m"),
