@@ -2,7 +2,7 @@
 
 In: a supervisor and a run directory. Out: a KafkaCluster, whose topics get as many replicas as it has brokers, at most
 three. Each broker is also a controller, so any one of three may die. They share a disk, so the loss of a machine is not
-shown. A single broker, as in the demo, belongs to :mod:`infra.kafka_server`.
+shown. A single broker, as in the demo, belongs to :mod:`regraft.infra.kafka_server`.
 """
 
 import time
