@@ -22,9 +22,9 @@ from pathlib import Path
 import psutil
 
 from benchmarks.line_ends import NATIVE, STARTS, connector_of, end_at
-from regraft.infra.find_port import LOOPBACK
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
-from regraft.overlay.configuration import Configuration
+from regraft.infra.process.find_port import LOOPBACK
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry
 from regraft.producers.nodes.broker_node import BrokerNode

@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 
 from pika import ConnectionParameters
 
-from regraft.infra.find_port import LOOPBACK
+from regraft.infra.process.find_port import LOOPBACK
 from regraft.producers.nodes.amqp_connector import AmqpConnector
 from regraft.producers.nodes.amqp_place import AmqpPlace
 from regraft.producers.nodes.ask_api import BrokerApi

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring, place_scot
 from regraft.producers.emulator_settings import EmulatorSettings

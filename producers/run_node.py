@@ -18,9 +18,10 @@ from typing import Any
 
 import structlog
 
-from regraft.infra.serve_metrics import serve_metrics
-from regraft.overlay.configuration import Configuration
+from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.read_inventory import load_inventory
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.read_commands import KafkaUnreachableError
@@ -70,7 +71,7 @@ def run_node(settings: NodeSettings, stop: threading.Event) -> None:
     Raises NodeError if settings, files or Kafka are not as required, if the real broker is not available, or if the
     protocol fails.
     """
-    inventory = Inventory.load(settings.inventory_path)
+    inventory = load_inventory(settings.inventory_path)
     broker = broker_of(settings, inventory)
     metrics, health = NodeMetrics(), NodeHealth(NodeWaiting(broker, StatusFile(settings.own_status_file)))
     with ExitStack() as held:

@@ -13,9 +13,9 @@ from typing import cast
 
 import simpy
 
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.chord_parts import RingBroker
 from regraft.producers.brokers.tree_publishers import TreeBroker

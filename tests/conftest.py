@@ -9,7 +9,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from regraft.infra.java_options import OPTIONS_VARIABLE
+from regraft.infra.local.java_options import OPTIONS_VARIABLE
 from tests.list_skips import list_skips
 
 # A busy machine is not a fault: no example fails because it is slow.

@@ -13,10 +13,10 @@ from regraft.controller.kinds.scot.scot_state import ScotState
 from regraft.controller.planners.steps.search_places import PlaceBudget, PlaceExchange, search_places
 from regraft.controller.planners.steps.shared_settings import ExchangeSettings
 from regraft.controller.state.planner_interface import PlannerContext, PlannerSpec
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.place_costs import PlaceCosts
-from regraft.overlay.scot_configuration import ScotConfiguration
-from regraft.overlay.scot_places import Regions, id_moves_between, places_of
+from regraft.overlay.scot.place_costs import PlaceCosts
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_places import Regions, id_moves_between, places_of
+from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.plan import Proposal
 from regraft.schemas.write_figures import figure
 

@@ -16,11 +16,11 @@ import networkx as nx
 from regraft.controller.kinds.scot.scot_state import ScotState
 from regraft.controller.planners.steps.shared_settings import ExchangeSettings
 from regraft.controller.state.planner_interface import PlannerContext, PlannerSpec
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.place_costs import PlaceCosts, RegionLinks
-from regraft.overlay.scot_configuration import ScotConfiguration
-from regraft.overlay.scot_places import region_link_names
-from regraft.overlay.structured_cyclic import OverlayShapeError
+from regraft.overlay.scot.place_costs import PlaceCosts, RegionLinks
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_places import region_link_names
+from regraft.overlay.scot.structured_cyclic import OverlayShapeError
+from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.plan import Proposal
 from regraft.schemas.write_figures import figure
 

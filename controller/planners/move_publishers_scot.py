@@ -11,7 +11,7 @@ import numpy as np
 
 from regraft.controller.kinds.scot.scot_state import ScotState
 from regraft.controller.state.planner_interface import PlannerContext, PlannerSettings, PlannerSpec, moving_proposal
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.schemas.plan import ClientMove, Proposal
 from regraft.schemas.write_figures import figure
 

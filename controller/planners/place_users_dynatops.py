@@ -23,10 +23,10 @@ from regraft.controller.planners.steps.place_users import (
     place_in_turn,
 )
 from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec, moving_proposal
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.ring_costs import overlay_ring_cost
-from regraft.overlay.user_clusters import UserClusters
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.ring_costs import overlay_ring_cost
+from regraft.overlay.ring.user_clusters import UserClusters
+from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.plan import ClientMove, Proposal
 
 PLANNER = "place_users_dynatops"

@@ -14,7 +14,7 @@ from regraft.controller.planners.steps.propose_ring_ids import reassigning_propo
 from regraft.controller.planners.steps.search_ring_ids import best_on_path, improve_greedily, swaps_of
 from regraft.controller.planners.steps.shared_settings import ReassignmentSettings
 from regraft.controller.state.planner_interface import PlannerSpec
-from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
 from regraft.schemas.plan import Proposal
 
 PLANNER = "reassign_ids_ssbr"

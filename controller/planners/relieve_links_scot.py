@@ -15,10 +15,10 @@ from regraft.controller.kinds.overlay_kind import RELIEF
 from regraft.controller.kinds.scot.scot_state import ScotState
 from regraft.controller.state.hot_spots import HotSpots, LinkEnd
 from regraft.controller.state.planner_interface import PlannerContext, PlannerSettings, PlannerSpec, moving_proposal
-from regraft.overlay.configuration import link
-from regraft.overlay.cost import link_crossings
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.overlay_cost import link_crossings
 from regraft.schemas.plan import ClientMove, Proposal
 from regraft.schemas.write_figures import figure
 

@@ -15,7 +15,7 @@ from regraft.controller.planners.steps.rank_moves import rank_moves
 from regraft.controller.planners.steps.select_home_grape import GrapeSelection, Priority
 from regraft.controller.planners.steps.shared_settings import OrderSettings, SessionSettings
 from regraft.controller.state.planner_interface import PlannerSpec
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.plan import ClientMove, Proposal
 from regraft.schemas.write_figures import figure
 

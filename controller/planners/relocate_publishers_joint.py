@@ -23,9 +23,9 @@ from regraft.controller.planners.steps.select_home_grape import GrapeSelection, 
 from regraft.controller.planners.steps.shared_settings import SessionSettings
 from regraft.controller.planners.steps.trace_publishers import hop_delays, trace_sessions
 from regraft.controller.state.planner_interface import PlannerSpec, moving_proposal
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.publisher_placement import PublisherPlacement
-from regraft.overlay.trace_sessions import SessionMetrics
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.publisher_placement import PublisherPlacement
+from regraft.overlay.tree.trace_sessions import SessionMetrics
 from regraft.schemas.plan import ClientMove, Proposal
 
 PLANNER = "relocate_publishers_joint"

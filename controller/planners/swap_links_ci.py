@@ -18,9 +18,10 @@ from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.steps.rank_swaps import rank_swaps
 from regraft.controller.planners.steps.shared_settings import HorizonSettings
 from regraft.controller.state.planner_interface import PlannerSpec
-from regraft.overlay.configuration import Configuration, link
-from regraft.overlay.horizon_paths import Paths, paths_within
-from regraft.overlay.tree_costs import LinkSwap
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.horizon_paths import Paths, paths_within
+from regraft.overlay.tree.tree_costs import LinkSwap
 from regraft.schemas.plan import Proposal
 from regraft.schemas.write_figures import figure
 
@@ -67,12 +68,12 @@ def swap_links_ci(
     own neighbourhood in Eq. 6, Eq. 7 runs along the path from B_i with B_i's own estimates, a pair without common
     interest adds 0 to Eq. 8, a tie keeps the present topology. Cost O(pairs within eta * eta^3) in array operations.
     Guarantee: none, heuristic. The estimate of I_ikj can approve a swap that makes the tree more expensive. So
-    ``cost_before_per_s`` and ``cost_after_per_s`` hold the true cost (``overlay.cost``), by which all planners are
-    compared; the decision itself uses the paper's local criterion only. Departures: interests are exact counts over the
-    whole horizon (the lab's ``swap_links_ci_paper`` has the paper's caches and Bloom filters); swaps are ordered by
-    true gain (``order`` reverts it); with ``degree_max`` set, only removals that keep the cap are compared. Swaps of
-    one call are independent of each other (:mod:`controller.planners.steps.rank_swaps`). ``rng`` draws the order of
-    arrival, if that is chosen.
+    ``cost_before_per_s`` and ``cost_after_per_s`` hold the true cost (``overlay.tree.overlay_cost``), by which all
+    planners are compared; the decision itself uses the paper's local criterion only. Departures: interests are exact
+    counts over the whole horizon (the lab's ``swap_links_ci_paper`` has the paper's caches and Bloom filters); swaps
+    are ordered by true gain (``order`` reverts it); with ``degree_max`` set, only removals that keep the cap are
+    compared. Swaps of one call are independent of each other (:mod:`controller.planners.steps.rank_swaps`). ``rng``
+    draws the order of arrival, if that is chosen.
     """
     paths = paths_within(state.configuration, settings.horizon_hops)
     return rank_swaps(
@@ -85,7 +86,7 @@ def agreed_swaps(
 ) -> dict[LinkSwap, str]:
     """Return the swaps on which the brokers of each cycle would agree by what they know, each with its reason.
 
-    ``paths`` is from ``overlay.horizon_paths``, whose greatest length is the horizon eta.
+    ``paths`` is from ``overlay.tree.horizon_paths``, whose greatest length is the horizon eta.
     """
     inventory = state.inventory
     degrees = np.array([len(state.configuration.neighbours[broker]) for broker in inventory.brokers])
@@ -100,7 +101,7 @@ def agreed_swaps(
 def local_knowledge(state: TreeState, paths: Mapping[int, Paths]) -> LocalKnowledge:
     """Return what brokers know if they compare everything that they received in the horizon exactly.
 
-    ``paths`` is from ``overlay.horizon_paths``.
+    ``paths`` is from ``overlay.tree.horizon_paths``.
     """
     inventory, interest = state.inventory, state.interest
     phi = mean_common_interest(paths, interest)

@@ -13,8 +13,8 @@ from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.steps.price_frailty import FrailtyPrice
 from regraft.controller.planners.steps.search_swaps import Search, descend, escape, is_worth_its_frailty
 from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.plan import Proposal
 
 PLANNER = "swap_links_cost"
@@ -46,8 +46,8 @@ def swap_links_cost(
 ) -> list[Proposal]:
     """Return swaps in the order of a steepest descent on the true cost, under the caps of degree and load.
 
-    Each evaluation prices every swap of the tree at once (:mod:`overlay.walk_cuts`) and finds the best one for each
-    link to remove. They are made best first, each repriced first, until the rest warrants a new evaluation. If no
+    Each evaluation prices every swap of the tree at once (:mod:`overlay.tree.walk_cuts`) and finds the best one for
+    each link to remove. They are made best first, each repriced first, until the rest warrants a new evaluation. If no
     single swap helps, random kicks, each followed by a descent, look for a better tree within what one plan may
     exchange; all swaps to it form one proposal, because no part of them need pay. The penalty for the worst single
     death cutting off more (``context.frailty_weight``) is subtracted from each gain, and from that of a kick's tree as

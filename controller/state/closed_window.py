@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from regraft.controller.state.window_parts import PartKey, WindowParts
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.user_interests import UserInterests
+from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.state import LinkRtt, QueueState
 from regraft.schemas.write_times import time_text
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from regraft.controller.state.window_parts import PartKey, ReceivedPart, WindowParts
-from regraft.overlay.delivery_sets import DeliverySets, MaskCells
+from regraft.overlay.sets.delivery_sets import DeliverySets, MaskCells
 from regraft.schemas.part_blocks import part_of_block
 
 Columns = tuple[tuple[str, int], ...]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.delivery_sets import MaskCells
+from regraft.overlay.sets.delivery_sets import MaskCells
 from regraft.schemas.sampled_blocks import SampleRule, rule_of_counts, sample_masks
 
 ALL_BITS = np.uint64((1 << 64) - 1)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.windows.estimate_links import NetworkCoordinates
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.overlay.overlay_configuration import Link
 from regraft.producers.emulator.place_overlay import measured_rtt_ms
 from regraft.producers.nodes.choose_candidates import NEAR_MAX

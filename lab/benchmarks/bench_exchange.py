@@ -23,9 +23,9 @@ from pathlib import Path
 import structlog
 
 from benchmarks.line_ends import NATIVE, STARTS, Killable, connector_of, end_at, relink
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
-from regraft.overlay.configuration import Configuration
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.real_fleet.link_proxy import LinkProxy
 from tests.producers.nodes.node_fleet import NodeFleet
 

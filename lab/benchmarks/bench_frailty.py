@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 
 from regraft.controller.planners.steps.price_frailty import FrailtyPrice
 from regraft.controller.planners.steps.search_swaps import Search, descend
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.show_progress import show_progress
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.cut_off import tree_cut_off
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.process.show_progress import show_progress
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree import random_tree
-from regraft.overlay.tree_costs import TreeCosts
-from regraft.overlay.weighted_sets import WeightedSets
+from regraft.overlay.sets.weighted_sets import WeightedSets
+from regraft.overlay.tree.build_tree import bootstrap_tree, random_tree
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.tree_costs import TreeCosts
+from regraft.overlay.tree.tree_cut_off import tree_cut_off
 from regraft_lab.psoop.paper_workload import WorkloadSettings, draw_workload
 from regraft_lab.psoop.topologies import planetlab_costs, transit_stub_costs
 
@@ -128,7 +128,7 @@ def _network(kind: str, brokers: int, seed: int) -> Network:
 def _settled(network: Network, weight: float, degree_max: int) -> Configuration:
     """Return a tree that no swap improves, found plan by plan; the weight is relative to the cost before each plan."""
     inventory = network.inventory
-    costs = TreeCosts(inventory.bootstrap_tree, inventory, network.sets)
+    costs = TreeCosts(bootstrap_tree(inventory), inventory, network.sets)
     while True:
         search = Search(sys.maxsize, degree_max, None)
         if weight:

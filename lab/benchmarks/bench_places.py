@@ -16,8 +16,8 @@ from pathlib import Path
 import structlog
 
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.show_progress import show_progress
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.process.show_progress import show_progress
 from regraft.producers.emulator.place_overlay import place_scot
 from regraft.producers.virtual_overlay import VirtualSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings

@@ -22,13 +22,13 @@ from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
 from regraft.controller.planners.relocate_publishers_joint import JointSettings, relocate_publishers_joint
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.publisher_costs import PublisherCosts
-from regraft.overlay.tree import random_tree
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.build_tree import bootstrap_tree, random_tree
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.publisher_costs import PublisherCosts
 from regraft.schemas.plan import Proposal
 from regraft_lab.pop_grape.random_sessions import (
     Instance,
@@ -132,7 +132,7 @@ def draw_state(brokers: int, rng: random.Random, *, is_capped: bool) -> TreeStat
 
 
 def _binding_caps(inventory: Inventory, homes: dict[str, str], windows: list[ClosedWindow]) -> np.ndarray:
-    costs = PublisherCosts(inventory.bootstrap_tree, inventory, [window.sets for window in windows])
+    costs = PublisherCosts(bootstrap_tree(inventory), inventory, [window.sets for window in windows])
     best = {name: costs.brokers[row.argmin()] for name, row in zip(costs.publishers, costs.costs_per_s, strict=True)}
     present, wanted = costs.loads_at_per_s(homes), costs.loads_at_per_s(best)
     return present + ROOM_SHARE * np.maximum(wanted - present, 0.0) + 0.01

@@ -24,15 +24,15 @@ from regraft.controller.kinds.repair import Repair, RepairTask
 from regraft.controller.kinds.ring.ring_kind import RingKind
 from regraft.controller.kinds.tree.tree_kind import TreeKind
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.show_progress import show_progress
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.delivery_sets import DeliverySets
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.process.show_progress import show_progress
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from regraft.overlay.tree import random_tree
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.user_interests import UserInterests
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.build_tree import random_tree
+from regraft.overlay.tree.configuration import Configuration
 from regraft_lab.psoop.paper_workload import WorkloadSettings, draw_workload
 
 DEGREE_MAX = 8

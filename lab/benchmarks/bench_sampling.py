@@ -18,13 +18,13 @@ from pathlib import Path
 import numpy as np
 
 from regraft.controller.planners.steps.search_swaps import Search, descend
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree import random_tree
-from regraft.overlay.tree_costs import TreeCosts
-from regraft.overlay.weighted_sets import WeightedSets
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.sets.weighted_sets import WeightedSets
+from regraft.overlay.tree.build_tree import random_tree
+from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.tree_costs import TreeCosts
 from regraft.producers.emulator.place_overlay import measured_rtt_ms, place_overlay
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings as StockSettings

@@ -19,11 +19,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.show_progress import show_progress
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.process.show_progress import show_progress
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.link_congestion import PRODUCT
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import ClientRequest, Deliver, Effect, Message
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.scot_routing import ScotBroker

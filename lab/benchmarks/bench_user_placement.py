@@ -24,12 +24,12 @@ from regraft.controller.kinds.ring.ring_state import RingContext, RingState, Rin
 from regraft.controller.planners.place_users_dynatops import PlacementSettings, place_users_dynatops
 from regraft.controller.planners.steps.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.delivery_sets import DeliverySets
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.user_clusters import UserClusters
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.user_clusters import UserClusters
+from regraft.overlay.ring.user_interests import UserInterests
+from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft_lab.dynatops.poisson_workload import PATTERNS, Pattern, PoissonSettings, draw_poisson_changes
 from regraft_lab.dynatops.user_changes import UserChanges
 from regraft_lab.dynatops.user_model import (

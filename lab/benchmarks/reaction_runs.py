@@ -29,8 +29,8 @@ from regraft.controller.kinds.tree.tree_state import TreeContext
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_log import PlanLog
 from regraft.demo.demo_flags import demo_flags
-from regraft.infra.run_tasks import ReportWork
-from regraft.overlay.configuration import Configuration
+from regraft.infra.process.run_tasks import ReportWork
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.workloads.stock_settings import RegimeChange
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE

@@ -14,12 +14,12 @@ from typing import Any, cast
 import numpy as np
 
 from lab.benchmarks.transition_meter import CoreObserver, PlanDriver, TransitionCost
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.chord_ring import DEFAULT_BITS
-from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.tree import cycle_links, random_tree
+from regraft.overlay.overlay_configuration import OverlayConfiguration, link
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_ring import DEFAULT_BITS
+from regraft.overlay.tree.build_tree import cycle_links, random_tree
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings

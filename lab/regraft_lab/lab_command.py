@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from regraft.infra.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED
-from regraft.infra.find_extras import require_extras
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED
+from regraft.infra.process.find_extras import require_extras
+from regraft.infra.process.stack_error import StackError
 
 if TYPE_CHECKING:
     from regraft_lab.claim_evidence import Judgement

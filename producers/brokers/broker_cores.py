@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.chord_routing import ring_broker
 from regraft.producers.brokers.scot_routing import scot_broker

@@ -18,8 +18,8 @@ deadlock on a ring, so END goes by topic (:mod:`producers.brokers.chord_endings`
 
 from __future__ import annotations
 
-from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
 from regraft.producers.brokers.broker_messages import (
     Deliver,
     Effect,

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     CancelRequest,

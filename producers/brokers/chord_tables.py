@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.chord_messages import ProbeBack, Register, Unregister
 from regraft.producers.brokers.epoch_change import PlanUnderWay

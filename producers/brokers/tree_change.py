@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from regraft.overlay.configuration import Configuration, link
-from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.overlay_configuration import OverlayConfiguration, link
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseConfirmed,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.configuration import Configuration, link
-from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.overlay_configuration import OverlayConfiguration, link
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.chord_trees import TOPIC
 from regraft.producers.brokers.epoch_change import digest_mismatch, requested_change

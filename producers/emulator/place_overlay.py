@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.chord_ring import DEFAULT_BITS
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.scot_configuration import ScotConfiguration
-from regraft.overlay.tree import random_tree
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_ring import DEFAULT_BITS
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.tree.build_tree import random_tree
 
 DATA_DIRECTORY = Path(__file__).parents[1] / "data"
 RTT_STEPS_PER_MS = 10  # The shipped data has tenths of a millisecond.

@@ -23,7 +23,7 @@ import structlog
 from pika import BasicProperties
 from pika.exceptions import AMQPError
 
-from regraft.infra.log_sparsely import is_logged
+from regraft.infra.process.log_sparsely import is_logged
 from regraft.producers.nodes.amqp_bindings import AmqpBindings
 from regraft.producers.nodes.amqp_headers import block_of, is_dead_letter, properties_of
 from regraft.producers.nodes.amqp_interest import BINDINGS_MAX, AmqpInterest, Binding, binding_in

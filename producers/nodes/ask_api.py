@@ -18,7 +18,7 @@ from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 import msgspec
 import structlog
 
-from regraft.infra.log_sparsely import is_logged
+from regraft.infra.process.log_sparsely import is_logged
 
 log = structlog.get_logger(__name__)
 

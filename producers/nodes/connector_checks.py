@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from regraft.infra.log_sparsely import is_logged
+from regraft.infra.process.log_sparsely import is_logged
 from regraft.producers.nodes.connectors import LocalMessage
 from regraft.producers.nodes.groups_once import parts_of
 from regraft.producers.nodes.look_for_nodes import NodeSearch, loop_fault

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import structlog
 
-from regraft.infra.log_sparsely import is_logged
+from regraft.infra.process.log_sparsely import is_logged
 from regraft.producers.nodes.log_line_form import CUT, UNREADABLE, LineError, LineForm, form_of
 from regraft.producers.nodes.mqtt_interest import CONNECTING, LOG_TOPIC, MqttInterest
 from regraft.producers.nodes.read_mosquitto_log import MosquittoLog

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from regraft.infra.log_sparsely import is_logged
+from regraft.infra.process.log_sparsely import is_logged
 from regraft.producers.nodes.mqtt_topics import TopicError, subjects_of
 from regraft.producers.nodes.wanted_subjects import WantedSubjects
 

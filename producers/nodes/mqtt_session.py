@@ -20,7 +20,7 @@ from typing import TypedDict, cast
 import mqtt5
 import structlog
 
-from regraft.infra.log_sparsely import is_logged
+from regraft.infra.process.log_sparsely import is_logged
 from regraft.producers.nodes.mqtt_connection import MqttConnection, ReceivedPacket
 from regraft.producers.nodes.mqtt_packets import PACKET_BYTES_MAX, Oversized, Unreadable
 from regraft.producers.nodes.mqtt_trials import TopicTrials

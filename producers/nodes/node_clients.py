@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from regraft.infra.log_sparsely import is_logged
+from regraft.infra.process.log_sparsely import is_logged
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
     AdvertiseRequest,

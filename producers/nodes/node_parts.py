@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import ssl
 
-from regraft.infra.connection_security import ConnectionSecurity
-from regraft.infra.find_extras import require_extras
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.connection_security import ConnectionSecurity
+from regraft.infra.process.find_extras import require_extras
+from regraft.infra.process.stack_error import StackError
 from regraft.overlay.inventory import Inventory
 from regraft.producers.connector_faults import split_connector
 from regraft.producers.node_settings import NodeSettings

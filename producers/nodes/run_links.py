@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from regraft.infra.log_sparsely import is_logged
+from regraft.infra.process.log_sparsely import is_logged
 from regraft.producers.brokers.broker_messages import Message, Notification
 from regraft.producers.nodes.carried_messages import LinkError, body_of, message_of
 from regraft.producers.nodes.link_connection import LinkConnection

@@ -12,12 +12,12 @@ from typing import Any
 
 import structlog
 
-from regraft.infra.find_extras import require_extras
-from regraft.infra.find_port import LOOPBACK
-from regraft.infra.mosquitto_server import start_mosquitto_service
-from regraft.infra.nats_server import start_nats_service
-from regraft.infra.rabbit_server import RabbitAddress, start_rabbit_service
-from regraft.infra.supervise import Supervisor
+from regraft.infra.local.mosquitto_server import start_mosquitto_service
+from regraft.infra.local.nats_server import start_nats_service
+from regraft.infra.local.rabbit_server import RabbitAddress, start_rabbit_service
+from regraft.infra.local.supervise import Supervisor
+from regraft.infra.process.find_extras import require_extras
+from regraft.infra.process.find_port import LOOPBACK
 from regraft.producers.emulator_settings import AMQP, MQTT, NATS
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.ask_rabbit import login_of

@@ -15,7 +15,7 @@ from typing import Any
 import networkx as nx
 import structlog
 
-from regraft.infra.find_port import LOOPBACK
+from regraft.infra.process.find_port import LOOPBACK
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link
 from regraft.producers.emulator.starting_point import StartingPoint

@@ -16,7 +16,7 @@ import typer
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
 from regraft.commands.print_table import print_table
-from regraft.infra.exit_codes import EXIT_FAILED
+from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.schemas.write_times import time_text
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def try_rules(
     `regraft alerts test rules.toml out/rec.avro --write expected.toml`, later `--expect expected.toml`.
     """
     from regraft.alerts.read_rules import load_rules
-    from regraft.infra.show_progress import show_progress
+    from regraft.infra.process.show_progress import show_progress
     from regraft.producers.recordings.read_recording import open_recording
     from regraft.recordings.expect_alerts import differences, expected_text, read_expected
     from regraft.recordings.rehearse_rules import rehearse_rules
@@ -158,7 +158,7 @@ def try_rules(
 
 def _stored(settings: Settings) -> list[Alert]:
     """Return the newest record of each alert."""
-    from regraft.infra.read_messages import read_messages
+    from regraft.infra.kafka.read_messages import read_messages
     from regraft.schemas.alert import Alert
     from regraft.schemas.codec import UndecodableRecordError, decode
     from regraft.schemas.topics import ALERTS, topic_name

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile
-from regraft.infra.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED
+from regraft.infra.process.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from regraft.settings.read_sources import Flags

@@ -17,9 +17,9 @@ from regraft.inventories.found_brokers import FoundBrokers, counted
 from regraft.inventories.measure_sphere import delay_ms_between
 from regraft.inventories.source_error import SourceError
 from regraft.inventories.start_tree import cheap_tree
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.real_fleet.place_fleet import NODE_MS
 
 Floats = NDArray[np.float64]

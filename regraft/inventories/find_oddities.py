@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.inventories.found_brokers import counted
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.name_some import name_some
 
 Floats = NDArray[np.float64]

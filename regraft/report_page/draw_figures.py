@@ -19,9 +19,9 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.cost import CostBreakdown
+from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
 from regraft.report_page.page_theme import INK, LINE, LOAD, PAPER, SOFT, follow_theme
 from regraft.run_records.run_record import RunRecord
 from regraft.schemas.plan import Plan, PlanPhase

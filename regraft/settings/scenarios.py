@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.tree.configuration import Configuration
 
 STOCKS, CHORD, OUTAGE, SCOT, MINCOST = "stocks", "chord", "outage", "scot", "mincost"
 NATS, MQTT, AMQP = "nats", "mqtt", "amqp"

@@ -11,10 +11,10 @@ from regraft.controller.kinds.ring.attach_clients import topic_traffic, with_cli
 from regraft.controller.kinds.ring.ring_state import RingState, ring_traffic_of
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.gather_deliveries import gather_deliveries
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.chord_ring import ring_key
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_ring import ring_key
+from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.client import Client, PredicateRecord, Role
 from regraft.schemas.command import Command, CommandPhase, CommandResult
 from regraft.schemas.plan import ClientMove, IdMove, Proposal

@@ -8,11 +8,11 @@ import pytest
 from regraft.controller.execute.check_plan_log import PlanLogBehindError, check_plan_log
 from regraft.controller.recover_plans import RecoveryRefusedError, recovered_plan
 from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.members import FleetView, extended
-from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.overlay_configuration import OverlayConfiguration, link
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings

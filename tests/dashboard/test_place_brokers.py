@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import spearmanr
 
 from regraft.dashboard.place_brokers import MAP_HEIGHT, MAP_WIDTH, place_brokers
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.emulator.place_overlay import place_overlay
 
 

@@ -6,10 +6,10 @@ import random
 import numpy as np
 from hypothesis import strategies as st
 
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree import random_tree
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.build_tree import random_tree
+from regraft.overlay.tree.configuration import Configuration
 
 NO_CAP = 1000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
+from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.plan import OFF_RING, IdMove, Plan, PlanPhase
 
 LINE = Configuration.of(3, "abcd", [("a", "b"), ("b", "c"), ("c", "d")], {"p": "b", "q": "d"})

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
-from regraft.overlay.chord_ring import ChordRing, RingError, hashed_ids, ring_key
+from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.ring.chord_ring import ChordRing, RingError, hashed_ids, ring_key
 from regraft.schemas.plan import IdMove
 
 rings = st.integers(3, 10).flatmap(

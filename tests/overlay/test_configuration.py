@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.configuration import Configuration, DegreeError, NotATreeError, check_degree, link
-from regraft.overlay.horizon_paths import paths_within
-from regraft.overlay.tree import cycle_links, random_tree
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.tree.build_tree import cycle_links, random_tree
+from regraft.overlay.tree.configuration import Configuration, DegreeError, NotATreeError, check_degree
+from regraft.overlay.tree.horizon_paths import paths_within
 from tests.overlay.small_overlays import brokers_named, line_of
 
 

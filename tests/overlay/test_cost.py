@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.cost import link_crossings, overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.overlay_cost import link_crossings, overlay_cost
 from tests.overlay.small_overlays import (
     brokers_named,
     cost_by_delivery_trees,

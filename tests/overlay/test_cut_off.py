@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.cut_off import ring_cut_off, tree_cut_off
-from regraft.overlay.tree import random_tree
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.ring_cut_off import ring_cut_off
+from regraft.overlay.ring.user_interests import UserInterests
+from regraft.overlay.tree.build_tree import random_tree
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.tree_cut_off import tree_cut_off
 from tests.overlay.small_overlays import brokers_named, line_of
 
 

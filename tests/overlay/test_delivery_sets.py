@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.delivery_sets import DeliverySets, MaskCells
-from regraft.overlay.distinct_sets import Words
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.sets.delivery_sets import DeliverySets, MaskCells
+from regraft.overlay.sets.distinct_sets import Words
 from tests.overlay.small_overlays import brokers_named, overlays, sets_of
 
 BROKERS = brokers_named(3)

@@ -9,12 +9,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.overlay.configuration import Configuration, NotATreeError, link
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.exchange_joints import exchange_joints
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.weighted_sets import WeightedSets
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.sets.weighted_sets import WeightedSets
+from regraft.overlay.tree.build_tree import bootstrap_tree
+from regraft.overlay.tree.configuration import Configuration, NotATreeError
+from regraft.overlay.tree.exchange_joints import exchange_joints
+from regraft.overlay.tree.overlay_cost import overlay_cost
 from tests.overlay.small_overlays import overlays
 
 
@@ -45,7 +47,7 @@ def test_a_single_link_is_placed_at_the_least_cost(
 ) -> None:
     """Two links cost no more than before and no less than the optimum: no exchange of a single one saves."""
     inventory, _, sets = drawn
-    tree = inventory.bootstrap_tree
+    tree = bootstrap_tree(inventory)
     joints = set(random.Random(seed).sample(tree.links, min(count, len(tree.links))))
     kept = set(tree.links) - joints
     cap = max(cap, tree.degree_max)

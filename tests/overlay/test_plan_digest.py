@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.plan_digest import overlay_digest, plan_digest
+from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase
 from tests.controller.scripted_ring import RING
 

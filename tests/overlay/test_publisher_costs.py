@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.cost import link_crossings, overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.publisher_costs import PublisherCosts
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.overlay_cost import link_crossings, overlay_cost
+from regraft.overlay.tree.publisher_costs import PublisherCosts
 from tests.overlay.published_overlays import Published, PublishedOverlay, published_overlays, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of
 

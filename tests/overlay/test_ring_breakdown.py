@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.configuration import link
-from regraft.overlay.ring_breakdown import ring_breakdown
-from regraft.overlay.ring_costs import overlay_ring_cost
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.ring_breakdown import ring_breakdown
+from regraft.overlay.ring.ring_costs import overlay_ring_cost
+from regraft.overlay.ring.user_interests import UserInterests
 
 
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.5, 1.0]))

@@ -8,10 +8,10 @@ import random
 import numpy as np
 import pytest
 
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.chord_ring import ChordRing
-from regraft.overlay.ring_costs import overlay_ring_cost, ring_cost
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_ring import ChordRing
+from regraft.overlay.ring.ring_costs import overlay_ring_cost, ring_cost
+from regraft.overlay.ring.user_interests import UserInterests
 
 
 def fig_2(subscribed: set[int]) -> tuple[float, float, float]:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
 
 
 @pytest.mark.parametrize("seed", range(12))

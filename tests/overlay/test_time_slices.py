@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.time_slices import time_slices
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.sets.time_slices import time_slices
 
 BROKERS = ("b00", "b01", "b02")
 

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.configuration import Configuration, NotATreeError, link
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree import cycle_links, random_tree
-from regraft.overlay.tree_costs import LinkSwap, SwapCursor, TreeCosts, as_swaps
-from regraft.overlay.walk_cuts import walk_cuts
-from regraft.overlay.weighted_sets import WeightedSets
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.sets.weighted_sets import WeightedSets
+from regraft.overlay.tree.build_tree import cycle_links, random_tree
+from regraft.overlay.tree.configuration import Configuration, NotATreeError
+from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.tree_costs import LinkSwap, SwapCursor, TreeCosts, as_swaps
+from regraft.overlay.tree.walk_cuts import walk_cuts
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, overlays, sets_of
 
 Drawn = tuple[Inventory, list[set[str]], DeliverySets]

@@ -19,12 +19,13 @@ from regraft.controller.planners.swap_links_ci import (
     wanted_links,
 )
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.configuration import Configuration, link
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.horizon_paths import paths_within
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree import random_tree
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.build_tree import random_tree
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.horizon_paths import paths_within
+from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.schemas.plan import Proposal
 from tests.overlay.small_overlays import NO_CAP, inventory_of, line_of, overlays, sets_of
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
-from regraft.overlay.configuration import Configuration, link
-from regraft.overlay.tree import cycle_links
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.tree.build_tree import cycle_links
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.virtual_overlay import VirtualOverlay
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove, HomeMove

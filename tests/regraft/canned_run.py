@@ -5,14 +5,14 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring_breakdown import ring_breakdown
-from regraft.overlay.scot_configuration import ScotConfiguration
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.ring.ring_breakdown import ring_breakdown
+from regraft.overlay.ring.user_interests import UserInterests
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.run_records.run_record import (
     BurstFigures,
     DecisionTime,

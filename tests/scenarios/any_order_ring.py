@@ -11,8 +11,8 @@ import numpy as np
 
 from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
 from regraft.producers.brokers.broker_messages import Dropped, Notification, SubscribeRequest
 from regraft.producers.brokers.chord_messages import AttachRequest
 from regraft.producers.brokers.match_content import Filter

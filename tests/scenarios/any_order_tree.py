@@ -14,9 +14,10 @@ import numpy as np
 
 from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree import cycle_links, random_tree
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.tree.build_tree import cycle_links, random_tree
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_messages import SubscriberMoves, SubscriberTaken
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
 from regraft.producers.emulator.emulate_overlay import EmulatedBroker

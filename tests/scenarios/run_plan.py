@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.execute.transition import EmitEvent, SendCommand, Transition, TransitionEffect
-from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.scot_routing import ScotBroker
 from regraft.producers.virtual_overlay import VirtualOverlay
 from regraft.schemas.event import AdaptationEvent

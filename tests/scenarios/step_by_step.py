@@ -6,8 +6,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,

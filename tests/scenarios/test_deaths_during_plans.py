@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from regraft.overlay.chord_configuration import id_moves_between
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.ring.chord_configuration import id_moves_between
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.broker_protocol import BrokerPhase
 from regraft.producers.brokers.match_content import Filter

@@ -12,7 +12,7 @@ import pytest
 from regraft.controller.controller_settings import AssemblyLimits
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.assemble_state import WindowAssembler
-from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.match_content import Filter
 from regraft.producers.emulator.place_overlay import place_overlay

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_messages import End
 from regraft.producers.brokers.chord_messages import EndTopic
 from regraft.producers.brokers.neighbour_lives import NeighbourLives

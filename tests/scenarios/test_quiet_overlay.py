@@ -15,9 +15,9 @@ from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.planners.swap_links_cost import SearchSettings
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.cost import overlay_cost
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings

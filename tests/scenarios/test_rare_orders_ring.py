@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
 from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,

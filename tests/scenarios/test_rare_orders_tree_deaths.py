@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseAck,

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     Advertise,

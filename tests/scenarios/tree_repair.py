@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.command import CommandPhase
 from tests.scenarios.step_by_step import StepByStep
 

@@ -16,13 +16,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from regraft.infra.create_topics import create_topics
-from regraft.infra.dead_letters import SHARE_LETTERS_MAX
-from regraft.infra.find_port import choose_ports
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_server import RunningKafka
-from regraft.infra.read_clocks import read_clock_offsets_ms
-from regraft.overlay.configuration import Configuration
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.dead_letters import SHARE_LETTERS_MAX
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.read_clocks import read_clock_offsets_ms
+from regraft.infra.local.kafka_server import RunningKafka
+from regraft.infra.process.find_port import choose_ports
+from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.event import AdaptationEvent, EventKind

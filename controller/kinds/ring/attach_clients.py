@@ -13,9 +13,9 @@ import numpy as np
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.find_homes import strayed_users
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.user_interests import UserInterests
+from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.name_some import name_some
 
 NAMED_MAX = 3  # Publishers named; the others are only counted.

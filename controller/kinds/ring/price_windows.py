@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.cost import CostBreakdown
-from regraft.overlay.ring_breakdown import ring_breakdown
-from regraft.overlay.ring_costs import RingCost, overlay_ring_cost
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.cost_breakdown import CostBreakdown
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.ring_breakdown import ring_breakdown
+from regraft.overlay.ring.ring_costs import RingCost, overlay_ring_cost
+from regraft.overlay.ring.user_interests import UserInterests
 
 Floats = NDArray[np.float64]
 

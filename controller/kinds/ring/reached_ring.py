@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from regraft.controller.kinds.overlay_kind import Floats, HomeError, RingIdError
 from regraft.controller.kinds.ring.ring_state import RingState, RingTraffic
 from regraft.controller.state.overlay_state import Span, cut_spans
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.chord_ring import RingError
-from regraft.overlay.configuration import NotATreeError
-from regraft.overlay.ring_costs import topic_costs, topic_roots
+from regraft.overlay.overlay_configuration import LinkError
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_ring import RingError
+from regraft.overlay.ring.ring_costs import topic_costs, topic_roots
 from regraft.schemas.plan import ClientMove, IdMove, Proposal
 
 
@@ -77,12 +77,12 @@ class ReachedRing:
     def after(self, proposal: Proposal) -> ReachedRing:
         """Return the ring after the proposal.
 
-        Raises NotATreeError if links are to be exchanged, RingIdError if IDs do not fit, HomeError for a user that is
+        Raises LinkError if links are to be exchanged, RingIdError if IDs do not fit, HomeError for a user that is
         not at the home it leaves, or that would go to a missing broker. Moves of users missing from the register are
         ignored: they have left.
         """
         if proposal.links_added or proposal.links_removed:
-            raise NotATreeError("links of a ring follow from its IDs and cannot be exchanged")
+            raise LinkError("links of a ring follow from its IDs and cannot be exchanged")
         reached = self._copy()
         if proposal.id_moves:
             reached._reassign(proposal.id_moves)

@@ -16,10 +16,10 @@ from regraft.controller.kinds.repair import Repair, RepairTask, change_text, mov
 from regraft.controller.kinds.ring.evacuate_users import moves_elsewhere
 from regraft.controller.kinds.ring.price_windows import rates_of
 from regraft.controller.kinds.ring.ring_state import filtered_rates
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.chord_ring import RingError, ring_key
-from regraft.overlay.ring_costs import overlay_ring_cost
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_ring import RingError, ring_key
+from regraft.overlay.ring.ring_costs import overlay_ring_cost
+from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.plan import ClientMove
 
 CANDIDATES_MAX = 8  # Free IDs priced for a joining broker; each reprices all topics.

@@ -18,11 +18,11 @@ from regraft.controller.kinds.ring.repair_ring import repaired_ring
 from regraft.controller.kinds.ring.ring_state import RingContext, RingState
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.find_homes import homes_in
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.cost import CostBreakdown, mean_breakdown
+from regraft.overlay.cost_breakdown import CostBreakdown, mean_breakdown
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.publisher_placement import ROUNDING_SHARE
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.user_interests import UserInterests
+from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.plan import Proposal, Verdict
 
 

@@ -18,11 +18,12 @@ from regraft.controller.kinds.ring.price_windows import rates_of
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.overlay_state import OverlayState
 from regraft.controller.state.planner_interface import PlannerContext
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.cut_off import CutOff, ring_cut_off
+from regraft.overlay.cut_off import CutOff
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring_costs import RingCost, TopicCosts, at_positions, topic_costs, topic_roots
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.ring_costs import RingCost, TopicCosts, at_positions, topic_costs, topic_roots
+from regraft.overlay.ring.ring_cut_off import ring_cut_off
+from regraft.overlay.ring.user_interests import UserInterests
 
 Floats = NDArray[np.float64]
 

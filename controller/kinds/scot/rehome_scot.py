@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.kinds.repair import RepairTask
-from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.publisher_placement import ROUNDING_SHARE
-from regraft.overlay.scot_configuration import ScotConfiguration
-from regraft.overlay.scot_costs import scot_breakdown
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_costs import scot_breakdown
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.plan import ClientMove
 from regraft.schemas.write_figures import figure
 

@@ -20,11 +20,11 @@ from regraft.controller.kinds.scot.scot_state import ScotState
 from regraft.controller.kinds.tree.follow_publishers import FollowedPublishers
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.planner_interface import PlannerContext
-from regraft.overlay.cost import CostBreakdown, mean_breakdown
+from regraft.overlay.cost_breakdown import CostBreakdown, mean_breakdown
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.publisher_placement import ROUNDING_SHARE
-from regraft.overlay.scot_configuration import ScotConfiguration
-from regraft.overlay.scot_costs import scot_breakdown
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_costs import scot_breakdown
+from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.plan import OFF_RING, Proposal, Verdict, place_text
 from regraft.schemas.write_figures import figure
 

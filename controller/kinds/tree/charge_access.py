@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import per_month
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.schemas.live_view import ShownBill
 
 Floats = NDArray[np.float64]

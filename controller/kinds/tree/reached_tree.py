@@ -14,8 +14,8 @@ import numpy as np
 from regraft.controller.kinds.overlay_kind import Floats, HomeError, RingIdError
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.overlay_state import Span
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.tree_costs import LinkSwap, SwapCursor, as_swaps
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.tree_costs import LinkSwap, SwapCursor, as_swaps
 from regraft.schemas.plan import ClientMove, Proposal
 
 

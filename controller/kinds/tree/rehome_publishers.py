@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.kinds.repair import RepairTask
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.publisher_costs import PublisherCosts
-from regraft.overlay.publisher_placement import ROUNDING_SHARE
-from regraft.overlay.tree_costs import TreeCosts
-from regraft.overlay.weighted_sets import WeightedSets
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.sets.weighted_sets import WeightedSets
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.publisher_costs import PublisherCosts
+from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
+from regraft.overlay.tree.tree_costs import TreeCosts
 from regraft.schemas.plan import ClientMove, HomeMove
 
 

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from regraft.controller.kinds.repair import Repair, RepairTask, change_text, moved_text, named_text
 from regraft.controller.kinds.tree.rehome_publishers import at_known_homes, rehomed_publishers, rehomed_subscribers
-from regraft.overlay.configuration import Configuration, link
-from regraft.overlay.exchange_joints import exchange_joints
-from regraft.overlay.join_fragments import JoinedFragments, join_fragments
-from regraft.overlay.overlay_configuration import Link
-from regraft.overlay.tree_costs import TreeCosts
-from regraft.overlay.weighted_sets import WeightedSets
+from regraft.overlay.overlay_configuration import Link, link
+from regraft.overlay.sets.weighted_sets import WeightedSets
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.exchange_joints import exchange_joints
+from regraft.overlay.tree.join_fragments import JoinedFragments, join_fragments
+from regraft.overlay.tree.tree_costs import TreeCosts
 from regraft.schemas.plan import ClientMove
 from regraft.schemas.write_figures import figure
 

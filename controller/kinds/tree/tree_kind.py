@@ -20,12 +20,13 @@ from regraft.controller.kinds.tree.reached_tree import ReachedTree
 from regraft.controller.kinds.tree.repair_tree import repaired_tree
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.cost import CostBreakdown, overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.least_cost import least_cost_per_s
-from regraft.overlay.publisher_placement import ROUNDING_SHARE
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.least_cost import least_cost_per_s
+from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.live_view import ShownBill
 from regraft.schemas.plan import Proposal, Verdict
 from regraft.schemas.write_figures import figure

@@ -17,15 +17,16 @@ from regraft.controller.kinds.tree.charge_access import access_by_span_per_s
 from regraft.controller.state.local_deliveries import deliveries_between_per_s
 from regraft.controller.state.overlay_state import ContentState
 from regraft.controller.state.planner_interface import PlannerContext
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.cut_off import CutOff, tree_cut_off
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.overlay_costs import OverlayCosts
-from regraft.overlay.publisher_costs import PublisherCosts
-from regraft.overlay.publisher_sets import PublisherSets
-from regraft.overlay.time_slices import time_slices
-from regraft.overlay.tree_costs import TreeCosts
-from regraft.overlay.weighted_sets import WeightedSets
+from regraft.overlay.cut_off import CutOff
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.sets.publisher_sets import PublisherSets
+from regraft.overlay.sets.time_slices import time_slices
+from regraft.overlay.sets.weighted_sets import WeightedSets
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.overlay_costs import OverlayCosts
+from regraft.overlay.tree.publisher_costs import PublisherCosts
+from regraft.overlay.tree.tree_costs import TreeCosts
+from regraft.overlay.tree.tree_cut_off import tree_cut_off
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,8 @@ from regraft.controller.planners.steps.search_ring_ids import (
     improve_greedily,
     swaps_of,
 )
-from regraft.overlay.ring_reassignment import Mapping, RingProblem
-from regraft.overlay.ring_swaps import RingSwaps
+from regraft.overlay.ring.ring_reassignment import Mapping, RingProblem
+from regraft.overlay.ring.ring_swaps import RingSwaps
 
 
 def assign_ids(problem: RingProblem, swaps: SwapPrices | None = None, *, is_guarded: bool = True) -> Reassignment:

@@ -11,7 +11,7 @@ from itertools import combinations, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.publisher_placement import PublisherPlacement
+from regraft.overlay.tree.publisher_placement import PublisherPlacement
 
 GROUP_TRIALS_MAX = 3_000  # Groups tried for one step, smallest first, before all remaining moves become one.
 

@@ -26,7 +26,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.user_clusters import NO_BROKER, UserClusters
+from regraft.overlay.ring.user_clusters import NO_BROKER, UserClusters
 
 Ints = NDArray[np.integer]
 Floats = NDArray[np.float64]

@@ -1,6 +1,7 @@
 """Price the added frailty of a tree: how much more a single death would cut off. The judge uses the same price.
 
-In: the traffic of a state. Out: a price of exchanging links. What a death cuts off belongs to :mod:`overlay.cut_off`.
+In: the traffic of a state. Out: a price of exchanging links. What a death cuts off belongs to
+:mod:`overlay.tree.tree_cut_off`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.cut_off import tree_cut_off
 from regraft.overlay.overlay_configuration import Link
-from regraft.overlay.overlay_costs import OverlayCosts
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.overlay_costs import OverlayCosts
+from regraft.overlay.tree.tree_cut_off import tree_cut_off
 
 
 @dataclass

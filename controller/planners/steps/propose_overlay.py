@@ -14,8 +14,8 @@ from regraft.controller.planners.steps.order_changes import ChangeOrder, Step
 from regraft.controller.planners.steps.price_frailty import FrailtyPrice, OverlayFrailty
 from regraft.controller.planners.steps.search_overlay import OverlaySearch
 from regraft.controller.planners.steps.search_swaps import Search, descend
-from regraft.overlay.overlay_costs import OverlayCosts
-from regraft.overlay.tree_costs import LinkSwap
+from regraft.overlay.tree.overlay_costs import OverlayCosts
+from regraft.overlay.tree.tree_costs import LinkSwap
 from regraft.schemas.plan import ClientMove, Proposal
 
 

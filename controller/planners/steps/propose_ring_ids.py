@@ -12,8 +12,8 @@ import numpy as np
 from regraft.controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
 from regraft.controller.planners.steps.search_ring_ids import Reassignment
 from regraft.controller.planners.steps.shared_settings import ReassignmentSettings
-from regraft.overlay.ring_costs import topic_costs
-from regraft.overlay.ring_reassignment import Mapping, RingProblem
+from regraft.overlay.ring.ring_costs import topic_costs
+from regraft.overlay.ring.ring_reassignment import Mapping, RingProblem
 from regraft.schemas.plan import IdMove, Proposal
 from regraft.schemas.write_figures import figure
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.steps.shared_settings import Order
 from regraft.overlay.overlay_configuration import Link
-from regraft.overlay.tree_costs import LinkSwap
+from regraft.overlay.tree.tree_costs import LinkSwap
 from regraft.schemas.plan import Proposal
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.publisher_placement import ROUNDING_SHARE, PublisherPlacement
+from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE, PublisherPlacement
 
 TIE_SHARE = 1e-9  # Gains below this share of the whole are rounding of floats.
 CHAIN_MOVES_MAX = 5  # Publishers that move in one chain.

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from regraft.overlay.place_costs import PlaceCosts, RegionLinks
-from regraft.overlay.scot_places import Regions
+from regraft.overlay.scot.place_costs import PlaceCosts, RegionLinks
+from regraft.overlay.scot.scot_places import Regions
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.ring_reassignment import Mapping, RingProblem
-from regraft.overlay.ring_scratch import ScratchSwaps
-from regraft.overlay.ring_swaps import RingSwaps
+from regraft.overlay.ring.ring_reassignment import Mapping, RingProblem
+from regraft.overlay.ring.ring_scratch import ScratchSwaps
+from regraft.overlay.ring.ring_swaps import RingSwaps
 
 Floats = NDArray[np.float64]
 

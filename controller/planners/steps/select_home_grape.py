@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.planners.steps.shared_settings import SessionSettings
 from regraft.controller.planners.steps.trace_publishers import hop_delays, trace_sessions
-from regraft.overlay.trace_sessions import SessionMetrics
+from regraft.overlay.tree.trace_sessions import SessionMetrics
 
 TIE_SHARE = 1e-9  # Values that differ by less than this share are equal up to the rounding of floats.
 

@@ -1,7 +1,7 @@
 """Collect from closed windows what GRAPE traces: sessions of publishers, and the delays of notifications on their way.
 
 The paper's brokers trace a session when a publisher asks for it; here it is cut out of the windows of the horizon, so
-no request is needed. Its metrics belong to :mod:`overlay.trace_sessions`.
+no request is needed. Its metrics belong to :mod:`overlay.tree.trace_sessions`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.configuration import Configuration, link
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.distinct_sets import Words
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.link_sides import RootedTree
-from regraft.overlay.trace_sessions import HopDelays, TraceSessions
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.sets.distinct_sets import Words
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.link_sides import RootedTree
+from regraft.overlay.tree.trace_sessions import HopDelays, TraceSessions
 from regraft.schemas.write_times import time_text
 
 Floats = NDArray[np.float64]

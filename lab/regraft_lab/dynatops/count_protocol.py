@@ -23,9 +23,9 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from regraft.infra.measured_figures import Figure
-from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.infra.process.measured_figures import Figure
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
 from regraft.producers.brokers.broker_messages import Bundle, ClientRequest, Effect, Message, Send
 from regraft.producers.brokers.chord_routing import RingRouting
 from regraft.producers.brokers.chord_tables import ChordTables, RingPlanUnderWay

@@ -23,10 +23,10 @@ from scipy.optimize import linear_sum_assignment
 
 from regraft.controller.planners.steps.assign_ring_ids import assign_ids
 from regraft.controller.planners.steps.search_ring_ids import best_on_path, improve_greedily, swaps_of
-from regraft.infra.measured_figures import Figure
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.ring_costs import topic_roots
-from regraft.overlay.ring_reassignment import RingProblem
+from regraft.infra.process.measured_figures import Figure
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.ring_costs import topic_roots
+from regraft.overlay.ring.ring_reassignment import RingProblem
 
 Where = dict[str, str | int | float]
 

@@ -17,8 +17,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.chord_ring import NO_PARENT
-from regraft.overlay.ring_costs import RingCost
+from regraft.overlay.ring.chord_ring import NO_PARENT
+from regraft.overlay.ring.ring_costs import RingCost
 
 Positions = NDArray[np.int32]
 Floats = NDArray[np.float64]

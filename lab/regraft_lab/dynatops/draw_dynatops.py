@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from regraft.infra.measured_figures import Figure
+from regraft.infra.process.measured_figures import Figure
 from regraft.report_page.drawing_parts import STYLE, LineStyle, add_legend, plot_with_bars, svg_text
 from regraft_lab.claim_evidence import Measured, Value
 from regraft_lab.dynatops.dynatops_tasks import CLAIM_WEIGHTS

@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 
 from regraft.controller.planners.steps.place_users import PlacementRules
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.user_clusters import UserClusters
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.user_clusters import UserClusters
 from regraft.producers.workloads.checkin_data import DAY_MINUTES, Checkins, checkins_of
 from regraft_lab.dynatops.chord_baseline import random_configuration
 from regraft_lab.dynatops.dissemination import Floats

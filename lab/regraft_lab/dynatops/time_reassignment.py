@@ -22,9 +22,9 @@ from regraft.controller.planners.steps.search_ring_ids import (
     improve_greedily,
     swaps_of,
 )
-from regraft.infra.measured_figures import Figure
-from regraft.overlay.ring_reassignment import RingProblem
-from regraft.overlay.ring_scratch import ScratchSwaps
+from regraft.infra.process.measured_figures import Figure
+from regraft.overlay.ring.ring_reassignment import RingProblem
+from regraft.overlay.ring.ring_scratch import ScratchSwaps
 from regraft_lab.dynatops.cut_patterns import PATTERNS, Pattern, draw_problem
 
 Where = dict[str, str | int | float]

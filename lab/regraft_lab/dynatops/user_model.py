@@ -32,9 +32,9 @@ from regraft.controller.planners.steps.place_users import (
     choose_homes,
     place_in_turn,
 )
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.ring_costs import topic_roots
-from regraft.overlay.user_clusters import UserClusters
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.ring_costs import topic_roots
+from regraft.overlay.ring.user_clusters import UserClusters
 from regraft_lab.dynatops.broker_interests import InterestStep, interest_steps
 from regraft_lab.dynatops.user_changes import Ints, UserChanges
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
 
-from regraft.infra.measured_figures import Figure
+from regraft.infra.process.measured_figures import Figure
 from regraft.report_page.drawing_parts import STYLE, LineStyle, add_legend, plot_with_bars, svg_text
 from regraft_lab.mincost.mincost_tasks import CORE_SCALES, OURS, USERS_PER_BROKER
 

@@ -17,7 +17,7 @@ import numpy as np
 from regraft.controller.planners.steps.pack_drop import Budget, close_brokers, pack_drop
 from regraft.controller.planners.steps.pack_mixing import pack_mixing
 from regraft.controller.planners.steps.pack_users import pack_clustering, pack_greedy, pack_random
-from regraft.infra.measured_figures import Figure
+from regraft.infra.process.measured_figures import Figure
 from regraft.overlay.packed_users import Homes, PackingCosts, PackingInstance
 from regraft_lab.mean_figures import with_interval
 from regraft_lab.mincost.migrate_users import migrate_users

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from regraft.infra.measured_figures import Figure
+from regraft.infra.process.measured_figures import Figure
 from regraft_lab.claim_evidence import Claim, Judgement, Measured, Value, undecided, verdict
 from regraft_lab.claims_block import claim_rows, put_claims
 from regraft_lab.octopia.octopia_tasks import BURSTS_PER_MIN, OURS, PACES, PAPERS, RULE_SENDER, RULE_WORKLOAD

@@ -22,7 +22,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay
+from regraft.overlay.scot.structured_cyclic import ScotBroker, StructuredCyclicOverlay
 from regraft.producers.emulator.place_overlay import measured_rtt_ms
 from regraft.producers.workloads.stock_workload import load_stock_data
 from regraft_lab.octopia.octopia_workload import PUBLISHER_COUNT, SUBSCRIBER_COUNT

@@ -14,9 +14,9 @@ from statistics import fmean
 
 import msgspec
 
-from regraft.infra.measured_figures import Figure
+from regraft.infra.process.measured_figures import Figure
 from regraft.overlay.link_congestion import RULES
-from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay
+from regraft.overlay.scot.structured_cyclic import ScotBroker, StructuredCyclicOverlay
 from regraft_lab.octopia.count_samples import count_samples
 from regraft_lab.octopia.make_streams import StreamsOf
 from regraft_lab.octopia.octopia_quotes import (

@@ -17,7 +17,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay, scot_overlay
+from regraft.overlay.scot.structured_cyclic import ScotBroker, StructuredCyclicOverlay, scot_overlay
 from regraft.producers.brokers.match_content import Content, Filter, Operator, Predicate
 
 EDGE_OF = {"f": "abc", "g": "de", "h": "jk", "i": "lmn"}

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 
-from regraft.overlay.cluster_index_vectors import clusters_of, vector_of, without
-from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay
+from regraft.overlay.scot.cluster_index_vectors import clusters_of, vector_of, without
+from regraft.overlay.scot.structured_cyclic import ScotBroker, StructuredCyclicOverlay
 
 Load = Callable[[ScotBroker, ScotBroker], float]  # The congestion measure of the link from one broker to another.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from regraft.overlay.link_congestion import PRODUCT, WINDOW_MS, CongestionRule, QueueWindow
-from regraft.overlay.structured_cyclic import ScotBroker
+from regraft.overlay.scot.structured_cyclic import ScotBroker
 from regraft_lab.octopia.route_copies import Copy
 
 Link = tuple[ScotBroker, ScotBroker]

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.overlay.configuration import link
-from regraft.overlay.horizon_paths import paths_within
-from regraft.overlay.tree_costs import LinkSwap
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.tree.horizon_paths import paths_within
+from regraft.overlay.tree.tree_costs import LinkSwap
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.steps.rank_swaps import rank_swaps
 from regraft.controller.planners.steps.shared_settings import HorizonSettings
 from regraft.controller.state.planner_interface import PlannerSpec
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.plan import Proposal
 from regraft_lab.planners.find_lighter_swaps import lighter_swaps
 

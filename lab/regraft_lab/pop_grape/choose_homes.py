@@ -19,8 +19,9 @@ from regraft.controller.planners.relocate_publishers_joint import JointSettings
 from regraft.controller.planners.steps.shared_settings import SessionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.planner_interface import AnyPlannerSpec, PlannerSettings
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree.build_tree import bootstrap_tree
+from regraft.overlay.tree.configuration import Configuration
 from regraft_lab.pop_grape.observe_placement import WINDOW_MS
 
 ROUNDS_MAX = 3  # POP never settles (its averages remember few traces); GRAPE nearly always does.
@@ -69,7 +70,7 @@ def decide_homes(way: Way, inventory: Inventory, windows: Sequence[ClosedWindow]
     homes = dict(windows[-1].homes)
     if way.planner is None:
         return homes
-    tree = Configuration.of(0, inventory.brokers, inventory.bootstrap_tree.links, homes)
+    tree = Configuration.of(0, inventory.brokers, bootstrap_tree(inventory).links, homes)
     state = TreeState(tree, inventory, tuple(windows))
     for proposal in way.planner.plan(state, way.settings, TreeContext(), rng):
         for move in proposal.moves:

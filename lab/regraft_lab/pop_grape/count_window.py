@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from itertools import islice
 
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.producers.brokers.match_content import Filter, matches
 from regraft.producers.workloads.stock_workload import Quote
 from regraft.schemas.state import QueueState

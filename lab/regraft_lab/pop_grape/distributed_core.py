@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_messages import ClientRequest, Deliver, Effect, Message, Notification, Send
 from regraft.producers.brokers.tree_routing import TreeRouting
 from regraft.producers.brokers.tree_tables import RoutingTables, TreePlanUnderWay

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.virtual_overlay import VirtualOverlay
 from regraft.schemas.plan import ClientMove
 from regraft_lab.message_tally import MessageTally

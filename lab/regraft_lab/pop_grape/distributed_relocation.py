@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree.build_tree import bootstrap_tree
 from regraft.producers.brokers.match_content import Filter
 from regraft.producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
 from regraft.producers.emulator.emulator_ports import TelemetrySink
@@ -162,7 +163,7 @@ class RelocatingOverlay:
                 tracer = GrapeBroker(name, settings.threshold, self._monitor(name, settings.link_delays))
             self.tracers[name] = tracer
             broker.core = TracingCore(
-                name, self.inventory.bootstrap_tree, overlay.boot_ms, tracer, self._on_sent, self._on_decided
+                name, bootstrap_tree(self.inventory), overlay.boot_ms, tracer, self._on_sent, self._on_decided
             )
 
     def _monitor(self, name: str, link_delays: bool) -> Callable[[], BrokerMonitor]:
@@ -214,7 +215,7 @@ class RelocatingOverlay:
         def decide(_: object) -> None:
             self._pinging -= 1
             target = selection.target(round_trips_ms)
-            path = self.inventory.bootstrap_tree.path(home, target)
+            path = bootstrap_tree(self.inventory).path(home, target)
             self._conclude(found.publisher, path, waited_ms)
 
         waited_ms = max(round_trips_ms.values(), default=0.0)  # Pings are concurrent.

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree.build_tree import bootstrap_tree
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator.publisher_clients import MoveCounts
 from regraft_lab.message_tally import MessageTally, notifications_on_links
@@ -200,4 +201,4 @@ def _measures(scene: Scene, homes: Mapping[str, str], count: int) -> Measures:
     """Return the measures of the second half of the first ``count`` publications with publishers at these homes."""
     first = count // 2
     window = WorkloadCounter(scene.inventory, scene.workload, count).window(homes, first, count - first)
-    return counted([window], scene.inventory.bootstrap_tree, scene.inventory)
+    return counted([window], bootstrap_tree(scene.inventory), scene.inventory)

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.planners.steps.select_home_grape import Priority, select
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.distinct_sets import Words
-from regraft.overlay.link_sides import RootedTree
-from regraft.overlay.trace_sessions import HopDelays, SessionMetrics, TraceSessions
+from regraft.overlay.sets.distinct_sets import Words
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.link_sides import RootedTree
+from regraft.overlay.tree.trace_sessions import HopDelays, SessionMetrics, TraceSessions
 from regraft_lab.pop_grape.distributed_traces import BYTE_BITS, BrokerReport
 
 WORD_BYTES = 8

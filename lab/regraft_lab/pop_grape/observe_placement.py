@@ -15,6 +15,7 @@ from regraft.controller.controller_settings import AssemblyLimits
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.assemble_state import WindowAssembler
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree.build_tree import bootstrap_tree
 from regraft.producers.emulator.emulate_overlay import inventory_timing
 from regraft.producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
 from regraft.streaming.reference_aggregator import ReferenceAggregator
@@ -84,7 +85,7 @@ def observe_placement(
         tuple(window for window in windows if decide_ms <= window.start_ms < measure_ms),
         measured(
             [window for window in windows if measure_ms <= window.start_ms < end_ms],
-            inventory.bootstrap_tree,
+            bootstrap_tree(inventory),
             inventory,
             delay_ms_sum / max(delivered, 1),
             workload.homes,

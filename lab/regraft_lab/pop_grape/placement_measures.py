@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.publisher_costs import PublisherCosts
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.publisher_costs import PublisherCosts
 
 Floats = NDArray[np.float64]
 Homes = Mapping[str, str]
@@ -35,7 +35,7 @@ class Measures(msgspec.Struct, frozen=True):
     subscriber's, both included, and ``hops`` between them, mean over deliveries. ``client_delay_ms``: the delay that
     the paper measures, between clients that do not move: a publisher and all its subscribers are on one machine, here
     that of the publisher's first home, whichever brokers they connect to. ``cost_per_s``: the one cost
-    (:mod:`overlay.cost`).
+    (:mod:`overlay.tree.overlay_cost`).
     """
 
     message_rate_per_s: float

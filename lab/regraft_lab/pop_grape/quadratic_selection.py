@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.trace_sessions import HopDelays, TraceSessions
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.trace_sessions import HopDelays, TraceSessions
 
 CLIENT = ""
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.planners.steps.select_home_grape import Priority, select
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.link_sides import RootedTree
-from regraft.overlay.trace_sessions import HopDelays, SessionMetrics, TraceSessions
-from regraft.overlay.tree import random_tree
+from regraft.overlay.tree.build_tree import random_tree
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.link_sides import RootedTree
+from regraft.overlay.tree.trace_sessions import HopDelays, SessionMetrics, TraceSessions
 from regraft_lab.pop_grape.quadratic_selection import reports_of, select_quadratic
 
 EIGHTH_MS = 1 / 8

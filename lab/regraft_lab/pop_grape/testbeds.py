@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.emulator.place_overlay import PROCESSING_MS_MAX, PROCESSING_MS_MIN, measured_rtt_ms
 
 FAN_OUT = 2

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from regraft.controller.decide.find_planners import planner_of
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners import swap_links_ci, swap_links_cost
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.horizon_paths import Paths, paths_within
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.horizon_paths import Paths, paths_within
 from regraft.schemas.plan import Proposal
 from regraft_lab.planners import swap_links_lmit, swap_links_lmst
 from regraft_lab.psoop.message_costs import (

@@ -13,10 +13,10 @@ import numpy as np
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.swap_links_ci import cycle_costs, wanting_paths
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.horizon_paths import paths_within
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.horizon_paths import paths_within
 from regraft.producers.brokers.broker_protocol import BrokerPhase
 from regraft.schemas.plan import Proposal
 from regraft_lab.planners.swap_links_ci_paper import InterestSettings, local_knowledge, swap_links_ci_paper

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.schemas.telemetry import BLOCK_SIZE

@@ -11,8 +11,8 @@ import random
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.planner_interface import Planner
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.emulator.emulate_overlay import OverlayTiming
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.workloads.stock_settings import WorkloadSettings

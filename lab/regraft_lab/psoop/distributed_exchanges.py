@@ -16,9 +16,9 @@ from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.overlay_configuration import Link, link
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.match_content import Filter
 from regraft.producers.virtual_overlay import VirtualOverlay
 from regraft.schemas.client import Role

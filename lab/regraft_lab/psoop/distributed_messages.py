@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from regraft.overlay.configuration import link
-from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.overlay_configuration import Link, link
 from regraft.producers.emulator.emulate_overlay import CONTROL_BYTES
 from regraft_lab.yardsticks.bloom_filters import BloomFilter
 

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_protocol import BrokerPhase
 from regraft.producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
 from regraft.producers.emulator.ledger import LedgerSnapshot

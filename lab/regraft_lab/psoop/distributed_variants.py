@@ -20,9 +20,9 @@ from regraft.controller.planners import swap_links_ci, swap_links_cost
 from regraft.controller.planners.steps.shared_settings import HorizonSettings
 from regraft.controller.planners.swap_links_cost import SearchSettings
 from regraft.controller.state.planner_interface import Planner
-from regraft.overlay.cost import overlay_cost
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree import random_tree
+from regraft.overlay.tree.build_tree import bootstrap_tree, random_tree
+from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.emulator.emulate_overlay import OverlayTiming
 from regraft.producers.emulator.emulated_parts import Served
@@ -170,7 +170,7 @@ def run_variant(scene: Scene, variant: str, simulated_s: float) -> DistributedRu
         meter.stop()
     account = overlay.finish()
     sets = overlay.traffic.sets(overlay.ids)
-    bootstrap_per_s = overlay_cost(scene.inventory.bootstrap_tree, scene.inventory, sets).total_per_s
+    bootstrap_per_s = overlay_cost(bootstrap_tree(scene.inventory), scene.inventory, sets).total_per_s
     notification_messages, notification_bytes = notifications_on_links(overlay.virtual.overlay)
     run = DistributedRun(
         variant=variant,

@@ -1,9 +1,9 @@
 """The cost of messages for adapting: broadcasts, requests, reports, exchanges of links.
 
-In: the tree and the inventory. Out: costs in the unit of ``overlay.cost``. Reading: the paper counts costs "per message
-as we assume that messages do not vary too much in size" (section 3), so a message costs as much as a notification on
-the same path by Eq. 1: c of every link it crosses and p of every broker that handles it, including the sender.
-Notifications do not belong here.
+In: the tree and the inventory. Out: costs in the unit of ``overlay.tree.overlay_cost``. Reading: the paper counts costs
+"per message as we assume that messages do not vary too much in size" (section 3), so a message costs as much as a
+notification on the same path by Eq. 1: c of every link it crosses and p of every broker that handles it, including the
+sender. Notifications do not belong here.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.horizon_paths import Paths
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.horizon_paths import Paths
 from regraft.schemas.plan import Proposal
 
 # An exchange is announced around its cycle and confirmed; the paper refers to its [9].
@@ -28,8 +28,8 @@ def broadcast_cost(paths: Mapping[int, Paths], inventory: Inventory) -> float:
     """Return the cost of one broadcast by every broker: it sends its cache to all brokers within the horizon.
 
     Source: Jaeger07, section 4.3.1: a broadcast floods the tree up to eta hops. ``paths``: those of
-    ``overlay.horizon_paths`` for eta; each adds its last link and its last broker to the delivery tree of its first
-    one.
+    ``overlay.tree.horizon_paths`` for eta; each adds its last link and its last broker to the delivery tree of its
+    first one.
     """
     cost = float(inventory.processing_cost.sum())
     for found in paths.values():

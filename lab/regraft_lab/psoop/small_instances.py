@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft_lab.psoop.exact_optimum import all_trees, tree_at
 
 COST_MAX = 10.0  # c and p are uniform in [0, 10] (Jaeger07, section 5).

@@ -29,12 +29,12 @@ from regraft.controller.kinds.find_kind import tree_kind
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.planners.steps.search_swaps import Search, descend
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.infra.measured_figures import Figure
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets
+from regraft.infra.process.measured_figures import Figure
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree import random_tree
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.build_tree import bootstrap_tree, random_tree
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft_lab.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
 
 WINDOW_TICKS = 250
@@ -109,7 +109,7 @@ class _Overlay:
 
     def follow(self, planner: str) -> Iterator[float]:
         """Yield the time of each decision in ms, on a tree that follows the traffic."""
-        state = TreeState(self.inventory.bootstrap_tree, self.inventory, tuple(self.windows[:HORIZON_WINDOWS]))
+        state = TreeState(bootstrap_tree(self.inventory), self.inventory, tuple(self.windows[:HORIZON_WINDOWS]))
         costs = state.tree_costs.copy()
         for _ in descend(costs, Search(sys.maxsize, DEGREE_MAX, None)):
             pass

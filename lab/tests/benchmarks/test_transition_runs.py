@@ -5,7 +5,7 @@ import pytest
 from lab.benchmarks.bench_transition import Values, figures_of
 from lab.benchmarks.transition_meter import message_bytes
 from lab.benchmarks.transition_runs import RingRun, TransitionRun, TreeRun
-from regraft.infra.measured_figures import Figure
+from regraft.infra.process.measured_figures import Figure
 from regraft.producers.brokers.broker_messages import End, Subscribe
 from regraft.producers.emulator.user_clients import topic_filter
 

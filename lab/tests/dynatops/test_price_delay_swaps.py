@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.controller.planners.steps.search_ring_ids import improve_greedily
-from regraft.overlay.chord_ring import ChordRing
-from regraft.overlay.ring_reassignment import RingProblem
-from regraft.overlay.ring_scratch import ScratchSwaps
+from regraft.overlay.ring.chord_ring import ChordRing
+from regraft.overlay.ring.ring_reassignment import RingProblem
+from regraft.overlay.ring.ring_scratch import ScratchSwaps
 from regraft_lab.dynatops.price_delay_swaps import DelaySwaps
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.controller.planners.steps.place_users import PlacementRules
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.user_clusters import UserClusters
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.user_clusters import UserClusters
 from regraft_lab.dynatops.poisson_workload import PoissonSettings, draw_poisson_changes
 from regraft_lab.dynatops.user_changes import UserChanges
 from regraft_lab.dynatops.user_model import (

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from regraft.controller.planners.steps.pack_users import pack_random
-from regraft.infra.measured_figures import Figure
+from regraft.infra.process.measured_figures import Figure
 from regraft.overlay.packed_users import PackingCosts
 from regraft_lab.claim_evidence import Measured, Verdict
 from regraft_lab.mincost.draw_mincost import draw_mincost

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from regraft.infra.measured_figures import Figure
+from regraft.infra.process.measured_figures import Figure
 from regraft_lab.claim_evidence import Measured, Verdict
 from regraft_lab.octopia.compare_draws import draw_figures
 from regraft_lab.octopia.octopia_claims import BURSTS, judge_less, judge_predicate

@@ -16,7 +16,7 @@ from regraft.controller.planners.relocate_publisher_pop import (
     probe_walk,
     relocate_publisher_pop,
 )
-from regraft.overlay.link_sides import RootedTree
+from regraft.overlay.tree.link_sides import RootedTree
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.tree_tables import LOCAL
 from regraft_lab.message_tally import notifications_on_links

@@ -8,10 +8,10 @@ import numpy as np
 
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree import random_tree
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.build_tree import random_tree
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
 from regraft.producers.emulator.emulate_overlay import inventory_timing
 from regraft.producers.emulator.ledger import LedgerSnapshot

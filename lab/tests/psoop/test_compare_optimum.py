@@ -9,7 +9,7 @@ import pytest
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.plan import Proposal
 from regraft_lab.psoop import compare_optimum
 from regraft_lab.psoop.compare_optimum import (

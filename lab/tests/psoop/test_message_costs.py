@@ -5,10 +5,11 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from regraft.overlay.configuration import Configuration, link
-from regraft.overlay.horizon_paths import paths_within
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree import random_tree
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.tree.build_tree import random_tree
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.horizon_paths import paths_within
 from regraft.schemas.plan import Proposal
 from regraft_lab.psoop.message_costs import (
     behind_link,

@@ -19,10 +19,10 @@ from regraft.controller.planners.swap_links_ci import (
     wanting_paths,
 )
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.horizon_paths import paths_within
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.horizon_paths import paths_within
+from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.schemas.plan import Proposal
 from regraft_lab.planners.swap_links_ci_paper import InterestSettings, local_knowledge, swap_links_ci_paper
 from regraft_lab.yardsticks.bloom_filters import FilterShape

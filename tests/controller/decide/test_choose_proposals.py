@@ -12,11 +12,11 @@ from regraft.controller.decide.choose_proposals import Choice, plan_of
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.overlay.configuration import Configuration, link
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.overlay_configuration import Link
-from regraft.overlay.tree import random_tree
-from regraft.overlay.tree_costs import LinkSwap, TreeCosts, as_swaps
+from regraft.overlay.overlay_configuration import Link, link
+from regraft.overlay.tree.build_tree import random_tree
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts, as_swaps
 from regraft.schemas.plan import PlanPhase, Proposal, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.scripted_windows import closed_window

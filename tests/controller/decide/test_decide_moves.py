@@ -19,9 +19,9 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.state.plan_target import configuration_before
 from regraft.controller.state.planner_interface import Planner
-from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.overlay_configuration import Link, link
+from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase, Proposal, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.small_kinds import tree_kind

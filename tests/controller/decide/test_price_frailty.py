@@ -12,8 +12,8 @@ from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.swap_links_cost import SearchSettings, swap_links_cost
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.plan import Proposal, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.small_kinds import tree_kind

@@ -6,9 +6,9 @@ import pytest
 from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionEffect
 from regraft.controller.execute.weigh_claims import PeerClaims
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.plan_digest import plan_digest
+from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import Plan, PlanPhase

@@ -9,10 +9,10 @@ import numpy as np
 
 from regraft.controller.kinds.repair import RepairTask
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.tree import random_tree
+from regraft.overlay.tree.build_tree import random_tree
+from regraft.overlay.tree.configuration import Configuration
 from tests.overlay.small_overlays import brokers_named, publishers_of
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from regraft.controller.kinds.ring.attach_clients import topic_traffic, with_clients
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.plan import ClientMove
 from tests.controller.scripted_ring import BROKERS, RING, ring_window
 from tests.overlay.small_overlays import publishers_of

@@ -13,11 +13,11 @@ from regraft.controller.kinds.overlay_kind import HomeError
 from regraft.controller.kinds.tree.reached_tree import ReachedTree
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.configuration import Configuration, NotATreeError, link
-from regraft.overlay.cost import overlay_cost
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import Link
-from regraft.overlay.tree import cycle_links, random_tree
+from regraft.overlay.overlay_configuration import Link, link
+from regraft.overlay.tree.build_tree import cycle_links, random_tree
+from regraft.overlay.tree.configuration import Configuration, NotATreeError
+from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.schemas.plan import ClientMove, HomeMove, Proposal
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, publishers_of
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.controller.kinds.repair import RepairTask
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.chord_ring import RingError
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.ring_costs import overlay_ring_cost
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_ring import RingError
+from regraft.overlay.ring.ring_costs import overlay_ring_cost
 from regraft.schemas.plan import OFF_RING, ClientMove, IdMove
 from tests.controller.kinds.drawn_repairs import drawn_change
 from tests.controller.scripted_ring import FIG_2_USERS, RING, TOPIC, ring_inventory, ring_window

@@ -11,9 +11,9 @@ from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.planners.steps.move_single import single_moves
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.registered_clients import RegisteredClients
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
+from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.client import Client, Role
 from regraft.schemas.part_blocks import number_of_subscriber
 from regraft.schemas.sampled_blocks import FULL

@@ -13,9 +13,9 @@ from regraft.controller.kinds.overlay_kind import OVERLOAD
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.pack_users_drop import PackingSettings, pack_drop
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
+from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.plan import ClientMove, HomeMove, Verdict
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.small_kinds import tree_kind

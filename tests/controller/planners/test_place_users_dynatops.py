@@ -12,10 +12,10 @@ import pytest
 from regraft.controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
 from regraft.controller.planners.place_users_dynatops import PLANNER, PlacementSettings, place_users_dynatops
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.user_interests import UserInterests
+from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.plan import ClientMove, Proposal
 
 Users = Mapping[str, tuple[str, Sequence[str]]]

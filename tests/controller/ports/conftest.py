@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_server import RunningKafka, start_kafka
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.local.kafka_server import RunningKafka, start_kafka
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from regraft.controller.planners.relocate_publisher_grape import PrioritySetting
 from regraft.controller.planners.relocate_publisher_pop import TraceSettings
 from regraft.controller.planners.relocate_publishers_joint import JointSettings
 from regraft.controller.state.planner_interface import PlannerSettings
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.tree import random_tree
+from regraft.overlay.tree.build_tree import random_tree
+from regraft.overlay.tree.configuration import Configuration
 from tests.controller.published_windows import state_of
 from tests.overlay.published_overlays import draw_overlay
 

@@ -10,9 +10,9 @@ from regraft.controller.report.describe_changes import changes_text
 from regraft.controller.state.find_homes import homes_before
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.state.plan_target import configuration_after
-from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
-from regraft.overlay.chord_ring import RingError
 from regraft.overlay.plan_digest import plan_digest
+from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.ring.chord_ring import RingError
 from regraft.schemas.command import CommandPhase
 from regraft.schemas.plan import ClientMove, IdMove, PhaseChange, Plan, PlanPhase, Proposal, RingId
 from tests.controller.scripted_ring import BITS, BROKERS, RING, placing, reassigning, ring_inventory, ring_window

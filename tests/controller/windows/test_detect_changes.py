@@ -19,7 +19,7 @@ from regraft.controller.windows.detect_changes import (
     limit_for,
     normal_score,
 )
-from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.sets.delivery_sets import DeliverySets
 from tests.controller.scripted_windows import WINDOW_MS, closed_window
 
 BROKERS = tuple(f"b{number:02}" for number in range(10))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regraft.controller.windows.gather_deliveries import WindowDeliveries, gather_deliveries
-from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.state import Churn, PublisherDelivery, StateRow, WindowClosed
 from tests.overlay.small_overlays import brokers_named
 from tests.schemas.packed_rows import delivery_bodies, packed_window

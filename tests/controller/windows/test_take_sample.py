@@ -9,11 +9,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from regraft.controller.windows.take_sample import take_sample
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets, MaskCells
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.time_slices import time_slices
+from regraft.overlay.sets.delivery_sets import DeliverySets, MaskCells
+from regraft.overlay.sets.time_slices import time_slices
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.schemas.sampled_blocks import FULL, RUNS, SampleRule, Sampling
 from tests.controller.windows.sampled_traffic import batches_of, draw_traffic, window_of_batches
 

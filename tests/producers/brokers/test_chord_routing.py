@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
 from regraft.producers.brokers import chord_trees
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     Advertise,

@@ -1,6 +1,6 @@
 """One broker's core, message by message: the worked cases behind the tests of rare orders."""
 
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
     Advertise,

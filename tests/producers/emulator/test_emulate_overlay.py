@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import simpy
 
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
 from regraft.producers.emulator.delivery_cells import CellRule

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.plan_digest import plan_digest
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.emulator.starting_point import is_undecided, starting_point
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings

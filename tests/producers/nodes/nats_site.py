@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.nodes import ask_api
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.connectors import Connector

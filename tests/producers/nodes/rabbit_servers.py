@@ -19,9 +19,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from regraft.infra.find_port import choose_ports
-from regraft.infra.make_certificates import LocalAuthority
-from regraft.infra.rabbit_server import NoRabbitError, find_rabbit, rabbit_environment
+from regraft.infra.local.make_certificates import LocalAuthority
+from regraft.infra.local.rabbit_server import NoRabbitError, find_rabbit, rabbit_environment
+from regraft.infra.process.find_port import choose_ports
 from regraft.producers.nodes.ask_api import BrokerApi
 
 PLUGINS = "[rabbitmq_event_exchange,rabbitmq_management,rabbitmq_federation,rabbitmq_shovel]."

@@ -6,8 +6,8 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.nodes.connectors import LocalMessage, MemoryConnector
 from regraft.schemas.client import Role
 from regraft.schemas.command import Command, CommandPhase, Outcome

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_messages import AdvertiseAck, Bundle, End, Subscribe
 from regraft.producers.nodes.carried_messages import (
     CarriedNotification,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from regraft.infra.make_certificates import LocalAuthority
+from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.connectors import ConnectorError, LocalMessage

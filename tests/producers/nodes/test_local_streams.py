@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes import local_streams
 from regraft.producers.nodes.connectors import ConnectorError, LocalMessage

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.nodes import look_for_nodes
 from regraft.producers.nodes.connectors import Connector, ConnectorError
 from regraft.producers.nodes.mqtt_connector import MqttConnector

@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from regraft.infra.make_certificates import LocalAuthority
+from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.connectors import Connector, ConnectorError, LocalMessage

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.nodes.connectors import Connector
 from regraft.producers.nodes.mqtt_connector import MqttConnector
 from regraft.producers.nodes.nats_connector import NatsConnector

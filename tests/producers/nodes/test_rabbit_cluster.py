@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.find_port import is_listening
+from regraft.infra.process.find_port import is_listening
 from regraft.producers.nodes.amqp_connector import AmqpConnector
 from regraft.producers.nodes.amqp_place import AmqpPlace
 from regraft.producers.nodes.ask_api import BrokerApi

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.nodes import reply_inboxes
 from regraft.producers.nodes.connectors import LocalMessage
 from regraft.producers.nodes.reply_inboxes import ReplyInboxes

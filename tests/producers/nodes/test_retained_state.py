@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.nodes.connectors import Connector, LocalMessage
 from regraft.producers.nodes.mqtt_connector import MqttConnector
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of

@@ -14,7 +14,7 @@ import structlog
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.nodes.link_frames import Probe, link_frame
 from regraft.producers.nodes.mqtt_connector import MqttConnector
 from regraft.producers.nodes.mqtt_interest import MqttInterest

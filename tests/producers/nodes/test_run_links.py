@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.make_certificates import LocalAuthority
+from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.producers.brokers.broker_messages import End, Message, Notification, Subscribe
 from regraft.producers.nodes.carried_messages import CarriedNotification
 from regraft.producers.nodes.run_links import LinkLimits, Links, LinkTls

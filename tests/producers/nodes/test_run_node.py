@@ -20,14 +20,14 @@ import pytest
 
 from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.execute.transition import SendCommand, Transition, TransitionEffect
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_server import RunningKafka, start_kafka
-from regraft.infra.read_messages import read_messages
-from regraft.infra.record_writer import RecordWriter
-from regraft.overlay.configuration import Configuration
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.read_messages import read_messages
+from regraft.infra.kafka.record_writer import RecordWriter
+from regraft.infra.local.kafka_server import RunningKafka, start_kafka
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange
 from regraft.overlay.plan_digest import plan_digest
+from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.client import Client
 from regraft.schemas.codec import decode

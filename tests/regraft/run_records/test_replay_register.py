@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 import regraft.run_records.replay_register
 from regraft.controller.controller_settings import AssemblyLimits
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_server import RunningKafka, start_kafka
-from regraft.overlay.configuration import Configuration
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.local.kafka_server import RunningKafka, start_kafka
+from regraft.overlay.tree.configuration import Configuration
 from regraft.run_records.collect_run import (
     StoredRun,
     assemble_windows,

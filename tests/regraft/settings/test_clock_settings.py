@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from regraft.infra.run_clock import RunClock
+from regraft.infra.process.run_clock import RunClock
 from regraft.settings.run_settings import SettingsError, load_settings
 from regraft.stages.run_stage import configure_logs
 

@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.match_content import MatchIndex
 from regraft.producers.emulator.count_users import BrokerTopics, UserCounts
 from regraft.producers.emulator.homes_in_turn import HomesInTurn

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_messages import Notification
 from tests.scenarios.model.kept_account import Pair
 

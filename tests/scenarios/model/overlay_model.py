@@ -21,8 +21,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,

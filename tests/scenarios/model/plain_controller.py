@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
-from regraft.overlay.configuration import Configuration, link
-from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.overlay_configuration import OverlayConfiguration, link
 from regraft.overlay.plan_digest import BETWEEN
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.plan import ClientMove
 from regraft.schemas.plan_life import answers_to

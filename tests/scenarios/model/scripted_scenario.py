@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.configuration import Configuration, link
-from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.overlay_configuration import OverlayConfiguration, link
+from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.tree.configuration import Configuration
 from tests.scenarios.model.kept_account import Rules
 from tests.scenarios.model.overlay_model import DELIVER, STEP, OverlayModel, State
 from tests.scenarios.model.plain_controller import PlannedChange

@@ -21,7 +21,7 @@ from regraft.controller.planners.steps.place_users import (
     choose_homes,
     place_in_turn,
 )
-from regraft.overlay.user_clusters import UserClusters
+from regraft.overlay.ring.user_clusters import UserClusters
 
 
 @dataclass

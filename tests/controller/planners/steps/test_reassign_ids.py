@@ -18,8 +18,8 @@ from regraft.controller.planners.steps.search_ring_ids import (
     improve_greedily,
     swaps_of,
 )
-from regraft.overlay.ring_reassignment import Mapping, RingProblem
-from regraft.overlay.ring_swaps import RingSwaps
+from regraft.overlay.ring.ring_reassignment import Mapping, RingProblem
+from regraft.overlay.ring.ring_swaps import RingSwaps
 from tests.overlay.drawn_ring_problems import draw_problem
 
 SEEDS = st.integers(0, 2**32)

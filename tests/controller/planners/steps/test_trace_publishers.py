@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from regraft.controller.planners.steps.trace_publishers import hop_delays, subscribers_mean, trace_sessions
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.link_sides import RootedTree
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.link_sides import RootedTree
 from regraft.schemas.state import LinkRtt
 from tests.controller.published_windows import queue_of, window_of
 from tests.overlay.published_overlays import Published, spans_of
