@@ -28,7 +28,7 @@ from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry
 from regraft.producers.nodes.broker_node import BrokerNode
-from regraft.producers.nodes.run_links import Links
+from regraft.producers.nodes.links.run_links import Links
 
 BROKERS = ("b01", "b02", "b03")
 LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])

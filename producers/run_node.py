@@ -29,9 +29,10 @@ from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.ask_to_join import ask_to_join
 from regraft.producers.nodes.broker_node import BrokerNode
-from regraft.producers.nodes.choose_candidates import RENEWED_S, CandidateChoice
-from regraft.producers.nodes.connectors import ConnectorError
+from regraft.producers.nodes.connectors.connector import ConnectorError
 from regraft.producers.nodes.guard_calls import CallGuard
+from regraft.producers.nodes.links.choose_candidates import RENEWED_S, CandidateChoice
+from regraft.producers.nodes.links.run_links import LinkLimits, Links
 from regraft.producers.nodes.node_metrics import NodeHealth, NodeMetrics
 from regraft.producers.nodes.node_parts import (
     NodeError,
@@ -45,7 +46,6 @@ from regraft.producers.nodes.node_parts import (
     topics_of,
 )
 from regraft.producers.nodes.node_waiting import NodeWaiting, waiting_for
-from regraft.producers.nodes.run_links import LinkLimits, Links
 from regraft.schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)

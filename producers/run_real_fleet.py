@@ -32,7 +32,7 @@ from regraft.producers.emulator.read_commands import KafkaUnreachableError
 from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.producers.nodes.broker_node import NodePorts
-from regraft.producers.nodes.connectors import Connector, ConnectorError
+from regraft.producers.nodes.connectors.connector import Connector, ConnectorError
 from regraft.producers.real_fleet.broker_kinds import BrokerKind, ServerAddress, broker_kind
 from regraft.producers.real_fleet.fleet_clients import FleetClients
 from regraft.producers.real_fleet.fleet_nodes import FleetNodes

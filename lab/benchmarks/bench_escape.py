@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from regraft.controller.planners.steps.search_swaps import Search, descend, escape
+from regraft.controller.planners.tree.steps.search_swaps import Search, descend, escape
 from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.infra.process.show_progress import show_progress
 from regraft.overlay.inventory import Inventory

@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.planners.steps.price_frailty import FrailtyPrice
-from regraft.controller.planners.steps.search_swaps import Search, descend
+from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
+from regraft.controller.planners.tree.steps.search_swaps import Search, descend
 from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.infra.process.show_progress import show_progress
 from regraft.overlay.inventory import Inventory

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
-from regraft.controller.planners.relocate_publishers_joint import JointSettings, relocate_publishers_joint
+from regraft.controller.planners.tree.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
+from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings, relocate_publishers_joint
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.overlay.inventory import Inventory

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from regraft.controller.planners.steps.search_swaps import Search, descend
+from regraft.controller.planners.tree.steps.search_swaps import Search, descend
 from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets

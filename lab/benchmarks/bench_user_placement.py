@@ -21,8 +21,8 @@ from typing import TypeVar
 import numpy as np
 
 from regraft.controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
-from regraft.controller.planners.place_users_dynatops import PlacementSettings, place_users_dynatops
-from regraft.controller.planners.steps.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
+from regraft.controller.planners.ring.place_users_dynatops import PlacementSettings, place_users_dynatops
+from regraft.controller.planners.ring.steps.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.overlay.inventory import Inventory
@@ -90,7 +90,7 @@ def measure_pass(changes: UserChanges, pattern: Pattern, cluster_brokers: int, s
 
 def place_one_by_one(clusters: UserClusters, asking: AskingUsers, *, is_join: bool) -> list[int]:
     """Return the homes by Algorithm 1 without arrays: w_l = 1, no cap, ties broken as in
-    :mod:`controller.planners.steps.place_users`.
+    :mod:`controller.planners.ring.steps.place_users`.
 
     Utilities are compared in integers, as shared * total - size * load * members: the utility times size and total.
     """

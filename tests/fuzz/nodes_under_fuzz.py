@@ -20,10 +20,12 @@ from pika import BasicProperties, frame
 
 from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_cores import core_of
-from regraft.producers.nodes.amqp_connector import AmqpConnector
-from regraft.producers.nodes.amqp_place import AmqpPlace
+from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
+from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
 from regraft.producers.nodes.broker_node import BrokerNode
-from regraft.producers.nodes.carried_messages import (
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, MemoryConnector
+from regraft.producers.nodes.connectors.subject_filters import filter_of
+from regraft.producers.nodes.links.carried_messages import (
     CONTROL_TYPES,
     ControlBody,
     LinkError,
@@ -31,14 +33,12 @@ from regraft.producers.nodes.carried_messages import (
     body_of,
     message_of,
 )
-from regraft.producers.nodes.connectors import ConnectorError, LocalMessage, MemoryConnector
-from regraft.producers.nodes.mqtt_connector import MqttConnector
-from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
-from regraft.producers.nodes.mqtt_packets import MalformedError, PacketReader
-from regraft.producers.nodes.nats_connector import NatsConnector
-from regraft.producers.nodes.nats_protocol import LeafReader
-from regraft.producers.nodes.run_links import Links
-from regraft.producers.nodes.subject_filters import filter_of
+from regraft.producers.nodes.links.run_links import Links
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+from regraft.producers.nodes.mqtt.mqtt_interest import LOG_TOPIC, MqttInterest
+from regraft.producers.nodes.mqtt.mqtt_packets import MalformedError, PacketReader
+from regraft.producers.nodes.nats.nats_connector import NatsConnector
+from regraft.producers.nodes.nats.nats_protocol import LeafReader
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.command import Command, CommandPhase, CommandResult
 from regraft.schemas.telemetry import QueueSample, TelemetryBatch

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from regraft.controller.planners.steps.search_places import exchanged
+from regraft.controller.planners.scot.steps.search_places import exchanged
 from regraft.overlay.scot.place_costs import PlaceCosts
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.scot.scot_costs import scot_breakdown

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regraft.controller.decide.find_planners import planner_of
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.swap_links_ci import (
+from regraft.controller.planners.tree.swap_links_ci import (
     LocalKnowledge,
     cycle_costs,
     indirect_costs,

@@ -7,7 +7,7 @@ import pytest
 
 from regraft.controller.kinds.scot.reached_scot import ReachedScot
 from regraft.controller.kinds.scot.scot_state import ScotState
-from regraft.controller.planners.exchange_places_scot import PlaceSettings, exchange_places_scot
+from regraft.controller.planners.scot.exchange_places_scot import PlaceSettings, exchange_places_scot
 from regraft.controller.state.planner_interface import PlannerContext
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.scot.place_costs import PlaceCosts

@@ -6,7 +6,7 @@ import pytest
 
 from regraft.controller.kinds.scot.reached_scot import ReachedScot
 from regraft.controller.kinds.scot.scot_state import ScotState
-from regraft.controller.planners.link_regions_scot import RegionLinkSettings, link_regions_scot
+from regraft.controller.planners.scot.link_regions_scot import RegionLinkSettings, link_regions_scot
 from regraft.controller.state.planner_interface import PlannerContext
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.schemas.plan import Proposal

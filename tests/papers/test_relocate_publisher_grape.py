@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
-from regraft.controller.planners.steps.select_home_grape import GrapeSelection, Priority, select
+from regraft.controller.planners.tree.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
+from regraft.controller.planners.tree.steps.select_home_grape import GrapeSelection, Priority, select
 from regraft.overlay.tree.configuration import Configuration
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.trace_sessions import HopDelays, SessionMetrics, TraceSessions

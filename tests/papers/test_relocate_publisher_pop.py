@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.relocate_publisher_pop import (
+from regraft.controller.planners.tree.relocate_publisher_pop import (
     TraceSettings,
     probe_walk,
     relocate_publisher_pop,
@@ -18,7 +18,7 @@ from regraft.controller.planners.relocate_publisher_pop import (
     trace,
     trace_probability,
 )
-from regraft.controller.planners.steps.trace_publishers import columns_by_publisher
+from regraft.controller.planners.tree.steps.trace_publishers import columns_by_publisher
 from regraft.overlay.tree.configuration import Configuration
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.schemas.plan import ClientMove, Proposal

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
-from regraft.controller.planners.relocate_publishers_joint import JointSettings, relocate_publishers_joint
-from regraft.controller.planners.steps.select_home_grape import Priority
+from regraft.controller.planners.tree.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
+from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings, relocate_publishers_joint
+from regraft.controller.planners.tree.steps.select_home_grape import Priority
 from regraft.overlay.tree.configuration import Configuration
 from regraft.overlay.tree.publisher_costs import PublisherCosts
 from regraft.schemas.plan import ClientMove, Proposal
@@ -189,7 +189,7 @@ def test_it_saves_at_least_as_much_as_grape_if_the_best_single_move_blocks_other
     Without a budget for chains it ends at the homes of GRAPE; with one, chains drop p in favour of the other two.
     """
     monkeypatch.setattr(
-        "regraft.controller.planners.relocate_publishers_joint.HOMES_EVALUATED_MAX", homes_evaluated_max
+        "regraft.controller.planners.tree.relocate_publishers_joint.HOMES_EVALUATED_MAX", homes_evaluated_max
     )
     homes = {"p": "b01", "q": "b03", "r": "b03"}
     tree = Configuration.of(0, line_of(4).brokers, [("b00", "b01"), ("b01", "b02"), ("b00", "b03")], homes)

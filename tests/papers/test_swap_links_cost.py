@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.swap_links_cost import SearchSettings, swap_links_cost
+from regraft.controller.planners.tree.swap_links_cost import SearchSettings, swap_links_cost
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import link

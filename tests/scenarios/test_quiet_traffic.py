@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.planners.swap_links_cost import SearchSettings
+from regraft.controller.planners.tree.swap_links_cost import SearchSettings
 from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.virtual_overlay import VirtualSettings

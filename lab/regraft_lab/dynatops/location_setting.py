@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from regraft.controller.planners.steps.place_users import PlacementRules
+from regraft.controller.planners.ring.steps.place_users import PlacementRules
 from regraft.overlay.ring.chord_configuration import ChordConfiguration
 from regraft.overlay.ring.user_clusters import UserClusters
 from regraft.producers.workloads.checkin_data import DAY_MINUTES, Checkins, checkins_of

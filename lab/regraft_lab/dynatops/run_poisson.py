@@ -15,7 +15,7 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from regraft.controller.planners.steps.place_users import PlacementRules
+from regraft.controller.planners.ring.steps.place_users import PlacementRules
 from regraft.infra.process.measured_figures import Figure
 from regraft.overlay.ring.user_clusters import UserClusters
 from regraft_lab.dynatops.chord_baseline import random_configuration

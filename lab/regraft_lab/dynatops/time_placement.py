@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from regraft.controller.planners.steps.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
+from regraft.controller.planners.ring.steps.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
 from regraft.infra.process.measured_figures import Figure
 from regraft.overlay.ring.user_clusters import UserClusters
 from regraft_lab.dynatops.poisson_workload import PATTERNS, PoissonSettings, draw_poisson_changes

@@ -14,8 +14,8 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-from regraft.controller.planners.steps.assign_ring_ids import assign_ids
-from regraft.controller.planners.steps.search_ring_ids import (
+from regraft.controller.planners.ring.steps.assign_ring_ids import assign_ids
+from regraft.controller.planners.ring.steps.search_ring_ids import (
     ImprovementPath,
     Reassignment,
     best_on_path,

@@ -24,7 +24,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.planners.steps.place_users import (
+from regraft.controller.planners.ring.steps.place_users import (
     AskingUsers,
     BrokerStates,
     OwnPart,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regraft.controller.planners.steps.pack_drop import TIE_SHARE, likely_changes_per_s
-from regraft.controller.planners.steps.pack_users import ROUNDING
+from regraft.controller.planners.tree.steps.pack_drop import TIE_SHARE, likely_changes_per_s
+from regraft.controller.planners.tree.steps.pack_users import ROUNDING
 from regraft.overlay.packed_users import Flags, Homes, PackingCosts, PackingInstance
 
 # request_to_move, accept, replicate, connect, register, summarize, redirect; or request_to_move and a refusal.

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from regraft.controller.planners.steps.pack_drop import Budget, close_brokers, pack_drop
-from regraft.controller.planners.steps.pack_mixing import pack_mixing
-from regraft.controller.planners.steps.pack_users import pack_clustering, pack_greedy, pack_random
+from regraft.controller.planners.tree.steps.pack_drop import Budget, close_brokers, pack_drop
+from regraft.controller.planners.tree.steps.pack_mixing import pack_mixing
+from regraft.controller.planners.tree.steps.pack_users import pack_clustering, pack_greedy, pack_random
 from regraft.infra.process.measured_figures import Figure
 from regraft.overlay.packed_users import Homes, PackingCosts, PackingInstance
 from regraft_lab.mean_figures import with_interval

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.steps.rank_swaps import rank_swaps
-from regraft.controller.planners.steps.shared_settings import HorizonSettings
-from regraft.controller.planners.swap_links_ci import LocalKnowledge, agreed_swaps, mean_common_interest
+from regraft.controller.planners.shared_settings import HorizonSettings
+from regraft.controller.planners.tree.steps.rank_swaps import rank_swaps
+from regraft.controller.planners.tree.swap_links_ci import LocalKnowledge, agreed_swaps, mean_common_interest
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.tree.configuration import Configuration
 from regraft.overlay.tree.horizon_paths import Paths, paths_within

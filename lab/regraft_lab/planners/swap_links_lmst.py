@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.steps.rank_swaps import rank_swaps
-from regraft.controller.planners.steps.shared_settings import HorizonSettings
+from regraft.controller.planners.shared_settings import HorizonSettings
+from regraft.controller.planners.tree.steps.rank_swaps import rank_swaps
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.tree.configuration import Configuration
 from regraft.schemas.plan import Proposal
@@ -23,8 +23,8 @@ def swap_links_lmst(
 
     Source: Jaeger07, sections 3.1.2 and 5, which describe it without a formula. Cost O(pairs within eta * eta).
     Guarantee: each swap lowers the sum of link costs; none for the overlay's cost, which the proposals hold.
-    Departures: those of :mod:`controller.planners.steps.rank_swaps`. ``rng`` draws the order of arrival, if that is
-    chosen.
+    Departures: those of :mod:`controller.planners.tree.steps.rank_swaps`. ``rng`` draws the order of arrival, if that
+    is chosen.
     """
     reasons = {
         found.swap: (

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners import relocate_publisher_grape, relocate_publisher_pop, relocate_publishers_joint
-from regraft.controller.planners.relocate_publisher_grape import PrioritySettings
-from regraft.controller.planners.relocate_publisher_pop import TraceSettings
-from regraft.controller.planners.relocate_publishers_joint import JointSettings
-from regraft.controller.planners.steps.shared_settings import SessionSettings
+from regraft.controller.planners.shared_settings import SessionSettings
+from regraft.controller.planners.tree import relocate_publisher_grape, relocate_publisher_pop, relocate_publishers_joint
+from regraft.controller.planners.tree.relocate_publisher_grape import PrioritySettings
+from regraft.controller.planners.tree.relocate_publisher_pop import TraceSettings
+from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.planner_interface import AnyPlannerSpec, PlannerSettings
 from regraft.overlay.inventory import Inventory

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.planners.steps.select_home_grape import Priority, select
+from regraft.controller.planners.tree.steps.select_home_grape import Priority, select
 from regraft.overlay.sets.distinct_sets import Words
 from regraft.overlay.tree.configuration import Configuration
 from regraft.overlay.tree.link_sides import RootedTree

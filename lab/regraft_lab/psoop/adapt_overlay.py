@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from regraft.controller.decide.find_planners import planner_of
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners import swap_links_ci, swap_links_cost
+from regraft.controller.planners.tree import swap_links_ci, swap_links_cost
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree.configuration import Configuration
 from regraft.overlay.tree.horizon_paths import Paths, paths_within

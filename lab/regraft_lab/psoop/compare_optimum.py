@@ -17,7 +17,7 @@ from rich.table import Table
 
 from regraft.controller.decide.find_planners import planner_of
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.steps.shared_settings import Order
+from regraft.controller.planners.shared_settings import Order
 from regraft.controller.state.planner_interface import Planner
 from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.infra.process.show_progress import show_progress

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.swap_links_ci import cycle_costs, wanting_paths
+from regraft.controller.planners.tree.swap_links_ci import cycle_costs, wanting_paths
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link
 from regraft.overlay.tree.configuration import Configuration

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from regraft.controller.kinds.tree.tree_state import TreeContext
-from regraft.controller.planners import swap_links_ci, swap_links_cost
-from regraft.controller.planners.steps.shared_settings import HorizonSettings
-from regraft.controller.planners.swap_links_cost import SearchSettings
+from regraft.controller.planners.shared_settings import HorizonSettings
+from regraft.controller.planners.tree import swap_links_ci, swap_links_cost
+from regraft.controller.planners.tree.swap_links_cost import SearchSettings
 from regraft.controller.state.planner_interface import Planner
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree.build_tree import bootstrap_tree, random_tree

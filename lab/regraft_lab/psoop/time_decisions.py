@@ -27,7 +27,7 @@ from regraft.controller.decide.find_planners import planners_of
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.kinds.find_kind import tree_kind
 from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.controller.planners.steps.search_swaps import Search, descend
+from regraft.controller.planners.tree.steps.search_swaps import Search, descend
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.infra.process.measured_figures import Figure
 from regraft.overlay.inventory import Inventory

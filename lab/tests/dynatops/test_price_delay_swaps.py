@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.controller.planners.steps.search_ring_ids import improve_greedily
+from regraft.controller.planners.ring.steps.search_ring_ids import improve_greedily
 from regraft.overlay.ring.chord_ring import ChordRing
 from regraft.overlay.ring.ring_reassignment import RingProblem
 from regraft.overlay.ring.ring_scratch import ScratchSwaps

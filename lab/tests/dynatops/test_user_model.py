@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.controller.planners.steps.place_users import PlacementRules
+from regraft.controller.planners.ring.steps.place_users import PlacementRules
 from regraft.overlay.ring.chord_configuration import ChordConfiguration
 from regraft.overlay.ring.user_clusters import UserClusters
 from regraft_lab.dynatops.poisson_workload import PoissonSettings, draw_poisson_changes

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from regraft.controller.planners.steps.pack_users import pack_random
+from regraft.controller.planners.tree.steps.pack_users import pack_random
 from regraft.infra.process.measured_figures import Figure
 from regraft.overlay.packed_users import PackingCosts
 from regraft_lab.claim_evidence import Measured, Verdict

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lab.tests.pop_grape.traced_overlays import PUBLISHER, Traced, Wish, fig_1, random_traced, state_of, traced
 from regraft.controller.kinds.tree.tree_state import TreeContext
-from regraft.controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
+from regraft.controller.planners.tree.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
 from regraft.producers.brokers.broker_messages import Notification
 from regraft_lab.pop_grape.distributed_grape import BrokerMonitor, GrapeBroker, TraceSession
 from regraft_lab.pop_grape.distributed_selection import GrapeSettings, Selection

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lab.tests.pop_grape.traced_overlays import PUBLISHER, Traced, fig_1, random_traced, state_of
 from regraft.controller.kinds.tree.tree_state import TreeContext
-from regraft.controller.planners.relocate_publisher_pop import (
+from regraft.controller.planners.tree.relocate_publisher_pop import (
     NEWEST_SHARE,
     TraceSettings,
     probe_walk,

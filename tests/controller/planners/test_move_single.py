@@ -8,7 +8,7 @@ import pytest
 
 from regraft.controller.kinds.tree.reached_tree import ReachedTree
 from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.controller.planners.steps.move_single import single_moves
+from regraft.controller.planners.tree.steps.move_single import single_moves
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.registered_clients import RegisteredClients
 from regraft.overlay.inventory import Inventory

@@ -11,7 +11,7 @@ from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.kinds.overlay_kind import OVERLOAD
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.pack_users_drop import PackingSettings, pack_drop
+from regraft.controller.planners.tree.pack_users_drop import PackingSettings, pack_drop
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from regraft.controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
-from regraft.controller.planners.place_users_dynatops import PLANNER, PlacementSettings, place_users_dynatops
+from regraft.controller.planners.ring.place_users_dynatops import PLANNER, PlacementSettings, place_users_dynatops
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.ring.chord_configuration import ChordConfiguration

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from regraft.controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
-from regraft.controller.planners.reassign_ids_assignment import reassign_ids_assignment
-from regraft.controller.planners.reassign_ids_ssbr import reassign_ids_ssbr
-from regraft.controller.planners.steps.shared_settings import ReassignmentSettings
+from regraft.controller.planners.ring.reassign_ids_assignment import reassign_ids_assignment
+from regraft.controller.planners.ring.reassign_ids_ssbr import reassign_ids_ssbr
+from regraft.controller.planners.shared_settings import ReassignmentSettings
 from regraft.overlay.ring.chord_configuration import ChordConfiguration
 from regraft.schemas.plan import Proposal
 from tests.controller.scripted_ring import BROKERS, OTHER, RING, TOPIC, ring_state, ring_window

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from regraft.controller.planners.relocate_publisher_grape import PrioritySettings
-from regraft.controller.planners.relocate_publisher_pop import TraceSettings
-from regraft.controller.planners.relocate_publishers_joint import JointSettings
+from regraft.controller.planners.tree.relocate_publisher_grape import PrioritySettings
+from regraft.controller.planners.tree.relocate_publisher_pop import TraceSettings
+from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings
 from regraft.controller.state.planner_interface import PlannerSettings
 from regraft.overlay.tree.build_tree import random_tree
 from regraft.overlay.tree.configuration import Configuration

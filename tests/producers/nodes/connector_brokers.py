@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from regraft.producers.node_settings import NodeSettings
-from regraft.producers.nodes import ask_api, jetstream_ingress
-from regraft.producers.nodes.connectors import LocalMessage, MemoryConnector
-from regraft.producers.nodes.nats_subscriptions import reach_server
+from regraft.producers.nodes.connectors.connector import LocalMessage, MemoryConnector, ask_api
+from regraft.producers.nodes.nats import jetstream_ingress
+from regraft.producers.nodes.nats.nats_subscriptions import reach_server
 from regraft.producers.nodes.node_parts import connector_of
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX

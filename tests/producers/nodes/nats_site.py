@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.nodes import ask_api
-from regraft.producers.nodes.ask_api import BrokerApi
-from regraft.producers.nodes.connectors import Connector
-from regraft.producers.nodes.nats_connector import NatsConnector
+from regraft.producers.nodes.connectors.ask_api import BrokerApi
+from regraft.producers.nodes.connectors.connector import Connector, ask_api
+from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.node_fleet import NodeFleet
 
@@ -44,7 +43,7 @@ def at_leaf_port(server: NatsServer, broker: str, local_streams: Sequence[str] =
 
 
 def at_client_port(server: NatsServer, broker: str, local_streams: Sequence[str] = ()) -> Connector:
-    from regraft.producers.nodes.nats_client_connector import NatsClientConnector
+    from regraft.producers.nodes.nats.nats_client_connector import NatsClientConnector
 
     ask_api.POLL_S = 0.02
     return NatsClientConnector(

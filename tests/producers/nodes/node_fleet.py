@@ -19,8 +19,8 @@ from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry
 from regraft.producers.nodes.broker_node import BrokerNode
-from regraft.producers.nodes.connectors import Connector
-from regraft.producers.nodes.run_links import LinkLimits, Links
+from regraft.producers.nodes.connectors.connector import Connector
+from regraft.producers.nodes.links.run_links import LinkLimits, Links
 from regraft.producers.real_fleet.link_proxy import LinkProxy
 from regraft.schemas.client import Client
 from regraft.schemas.command import Command, CommandPhase, CommandResult

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.nodes.connectors import LocalMessage, MemoryConnector
+from regraft.producers.nodes.connectors.connector import LocalMessage, MemoryConnector
 from regraft.schemas.client import Role
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove, PlanPhase

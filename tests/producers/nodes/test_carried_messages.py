@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_messages import AdvertiseAck, Bundle, End, Subscribe
-from regraft.producers.nodes.carried_messages import (
+from regraft.producers.nodes.connectors.connector import Connector, MemoryConnector
+from regraft.producers.nodes.connectors.subject_filters import content_of, filter_of
+from regraft.producers.nodes.links.carried_messages import (
     CarriedNotification,
     LinkError,
     NotificationBody,
     body_of,
     message_of,
 )
-from regraft.producers.nodes.connectors import Connector, MemoryConnector
-from regraft.producers.nodes.subject_filters import content_of, filter_of
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.telemetry import TelemetryBatch
 from tests.producers.nodes.node_fleet import NodeFleet

@@ -11,9 +11,9 @@ import pytest
 
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.nodes.connectors import Connector, ConnectorError, LocalMessage, MemoryConnector
-from regraft.producers.nodes.mqtt_connector import MqttConnector
-from regraft.producers.nodes.nats_connector import NatsConnector
+from regraft.producers.nodes.connectors.connector import Connector, ConnectorError, LocalMessage, MemoryConnector
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from regraft.schemas.plan import PlanPhase
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
@@ -110,7 +110,7 @@ def test_a_stream_survives_the_death_of_node_and_server(tmp_path: Path, monkeypa
     Both streams are sources; messages that came from the overlay do not cross again.
     """
     needs_nats()
-    monkeypatch.setattr("regraft.producers.nodes.jetstream_ingress.ACK_WAIT_S", 0.5)
+    monkeypatch.setattr("regraft.producers.nodes.nats.jetstream_ingress.ACK_WAIT_S", 0.5)
     import nats
 
     servers = {

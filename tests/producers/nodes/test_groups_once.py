@@ -15,9 +15,9 @@ from hypothesis import strategies as some
 from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.brokers.broker_messages import SubscribeRequest
 from regraft.producers.node_settings import NodeSettings
-from regraft.producers.nodes.amqp_interest import AmqpInterest, Binding
-from regraft.producers.nodes.connectors import LocalMessage
-from regraft.producers.nodes.groups_once import (
+from regraft.producers.nodes.amqp.amqp_interest import AmqpInterest, Binding
+from regraft.producers.nodes.connectors.connector import LocalMessage
+from regraft.producers.nodes.connectors.groups_once import (
     GroupHandlers,
     excluded_groups,
     group_of,
@@ -25,9 +25,9 @@ from regraft.producers.nodes.groups_once import (
     key_of,
     parts_of,
 )
-from regraft.producers.nodes.mqtt_interest import MqttInterest
+from regraft.producers.nodes.connectors.subject_filters import content_of, filter_of
+from regraft.producers.nodes.mqtt.mqtt_interest import MqttInterest
 from regraft.producers.nodes.node_clients import NodeClients
-from regraft.producers.nodes.subject_filters import content_of, filter_of
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import broker_of, needs, until
 from tests.producers.nodes.node_fleet import NodeFleet

@@ -14,9 +14,9 @@ import structlog
 
 from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.node_settings import NodeSettings
-from regraft.producers.nodes import local_streams
-from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
-from regraft.producers.nodes.local_streams import LocalStreams
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
+from regraft.producers.nodes.nats import local_streams
+from regraft.producers.nodes.nats.local_streams import LocalStreams
 from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.nats_site import NatsSite, at_client_port, at_leaf_port, nats_site

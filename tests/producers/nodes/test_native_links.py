@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.nodes import look_for_nodes
-from regraft.producers.nodes.connectors import Connector, ConnectorError
-from regraft.producers.nodes.mqtt_connector import MqttConnector
-from regraft.producers.nodes.nats_connector import NatsConnector
+from regraft.producers.nodes.connectors.connector import Connector, ConnectorError, look_for_nodes
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from regraft.producers.real_fleet.link_proxy import LinkProxy
 from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
@@ -154,8 +153,8 @@ class Amqp(Site):
         connection.close()
 
     def connector(self, broker: str) -> Connector:
-        from regraft.producers.nodes.amqp_connector import AmqpConnector
-        from regraft.producers.nodes.amqp_place import AmqpPlace
+        from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
+        from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
 
         return AmqpConnector(self.server.url, broker, place=AmqpPlace(self.of[broker], self.server.api))
 

@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.producers.node_settings import NodeSettings
-from regraft.producers.nodes.ask_api import BrokerApi
-from regraft.producers.nodes.connectors import Connector, ConnectorError, LocalMessage
-from regraft.producers.nodes.nats_login import _sum_of, read_login
-from regraft.producers.nodes.nats_permissions import LeafPermissions
+from regraft.producers.nodes.connectors.ask_api import BrokerApi
+from regraft.producers.nodes.connectors.connector import Connector, ConnectorError, LocalMessage
+from regraft.producers.nodes.nats.nats_login import _sum_of, read_login
+from regraft.producers.nodes.nats.nats_permissions import LeafPermissions
 from regraft.producers.nodes.node_parts import connector_of
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
@@ -274,7 +274,7 @@ def test_a_site_keeps_its_connector_when_one_of_its_servers_dies(tmp_path: Path)
 def test_a_reset_behind_a_refused_login_hides_nothing() -> None:
     """A server that closes a connection whose data it has not read resets it, after it has said why."""
     needs_nats()
-    from regraft.producers.nodes.nats_client_connector import NatsClientConnector
+    from regraft.producers.nodes.nats.nats_client_connector import NatsClientConnector
 
     connector = NatsClientConnector("nats://127.0.0.1:1", "b01", BrokerApi("http://127.0.0.1:1"))
 

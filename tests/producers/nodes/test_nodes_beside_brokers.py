@@ -13,9 +13,9 @@ import pytest
 
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.nodes.connectors import Connector
-from regraft.producers.nodes.mqtt_connector import MqttConnector
-from regraft.producers.nodes.nats_connector import NatsConnector
+from regraft.producers.nodes.connectors.connector import Connector
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from regraft.schemas.plan import PlanPhase
 from tests.producers.drive_plan import random_swaps
 from tests.producers.nodes.connector_kit import needs
@@ -142,8 +142,8 @@ class RabbitExchange:
         await client.close()
 
     def connector(self) -> Connector:
-        from regraft.producers.nodes.amqp_connector import AmqpConnector
-        from regraft.producers.nodes.amqp_place import AmqpPlace
+        from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
+        from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
 
         return AmqpConnector(self.server.url, self.broker, place=AmqpPlace(self.exchange, self.server.api))
 

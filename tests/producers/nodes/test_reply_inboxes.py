@@ -10,7 +10,7 @@ import pytest
 
 from regraft.overlay.tree.configuration import Configuration
 from regraft.producers.nodes import reply_inboxes
-from regraft.producers.nodes.connectors import LocalMessage
+from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.reply_inboxes import ReplyInboxes
 from tests.producers.nodes.connector_kit import needs
 from tests.producers.nodes.nats_site import nats_site

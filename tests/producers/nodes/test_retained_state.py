@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.nodes.connectors import Connector, LocalMessage
-from regraft.producers.nodes.mqtt_connector import MqttConnector
-from regraft.producers.nodes.mqtt_headers import MqttFields, block_of
-from regraft.producers.nodes.mqtt_retained import RETAINED_MAX, TOO_MANY, RetainedTopics
+from regraft.producers.nodes.connectors.connector import Connector, LocalMessage
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+from regraft.producers.nodes.mqtt.mqtt_headers import MqttFields, block_of
+from regraft.producers.nodes.mqtt.mqtt_retained import RETAINED_MAX, TOO_MANY, RetainedTopics
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto

@@ -15,10 +15,10 @@ from hypothesis import example, given
 from hypothesis import strategies as some
 
 from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.nodes.link_frames import Probe, link_frame
-from regraft.producers.nodes.mqtt_connector import MqttConnector
-from regraft.producers.nodes.mqtt_interest import MqttInterest
-from regraft.producers.nodes.roaming_clients import ANNOUNCED_MAX, KEPT_MAX, RoamingClients
+from regraft.producers.nodes.connectors.roaming_clients import ANNOUNCED_MAX, KEPT_MAX, RoamingClients
+from regraft.producers.nodes.links.link_frames import Probe, link_frame
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+from regraft.producers.nodes.mqtt.mqtt_interest import MqttInterest
 from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
 from tests.producers.nodes.node_fleet import NodeFleet

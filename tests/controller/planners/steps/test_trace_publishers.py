@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from regraft.controller.planners.steps.trace_publishers import hop_delays, subscribers_mean, trace_sessions
+from regraft.controller.planners.tree.steps.trace_publishers import hop_delays, subscribers_mean, trace_sessions
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.configuration import Configuration
 from regraft.overlay.tree.link_sides import RootedTree
