@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from regraft.producers.node_settings import NodeSettings
-from regraft.producers.nodes.connectors.connector import LocalMessage, MemoryConnector, ask_api
+from regraft.producers.nodes.connectors import ask_api
+from regraft.producers.nodes.connectors.connector import LocalMessage, MemoryConnector
 from regraft.producers.nodes.nats import jetstream_ingress
 from regraft.producers.nodes.nats.nats_subscriptions import reach_server
 from regraft.producers.nodes.node_parts import connector_of

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from regraft.overlay.tree.configuration import Configuration
+from regraft.producers.nodes.connectors import ask_api
 from regraft.producers.nodes.connectors.ask_api import BrokerApi
-from regraft.producers.nodes.connectors.connector import Connector, ask_api
+from regraft.producers.nodes.connectors.connector import Connector
 from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.node_fleet import NodeFleet

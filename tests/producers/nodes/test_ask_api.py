@@ -11,8 +11,8 @@ import pytest
 
 from regraft.producers.nodes.amqp.amqp_interest import Binding
 from regraft.producers.nodes.amqp.ask_rabbit import bindings_of
+from regraft.producers.nodes.connectors import ask_api
 from regraft.producers.nodes.connectors.ask_api import BrokerApi, NoAnswerError
-from regraft.producers.nodes.connectors.connector import ask_api
 from tests.producers.nodes.http_stand_in import answering
 from tests.producers.nodes.server_process import free_port
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.nodes.connectors.connector import Connector, ConnectorError, look_for_nodes
+from regraft.producers.nodes.connectors import look_for_nodes
+from regraft.producers.nodes.connectors.connector import Connector, ConnectorError
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from regraft.producers.real_fleet.link_proxy import LinkProxy

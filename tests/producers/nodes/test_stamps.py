@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, look_for_nodes
+from regraft.producers.nodes.connectors import look_for_nodes
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
 from regraft.producers.nodes.connectors.connector_checks import ConnectorChecks
 from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch
 from regraft.producers.nodes.connectors.stamps import Stamp, Stamps
