@@ -185,7 +185,7 @@ class MemoryBroker(ConnectorBroker):
 class NatsBroker(ConnectorBroker):
     """A NATS server with a leaf port."""
 
-    SCHEME, MODULE, ADVICE = "nats", "nats_connector", "start it with `leafnodes"
+    SCHEME, MODULE, ADVICE = "nats", "nats.nats_connector", "start it with `leafnodes"
     TOO_LARGE = 5 << 20  # Its max_payload is 4 MB.
     DURABLE: ClassVar[dict[str, Any]] = {"durable_stream": STREAM}
     NOT_TAKEN = ((LocalMessage("_REGRAFT.x", b"x"), "own_subject"),)
@@ -232,7 +232,7 @@ class NatsClientPortBroker(NatsBroker):
     """A NATS server without a leaf port, whose monitoring port is asked often."""
 
     CANNOT: ClassVar[dict[Feature, str]] = {"durable": "not offered there"}
-    MODULE, ADVICE = "nats_client_connector", "no NATS server accepts a client"
+    MODULE, ADVICE = "nats.nats_client_connector", "no NATS server accepts a client"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -248,7 +248,7 @@ class MqttBroker(ConnectorBroker):
         "asking": "everything arrives",
     }
     UNUSUAL = "wärme.东京.a-b_c=d:{}.$x././"  # It ends in two empty levels.
-    SCHEME, MODULE, ADVICE = "mqtt", "mqtt_connector", "connector_user"
+    SCHEME, MODULE, ADVICE = "mqtt", "mqtt.mqtt_connector", "connector_user"
     DURABLE: ClassVar[dict[str, Any]] = {"durable_session": True}
     NOT_TAKEN = ((LocalMessage("x", bytes(PAYLOAD_BYTES_MAX + 1)), "payload_too_large"),)
     NOT_HANDED = ((LocalMessage("a/b.c", b""), "bad_topic"),)
@@ -336,7 +336,7 @@ class OldMqttBroker(MqttBroker):
 class AmqpBroker(ConnectorBroker):
     """A RabbitMQ, shared by all tests, with a separate exchange; a queue that several clients share is a group."""
 
-    SCHEME, MODULE, ADVICE = "amqp", "amqp_connector", "connector_user"
+    SCHEME, MODULE, ADVICE = "amqp", "amqp.amqp_connector", "connector_user"
     DURABLE: ClassVar[dict[str, Any]] = {"durable_session": True}
     CANNOT: ClassVar[dict[Feature, str]] = {
         "denial": "a channel ends at what it may not publish: the connector opens again"

@@ -103,7 +103,7 @@ def test_messages_cross_a_secure_connector(secure: Secure, tmp_path: Path) -> No
 
 def test_a_peer_without_proof_is_refused(secure: Secure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a certificate of another authority on either side, or in plain text, the connector does not open."""
-    for connector in ("nats_connector", "mqtt_connector", "amqp_connector"):
+    for connector in ("nats.nats_connector", "mqtt.mqtt_connector", "amqp.amqp_connector"):
         monkeypatch.setattr(f"regraft.producers.nodes.{connector}.CONNECT_S_MAX", 0.5)
     stranger = LocalAuthority(tmp_path / "stranger")
     unknown = settings_of(secure, secure.connector, tmp_path, stranger)

@@ -208,7 +208,7 @@ def test_a_connector_with_local_streams_opens_only_if_they_can_be_listed(
 ) -> None:
     """A server without JetStream is named with what to do."""
     needs("nats")
-    for module in ("nats_connector", "nats_client_connector"):
+    for module in ("nats.nats_connector", "nats.nats_client_connector"):
         monkeypatch.setattr(f"regraft.producers.nodes.{module}.CONNECT_S_MAX", 1.0)
 
     async def go() -> None:

@@ -63,7 +63,7 @@ async def opened(connector: Connector) -> list[LocalMessage]:
 
 @pytest.fixture
 def _soon_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for connector in ("nats_connector", "nats_client_connector"):
+    for connector in ("nats.nats_connector", "nats.nats_client_connector"):
         monkeypatch.setattr(f"regraft.producers.nodes.{connector}.CONNECT_S_MAX", 1.0)
 
 
