@@ -8,14 +8,14 @@ LOCKS := pyproject.toml requirements.lock requirements-java.lock infra/jars.lock
 # One stamp for each content of the locks: unchanged locks make every later set-up a look at one file.
 STAMP := .venv/set-up-$(shell cat $(LOCKS) | sha256sum | cut -c1-16)
 # What only tests, linters and the build of the documents need, is installed only for these.
-DEV_STAMP := .venv/dev-$(shell cat $(LOCKS) requirements-dev.lock | sha256sum | cut -c1-16)
+DEV_STAMP := .venv/dev-$(shell cat $(LOCKS) requirements-dev.lock lab/pyproject.toml | sha256sum | cut -c1-16)
 INSTALL := infra/install_packages.py
 
 # Tests start hundreds of processes: with this, each would compile again what the others have compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev test lint mutate demo docs doctor pin-images clean
+.PHONY: help setup dev test test-lab lint mutate demo docs doctor pin-images clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,7 @@ $(STAMP):
 
 $(DEV_STAMP): $(STAMP)
 	$(BIN)/python $(INSTALL) requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e lab
 	@rm -f .venv/dev-* && touch $@
 
 # Every worker reads every file that it is given, which takes longer than some of these tests.
@@ -49,6 +50,9 @@ test: lint ## Check style, types and imports, then run every test (real Kafka, S
 	$(BIN)/python -m pytest -m "not spark and not stack" --ignore tests/house -n auto --dist worksteal
 	$(BIN)/python -m pytest -m "stack and not spark" -n 3 --dist loadfile $(WITH_SERVERS)
 	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile --no-loadscope-reorder $(WITH_SERVERS)
+
+test-lab: dev ## Run the tests of the lab: the papers' evaluations and their yardsticks
+	$(BIN)/python -m pytest lab/tests -n auto --dist worksteal
 
 lint: dev ## Check style, types, import contracts and the rules of the house
 	$(BIN)/ruff check .

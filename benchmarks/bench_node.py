@@ -21,7 +21,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.line_ends import NATIVE, STARTS, door_of, end_at
+from benchmarks.line_ends import NATIVE, STARTS, connector_of, end_at
 from regraft.infra.find_port import LOOPBACK
 from regraft.infra.measured_figures import Figure, run_facts, write_figures
 from regraft.overlay.configuration import Configuration
@@ -57,11 +57,11 @@ def run_node(kind: str, broker: str, port: int, directory: Path, others: Connect
         node = BrokerNode(
             core,
             NoPorts(),
-            door := door_of(kind, port, broker, directory),
+            connector := connector_of(kind, port, broker, directory),
             lambda node: Links(broker, "1", addresses, node.take, node.lose),
             lambda: time.time() * 1_000,
         )
-        await door.start(node.note_interest, node.note_message)
+        await connector.start(node.note_interest, node.note_message)
         others.send(await node.links.start(LOOPBACK, 0))
         ports = await asyncio.get_running_loop().run_in_executor(None, others.recv)
         addresses.update({name: (LOOPBACK, port) for name, port in ports.items()})
@@ -138,9 +138,9 @@ def over_nodes(kind: str, directory: Path, count: int, size: int, rate_per_s: fl
     nodes: dict[str, BaseProcess] = {}
     pipes: dict[str, Connection] = {}
     try:
-        for broker, (_, _, door_port) in servers.items():
+        for broker, (_, _, connector_port) in servers.items():
             pipes[broker], end = context.Pipe()
-            nodes[broker] = context.Process(target=run_node, args=(kind, broker, door_port, directory, end))
+            nodes[broker] = context.Process(target=run_node, args=(kind, broker, connector_port, directory, end))
             nodes[broker].start()
             end.close()
         ports = {broker: pipe.recv() for broker, pipe in pipes.items()}

@@ -1,6 +1,6 @@
 """Start, link natively and connect to the brokers of a line, for each kind of broker (bench_node, bench_exchange).
 
-In: the name of a kind. Out: servers with their ports for clients and for doors, and clients of one subject.
+In: the name of a kind. Out: servers with their ports for clients and for connectors, and clients of one subject.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import structlog
 
 from regraft.infra.find_port import choose_ports, is_listening
 from regraft.infra.mosquitto_server import find_mosquitto, mosquitto_settings
-from regraft.producers.nodes.doors import Door
-from regraft.producers.nodes.mqtt_door import MqttDoor
-from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.nodes.connectors import Connector
+from regraft.producers.nodes.mqtt_connector import MqttConnector
+from regraft.producers.nodes.nats_connector import NatsConnector
 from regraft.producers.real_fleet.mqtt_client import MqttClient
 
 log = structlog.get_logger(__name__)
@@ -40,7 +40,7 @@ class Killable(Protocol):
         ...
 
 
-Server = tuple[Killable, int, int]  # A server, its port for clients, its port for doors.
+Server = tuple[Killable, int, int]  # A server, its port for clients, its port for connectors.
 
 
 class End(Protocol):
@@ -207,15 +207,15 @@ STARTS: dict[str, Callable[..., Server]] = {"nats": start_nats, "mqtt": start_mo
 NATIVE = {"nats": "leaf links", "mqtt": "bridges", RABBIT: "federation"}
 
 
-def door_of(kind: str, port: int, broker: str, directory: Path) -> Door:
-    """Return the door of a broker to the server at a port; ``directory`` is where the server was started."""
+def connector_of(kind: str, port: int, broker: str, directory: Path) -> Connector:
+    """Return the connector of a broker to the server at a port; ``directory`` is where the server was started."""
     if kind == "nats":
-        return NatsDoor(f"nats://127.0.0.1:{port}", broker)
+        return NatsConnector(f"nats://127.0.0.1:{port}", broker)
     if kind == RABBIT:
-        from benchmarks.rabbit_ends import rabbit_door
+        from benchmarks.rabbit_ends import rabbit_connector
 
-        return rabbit_door(port, broker, directory)
-    return MqttDoor(f"mqtt://127.0.0.1:{port}", broker, log_file=directory / f"{broker}.log")
+        return rabbit_connector(port, broker, directory)
+    return MqttConnector(f"mqtt://127.0.0.1:{port}", broker, log_file=directory / f"{broker}.log")
 
 
 async def end_at(kind: str, port: int) -> End:

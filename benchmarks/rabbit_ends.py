@@ -1,7 +1,7 @@
 """Start, federate and connect to the RabbitMQ servers of a line.
 
-In: a name and a directory. Out: servers whose topic exchange receives what upstream servers publish, doors to them,
-clients of one key. The servers are those of the tests, because no package provides one.
+In: a name and a directory. Out: servers whose topic exchange receives what upstream servers publish, connectors to
+them, clients of one key. The servers are those of the tests, because no package provides one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 from pika import ConnectionParameters
 
 from regraft.infra.find_port import LOOPBACK
-from regraft.producers.nodes.amqp_door import AmqpDoor
+from regraft.producers.nodes.amqp_connector import AmqpConnector
 from regraft.producers.nodes.amqp_place import AmqpPlace
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.ask_rabbit import GUEST
@@ -36,7 +36,7 @@ UPSTREAMS = "/api/parameters/federation-upstream/%2F"
 def start_rabbit(name: str, directory: Path, remote: int | None = None) -> tuple[RabbitServer, int, int]:
     """Start a server, federated with the one at port ``remote`` if given.
 
-    Returns it with its ports for clients and for doors, which are the same.
+    Returns it with its ports for clients and for connectors, which are the same.
     """
     place = directory / name
     place.mkdir()
@@ -59,10 +59,10 @@ def federate(name: str, directory: Path, present: Collection[int], wanted: Colle
         _put(f"{api}{UPSTREAMS}/at-{port}", {"value": link})
 
 
-def rabbit_door(port: int, broker: str, directory: Path) -> AmqpDoor:
-    """Return the door of a broker to its server; ``directory`` is where the server was started."""
+def rabbit_connector(port: int, broker: str, directory: Path) -> AmqpConnector:
+    """Return the connector of a broker to its server; ``directory`` is where the server was started."""
     api = BrokerApi((directory / f"{broker}.api").read_text(), GUEST, GUEST)
-    return AmqpDoor(f"amqp://{LOOPBACK}:{port}", broker, place=AmqpPlace(EXCHANGE, api))
+    return AmqpConnector(f"amqp://{LOOPBACK}:{port}", broker, place=AmqpPlace(EXCHANGE, api))
 
 
 class AmqpEnd:

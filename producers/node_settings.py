@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.serve_metrics import port_faults
-from regraft.producers.door_faults import door_faults, listen_faults
+from regraft.producers.connector_faults import connector_faults, listen_faults
 from regraft.producers.workloads.stock_settings import too_small
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.sampled_blocks import Sampling, sampling_faults
@@ -29,27 +29,28 @@ class NodeSettings:
     nodes. ``status_file``: where its state is written each second. ``namespace``: prefix of the topic names.
     ``broker``: which broker of the inventory this node is; `regraft node --broker` gives it.
 
-    ``door``: the real broker next to it, as nats://HOST:PORT of the leaf port of a NATS server, mqtt://HOST:PORT of an
-    MQTT 5 broker or amqp://HOST:PORT/VHOST of a RabbitMQ; tls, mqtts and amqps are the same with TLS; `regraft node
-    --door` gives it; several servers of one cluster are separated by commas. ``door_user``, ``door_password_file``: the
-    login at the real broker, and the file that holds the password, or without a user the token of a NATS server's
-    client port; none for no login. ``door_credentials_file``: for a NATS server, a .creds file (JWT and seed of a user)
-    or a file with the seed of a user's nkey. ``door_ca_file``: the CAs whose certificates the real broker may have, as
-    PEM; none accepts those the system trusts. ``door_certificate_file``, ``door_key_file``: the node's client
-    certificate for the real broker, and its key; none for no certificate.
+    ``connector``: the real broker next to it, as nats://HOST:PORT of the leaf port of a NATS server, mqtt://HOST:PORT
+    of an MQTT 5 broker or amqp://HOST:PORT/VHOST of a RabbitMQ; tls, mqtts and amqps are the same with TLS; `regraft
+    node --connector` gives it; several servers of one cluster are separated by commas. ``connector_user``,
+    ``connector_password_file``: the login at the real broker, and the file that holds the password, or without a user
+    the token of a NATS server's client port; none for no login. ``connector_credentials_file``: for a NATS server, a
+    .creds file (JWT and seed of a user) or a file with the seed of a user's nkey. ``connector_ca_file``: the CAs whose
+    certificates the real broker may have, as PEM; none accepts those the system trusts. ``connector_certificate_file``,
+    ``connector_key_file``: the node's client certificate for the real broker, and its key; none for no certificate.
 
-    ``door_filters``: topics, with + and #, that the node always requests from the others, for MQTT brokers and
+    ``connector_filters``: topics, with + and #, that the node always requests from the others, for MQTT brokers and
     RabbitMQ: if nothing reports what clients want, and for retained messages that every broker should have.
-    ``door_exchange``: the topic exchange of a RabbitMQ that takes part. ``door_api``: for a RabbitMQ, the address of
-    its management interface, such as http://127.0.0.1:15672, which lists existing bindings; none learns only of later
-    bindings; those of several servers of one cluster are separated by commas, for an EMQX too; for a NATS server, the
-    address of its monitoring port, and the door is then its client port, for servers without a leaf port; for an EMQX,
-    the address of its REST interface, such as http://127.0.0.1:18083, which lists what clients want. ``door_api_user``,
-    ``door_api_password_file``: the login at the management or REST interface, and the file that holds the password: for
-    an EMQX an API key and its secret; with none, a RabbitMQ is queried as the door's user, others without a login.
+    ``connector_exchange``: the topic exchange of a RabbitMQ that takes part. ``connector_api``: for a RabbitMQ, the
+    address of its management interface, such as http://127.0.0.1:15672, which lists existing bindings; none learns only
+    of later bindings; those of several servers of one cluster are separated by commas, for an EMQX too; for a NATS
+    server, the address of its monitoring port, and the connector is then its client port, for servers without a leaf
+    port; for an EMQX, the address of its REST interface, such as http://127.0.0.1:18083, which lists what clients want.
+    ``connector_api_user``, ``connector_api_password_file``: the login at the management or REST interface, and the file
+    that holds the password: for an EMQX an API key and its secret; with none, a RabbitMQ is queried as the connector's
+    user, others without a login.
 
-    ``door_log_file``: Mosquitto's log file, if the node may read it, so that it learns of subscriptions made while it
-    was away; with none, it learns of those only when clients subscribe again. ``door_session_s``: how long the
+    ``connector_log_file``: Mosquitto's log file, if the node may read it, so that it learns of subscriptions made while
+    it was away; with none, it learns of those only when clients subscribe again. ``connector_session_s``: how long the
     subscriptions of an MQTT client remain after it has left, because its session may continue. ``durable_stream``: a
     JetStream stream of the NATS server, whose messages are forwarded from there and acknowledged once neighbours have
     them; none forwards messages as they are published. ``durable_session``: whether messages are forwarded from a
@@ -87,20 +88,20 @@ class NodeSettings:
     status_file: Path
     namespace: str = DEFAULT_NAMESPACE
     broker: str | None = None
-    door: str | None = None
-    door_user: str | None = None
-    door_password_file: Path | None = None
-    door_credentials_file: Path | None = None
-    door_ca_file: Path | None = None
-    door_certificate_file: Path | None = None
-    door_key_file: Path | None = None
-    door_filters: tuple[str, ...] = ()
-    door_exchange: str = "amq.topic"
-    door_api: str | None = None
-    door_api_user: str | None = None
-    door_api_password_file: Path | None = None
-    door_log_file: Path | None = None
-    door_session_s: float = 3_600.0
+    connector: str | None = None
+    connector_user: str | None = None
+    connector_password_file: Path | None = None
+    connector_credentials_file: Path | None = None
+    connector_ca_file: Path | None = None
+    connector_certificate_file: Path | None = None
+    connector_key_file: Path | None = None
+    connector_filters: tuple[str, ...] = ()
+    connector_exchange: str = "amq.topic"
+    connector_api: str | None = None
+    connector_api_user: str | None = None
+    connector_api_password_file: Path | None = None
+    connector_log_file: Path | None = None
+    connector_session_s: float = 3_600.0
     durable_stream: str | None = None
     durable_session: bool = False
     local_streams: tuple[str, ...] = ()
@@ -165,7 +166,7 @@ class NodeSettings:
                 ("command_poll_ms", self.command_poll_ms, 1.0, "each poll takes time from messages"),
                 ("link_bytes_max", self.link_bytes_max, 1 << 20, "one message may have that size"),
                 ("link_silence_ms_max", self.link_silence_ms_max, 100.0, "links are probed five times in it"),
-                ("door_session_s", self.door_session_s, 0.0, "no session ends before its client has left"),
+                ("connector_session_s", self.connector_session_s, 0.0, "no session ends before its client has left"),
                 ("kafka_outage_s_max", self.kafka_outage_s_max, 10.0, "Kafka takes seconds to recover"),
                 ("kafka_buffer_records_max", self.kafka_buffer_records_max, 1_000, "an outage fills it quickly"),
             ]
@@ -181,9 +182,9 @@ class NodeSettings:
         for setting, name in streams:
             if not name or set(name) & set(" .*>/\\") or not name.isprintable():
                 found.append(f"{setting} has {name!r}: a stream's name has no spaces, dots, *, > and /")
-        if bool(self.door_certificate_file) != bool(self.door_key_file):
-            found.append("door_certificate_file and door_key_file go together: give both or neither")
-        for name in ("door", "door_api"):
+        if bool(self.connector_certificate_file) != bool(self.connector_key_file):
+            found.append("connector_certificate_file and connector_key_file go together: give both or neither")
+        for name in ("connector", "connector_api"):
             if "@" in (getattr(self, name) or ""):
                 found.append(
                     f"{name} holds a login: use {name}_user and {name}_password_file instead, so that no settings "
@@ -194,9 +195,9 @@ class NodeSettings:
                 found.append(
                     f"groups_once has {group!r}: a group has 1 to {GROUP_LENGTH_MAX} printable characters, as in a URL"
                 )
-        found += self._door_faults() + listen_faults(self.listen)
+        found += self._connector_faults() + listen_faults(self.listen)
         return found + port_faults(self.metrics_port, self.metrics_host)
 
-    def _door_faults(self) -> list[str]:
+    def _connector_faults(self) -> list[str]:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return door_faults(values, {each.name: each.default for each in fields(self)})
+        return connector_faults(values, {each.name: each.default for each in fields(self)})

@@ -1,7 +1,7 @@
 """Run one node: a broker's protocol core next to a real broker, connected to Kafka; the node's entry point.
 
-In: NodeSettings and a stop event. Out: messages over links and through the door, telemetry, results and the register of
-clients in Kafka, a status file each second. :mod:`producers.nodes.broker_node` handles the messages.
+In: NodeSettings and a stop event. Out: messages over links and through the connector, telemetry, results and the
+register of clients in Kafka, a status file each second. :mod:`producers.nodes.broker_node` handles the messages.
 
 The first life of a node begins in the overlay of the last committed plan. Every later one begins outside it, because
 the others continued without it, and a plan lets it join.
@@ -29,14 +29,14 @@ from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.ask_to_join import ask_to_join
 from regraft.producers.nodes.broker_node import BrokerNode
 from regraft.producers.nodes.choose_candidates import RENEWED_S, CandidateChoice
-from regraft.producers.nodes.doors import DoorError
+from regraft.producers.nodes.connectors import ConnectorError
 from regraft.producers.nodes.guard_calls import CallGuard
 from regraft.producers.nodes.node_metrics import NodeHealth, NodeMetrics
 from regraft.producers.nodes.node_parts import (
     NodeError,
     address_of,
     broker_of,
-    door_of,
+    connector_of,
     has_begun_before,
     note_begin,
     read_peers,
@@ -93,7 +93,7 @@ def run_node(settings: NodeSettings, stop: threading.Event) -> None:
                 run = _NodeRun(settings, inventory, core, ports, metrics, health)
                 asyncio.run(run.run(stop))
                 is_over = stop.is_set() or not run.is_to_begin_outside
-        except (DoorError, KafkaUnreachableError) as error:
+        except (ConnectorError, KafkaUnreachableError) as error:
             raise NodeError(str(error)) from error
         ports.flush(FLUSH_S_MAX)
 
@@ -131,14 +131,14 @@ class _NodeRun:
         self._addresses = read_peers(settings, core.broker)
         self._invalid_addresses: set[str] = set()
         self._tls = tls_of(settings)
-        self._door = door_of(settings, core.broker)
+        self._connector = connector_of(settings, core.broker)
         self._guard = CallGuard()
         self._guarded = partial(self._guard, broker=core.broker)
         self._candidates = CandidateChoice(core.broker, inventory)
         candidates = self._candidates.next(self._addresses)
         self._is_member = core.broker in inventory.index
         self._node = BrokerNode(
-            core, ports, self._door, self._links_of, lambda: time.time() * SECOND_MS, candidates, settings.sampling
+            core, ports, self._connector, self._links_of, lambda: time.time() * SECOND_MS, candidates, settings.sampling
         )
         self._node.wanted.guard = self._guarded
 
@@ -171,16 +171,16 @@ class _NodeRun:
         log.error("life_not_first", broker=self._node.broker, peer=peer, life=life, reason=NOT_FIRST)
 
     async def run(self, stop: threading.Event) -> None:
-        """Open links and door, and run until asked to stop."""
+        """Open links and connector, and run until asked to stop."""
         node = self._node
         host, port = self._addresses[node.broker]
         if self._settings.listen is not None:
             host, port = address_of(self._settings.listen)
-        await self._door.start(self._guarded(node.note_interest), self._guarded(node.note_message))
+        await self._connector.start(self._guarded(node.note_interest), self._guarded(node.note_message))
         try:
             await node.links.start(host, port)
         except OSError as error:
-            await self._door.close()
+            await self._connector.close()
             raise NodeError(
                 f"cannot listen on {host}:{port} ({error.strerror}): check whether another node uses it"
             ) from error
@@ -195,7 +195,7 @@ class _NodeRun:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)  # Nothing asks Kafka once its clients are closed.
             self._health.is_running = False
-            await self._door.close()
+            await self._connector.close()
             await node.links.close()
         if self._guard.failure is not None:
             raise NodeError(f"{node.broker} failed and restarts: {self._guard.failure}") from self._guard.failure
@@ -266,7 +266,10 @@ class _NodeRun:
 
     def _show(self) -> None:
         document = self._status()
-        self._health.is_door_open, self._health.door_fault = document["is_door_open"], document["door_fault"]
+        self._health.is_connector_open, self._health.connector_fault = (
+            document["is_connector_open"],
+            document["connector_fault"],
+        )
         self._health.is_in_overlay = document["is_in_overlay"]
         self._metrics.show(document)
         self._status_file.write(document)
@@ -289,14 +292,14 @@ class _NodeRun:
             "is_member": self._is_member,
             "is_in_overlay": is_inside,
             "waiting_for": waiting.what,
-            "is_door_open": self._door.is_open,
-            "door_fault": self._door.fault,
+            "is_connector_open": self._connector.is_open,
+            "connector_fault": self._connector.fault,
             "is_reading": self._health.is_reading,
             "interests": node.clients.interest_count,
             "publishers": node.clients.publisher_count,
             "held_deliveries": len(core.held_notifications),
             "receipts_waiting": len(node.receipts),
-            "messages": {**node.counts, **node.clients.counts, **self._door.counts},
+            "messages": {**node.counts, **node.clients.counts, **self._connector.counts},
             "links": {**node.links.counts, "lost_with_lives": node.links.lost_with_lives},
             "peers": {
                 peer: {"kept": len(known.session), "rtt_ms": round_trips.get(peer)}

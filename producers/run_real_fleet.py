@@ -31,7 +31,7 @@ from regraft.producers.emulator.read_commands import KafkaUnreachableError
 from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.producers.nodes.broker_node import NodePorts
-from regraft.producers.nodes.doors import Door, DoorError
+from regraft.producers.nodes.connectors import Connector, ConnectorError
 from regraft.producers.real_fleet.broker_kinds import BrokerKind, ServerAddress, broker_kind
 from regraft.producers.real_fleet.fleet_clients import FleetClients
 from regraft.producers.real_fleet.fleet_nodes import FleetNodes
@@ -85,7 +85,7 @@ def run_real_fleet(settings: EmulatorSettings, stop: threading.Event) -> LedgerS
         servers = {broker: kind.start(supervisor, broker, directory) for broker in inventory.brokers}
         try:
             return asyncio.run(RealFleet(settings, inventory, ports, kind, servers, outages).run(stop))
-        except (DoorError, KafkaUnreachableError) as error:
+        except (ConnectorError, KafkaUnreachableError) as error:
             raise FleetError(str(error)) from error
 
 
@@ -163,12 +163,12 @@ class RealFleet:
         self._clients = FleetClients(kind, urls, self._env, start, _now_ms)
         self._workload = StockWorkload(self._clients, settings.workload, random.Random(settings.seed))
         confirmed = self._clients.note_confirmed
-        self._nodes = FleetNodes(inventory, start, ports, self._door_of, _now_ms, settings.sampling, confirmed)
+        self._nodes = FleetNodes(inventory, start, ports, self._connector_of, _now_ms, settings.sampling, confirmed)
         rng = random.Random(f"outages {settings.seed}")
         self._outages = FleetOutages(self._nodes, self._clients.ledger, outages, settings.chaos, rng, _now_ms)
 
-    def _door_of(self, broker: str) -> Door:
-        return self._kind.door_of(self._servers[broker], broker)
+    def _connector_of(self, broker: str) -> Connector:
+        return self._kind.connector_of(self._servers[broker], broker)
 
     async def run(self, stop: threading.Event) -> LedgerSnapshot:
         """Run from start to final account."""

@@ -52,7 +52,6 @@ from regraft.commands.plans_command import plans_app
 from regraft.commands.record_command import record, recording
 from regraft.commands.recover_command import backup, recover
 from regraft.commands.replay_command import replay
-from regraft.commands.reproduce_command import reproduce_app
 from regraft.commands.servers_command import servers
 from regraft.commands.stage_commands import control, emulate, stream
 from regraft.commands.status_command import status
@@ -120,7 +119,7 @@ def demo(
     `regraft demo --scenario chord`;
     `regraft demo --planner swap_links_lmst --shadow swap_links_ci --shadow swap_links_lmit`.
     """
-    _begin("The demo", "spark", "dashboard", "lab")
+    _begin("The demo", "spark", "dashboard", "plots")
     from regraft.demo.run_demo import DemoOptions, run_demo
     from regraft.demo.show_summary import show_summary
     from regraft.run_records.summary import failures
@@ -291,7 +290,6 @@ GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "recording": recording,
         "replay": replay,
         "backtest": backtest,
-        "reproduce": reproduce_app,
     },
     "Stages, which run starts together": {"emulate": emulate, "stream": stream, "control": control},
     "Real brokers": {"nodes": nodes_app, "node": node},
@@ -305,6 +303,16 @@ def _register() -> None:
                 app.add_typer(command, name=name, rich_help_panel=panel)
             else:
                 app.command(name, rich_help_panel=panel)(command)
+
+
+@app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def reproduce() -> None:
+    """Say where the papers' evaluations are: they were a command of this name until 0.2.0."""
+    typer.echo(
+        "The papers' evaluations are in the lab: in a checkout run `pip install ./lab`, then `regraft-lab --help`.",
+        err=True,
+    )
+    raise typer.Exit(EXIT_CALL)
 
 
 _register()

@@ -1,7 +1,7 @@
 """Bytes <-> records: Avro bodies in Confluent framing, the only place that imports fastavro's reader and writer.
 
 Writes ``00`` + 4-byte big-endian schema id + body. Reads that and the single-object encoding ``C3 01`` + 8-byte
-fingerprint + body, in every version of the record's schema.
+fingerprint + body, in every version of the record's schema since release 0.2.0.
 """
 
 import io
@@ -14,7 +14,15 @@ from fastavro import schemaless_reader, schemaless_writer
 
 from regraft.schemas.bounds import RECORD_BYTES_MAX
 from regraft.schemas.overlong_numbers import check_numbers
-from regraft.schemas.registry import SCHEMAS, Schema, latest_schema, newer_ids, schema_by_fingerprint, schema_by_id
+from regraft.schemas.registry import (
+    SCHEMAS,
+    Schema,
+    latest_schema,
+    newer_ids,
+    older_ids,
+    schema_by_fingerprint,
+    schema_by_id,
+)
 
 CONFLUENT_MAGIC = b"\x00"
 SINGLE_OBJECT_MAGIC = b"\xc3\x01"
@@ -83,6 +91,11 @@ def accepted_ids(schema_id: int) -> tuple[int, ...]:
 def newer_wire_ids(record: str) -> range:
     """Return the framing ids of newer versions of a record; none with a registry, whose ids do not show versions."""
     return range(0) if _wire_ids else newer_ids(record)
+
+
+def older_wire_ids(record: str) -> range:
+    """Return the framing ids of versions that are no longer read; none with a registry, as for newer ones."""
+    return range(0) if _wire_ids else older_ids(record)
 
 
 def is_newer(value: bytes, record_type: type[msgspec.Struct]) -> bool:

@@ -1,7 +1,8 @@
 """The file-based schema registry: fixed ids, and one ``.avsc`` file for each version of each record.
 
 Ids are ``record * 100 + version`` and never change or move. A new version is a new file and a new line in
-``SCHEMAS``; the last version of a record is the one used for writing and reading.
+``SCHEMAS``; the last version of a record is the one used for writing and reading. Versions that no release since 0.2.0
+wrote are no longer here; their ids stay reserved, so that a record of one is refused with what to do.
 """
 
 import json
@@ -17,39 +18,22 @@ from regraft.schemas.topics import TOPICS
 
 VERSIONS_MAX = 100  # The distance between the ids of one record and the next.
 NEWER = "was written by a newer Regraft"
+OLDER = "was written by a Regraft before 0.2.0"
 AVSC_DIRECTORY = Path(__file__).parent / "avsc"
 
-# id -> file stem. Append only: a record written years ago still carries its id.
+# id -> file stem. Append only: a record written years ago still carries its id. Lower ids of a record are reserved.
 SCHEMAS: dict[int, str] = {
-    101: "telemetry_batch.v1",
     102: "telemetry_batch.v2",
     103: "telemetry_batch.v3",
-    201: "state_row.v1",
-    202: "state_row.v2",
     203: "state_row.v3",
-    301: "window_closed.v1",
     302: "window_closed.v2",
-    401: "command.v1",
-    402: "command.v2",
-    403: "command.v3",
-    404: "command.v4",
     405: "command.v5",
-    501: "command_result.v1",
-    502: "command_result.v2",
     503: "command_result.v3",
-    601: "plan.v1",
-    602: "plan.v2",
-    603: "plan.v3",
-    604: "plan.v4",
-    605: "plan.v5",
     606: "plan.v6",
     607: "plan.v7",
     701: "adaptation_event.v1",
-    801: "client.v1",
     802: "client.v2",
     901: "dead_letter.v1",
-    1001: "order.v1",
-    1002: "order.v2",
     1003: "order.v3",
     1101: "alert.v1",
     1201: "audit_entry.v1",
@@ -81,12 +65,14 @@ class Schema:
 def schema_by_id(schema_id: int) -> Schema:
     """Return the schema with this id.
 
-    Raises KeyError if it is unknown; the message says whether it is newer, or lists the known ids.
+    Raises KeyError if it is unknown; the message says whether it is newer or older, or lists the known ids.
     """
     if schema_id not in SCHEMAS:
         for record in sorted({schema_by_id(known_id).record for known_id in SCHEMAS}):
             if schema_id in newer_ids(record):
                 raise KeyError(f"{record} version {schema_id % VERSIONS_MAX} {newer_hint(record)}")
+            if schema_id in older_ids(record):
+                raise KeyError(f"{record} version {schema_id % VERSIONS_MAX} {older_hint(record)}")
         known = ", ".join(str(known_id) for known_id in sorted(SCHEMAS))
         raise KeyError(f"schema id {schema_id} is unknown: use one of {known}")
     stem = SCHEMAS[schema_id]
@@ -124,10 +110,25 @@ def newer_hint(record: str) -> str:
     return f"{NEWER}, this one reads up to version {newest}: upgrade {', '.join(readers)} first (docs/upgrades.md)"
 
 
+def older_ids(record: str) -> range:
+    """Return the ids of versions of a record that are no longer read."""
+    oldest = schema_ids_of(record)[0]
+    return range(oldest // VERSIONS_MAX * VERSIONS_MAX + 1, oldest)
+
+
+def older_hint(record: str) -> str:
+    """Return the text that follows "version N " in an error about a version that is no longer read."""
+    writers = sorted({role.value for topic in TOPICS if topic.record == record for role in topic.writers})
+    oldest = schema_by_id(schema_ids_of(record)[0]).version
+    return f"{OLDER}, this one reads from version {oldest}: upgrade {', '.join(writers)} (docs/upgrades.md)"
+
+
 @cache
 def schema_by_fingerprint(crc64: bytes) -> Schema:
     """Return the newest schema with this CRC-64-AVRO fingerprint; raise KeyError if there is none."""
     for schema_id in sorted(SCHEMAS, reverse=True):
         if schema_by_id(schema_id).fingerprint == crc64:
             return schema_by_id(schema_id)
-    raise KeyError(f"schema fingerprint {crc64.hex()} is unknown: it may come from a newer Regraft")
+    raise KeyError(
+        f"schema fingerprint {crc64.hex()} is unknown: it may come from a newer Regraft, or one before 0.2.0"
+    )

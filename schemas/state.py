@@ -41,8 +41,7 @@ class PublisherDelivery(Struct, frozen=True):
 
     ``blocks[k]`` is a block number, ``masks[k]`` the signed 64-bit mask of what was handed to local subscribers, and
     ``published[k]`` that of what local clients published (:class:`schemas.telemetry.Delivery`); blocks are ascending
-    and unique. ``notifications`` counts the bits of ``masks[k] | published[k]``. ``published`` is empty in records of
-    version 1, whose ``masks`` hold both kinds of bits.
+    and unique. ``notifications`` counts the bits of ``masks[k] | published[k]``.
     """
 
     publisher: Name
@@ -52,10 +51,10 @@ class PublisherDelivery(Struct, frozen=True):
     bytes: Sum
     blocks: tuple[Block, ...]
     masks: tuple[int, ...]
-    published: tuple[int, ...] = ()
+    published: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not len(self.blocks) == len(self.masks) == len(self.published or self.blocks):
+        if not len(self.blocks) == len(self.masks) == len(self.published):
             found = f"{len(self.blocks)} blocks, {len(self.masks)} masks, {len(self.published)} published"
             raise ValueError(f"{found}: one of each for each block")
 
@@ -108,8 +107,8 @@ class StateRow(Struct, frozen=True):
     """One row of a window; exactly the body named by ``kind`` is set.
 
     (window_start_ms, kind, entity) is unique, so a repeated write overwrites. ``kind`` is one of BODIES. Deliveries are
-    in ``packed_deliveries``, whose entities are numbers; jobs before version 3 of this record wrote a row of kind
-    ``delivery`` for each publisher and broker. Both are read.
+    in ``packed_deliveries``, whose entities are numbers; rows of kind ``delivery``, one for each publisher and broker,
+    are what readers by row unpack them to.
     """
 
     window_start_ms: TimeMs
@@ -172,8 +171,8 @@ class WindowClosed(Struct, frozen=True):
     """The marker written after all rows of a window.
 
     ``row_counts`` is the number of rows of each kind. ``late_rows`` counts the parts of batches that were dropped since
-    the previous marker because they arrived for closed windows. ``clocks`` has one entry per broker; it is empty in
-    records of version 1, and if event times cannot be compared with Kafka's.
+    the previous marker because they arrived for closed windows. ``clocks`` has one entry per broker; it is empty if
+    event times cannot be compared with Kafka's.
     """
 
     window_start_ms: TimeMs

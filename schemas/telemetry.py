@@ -34,8 +34,7 @@ class Delivery(Struct, frozen=True):
     ``mask`` has bit ``sequence % 64`` set for each notification of block ``sequence // 64`` that was handed to local
     subscribers, ``published`` for each that a local client published; both are signed 64-bit integers.
     ``local_deliveries`` and ``bytes`` are cumulative within the cell (broker, publisher, block, second), so a cell may
-    be sent early and again. Records of version 1 have 0 in ``published`` and both kinds of bits in ``mask``, so V(n)
-    follows from ``mask | published`` in any version.
+    be sent early and again. V(n) follows from ``mask | published``.
     """
 
     publisher: Name
@@ -55,7 +54,7 @@ class QueueSample(Struct, frozen=True):
     ``notifications_out`` counts notifications only, ``messages_out`` also control messages and markers. ``wait_ms`` is
     the total time that the messages of ``messages_out`` waited before they left: in the service queue from their
     arrival to the start of their service, at a link end from being handed over until their last byte was sent. So it
-    excludes the link's delay, and is 0 if the bandwidth is not limited. Records of version 1 have 0.
+    excludes the link's delay, and is 0 if the bandwidth is not limited.
     """
 
     peer: NameOrNone

@@ -1,8 +1,8 @@
 """The grammar of what becomes part of a protocol line: subjects, replies, header blocks and the texts in them. Pure.
 
-In: values from clients, brokers and peers. Out: what is wrong with them, "" if nothing is. Doors apply it to what they
-take and to what they write, links to what they receive; so a value that one protocol allows cannot become a command of
-another. Bounds of records are in :mod:`schemas.bounds`.
+In: values from clients, brokers and peers. Out: what is wrong with them, "" if nothing is. Connectors apply it to what
+they take and to what they write, links to what they receive; so a value that one protocol allows cannot become a
+command of another. Bounds of records are in :mod:`schemas.bounds`.
 
 A *subject* is tokens joined by single dots. It holds no space, no control character and no wildcard, and does not begin
 with a name that belongs to servers or nodes.
@@ -17,7 +17,7 @@ from regraft.schemas.bounds import UNCLEAN_ANYWHERE
 
 SUBJECT_BYTES_MAX = 8_192  # Twice a line of NATS; each token fits the text of a client's record.
 TOKENS_MAX = 64  # Each token is an attribute that the overlay routes by.
-HEADERS_BYTES_MAX = 128 << 10  # Small enough that doors can keep some hundred blocks, which clients repeat.
+HEADERS_BYTES_MAX = 128 << 10  # Small enough that connectors can keep some hundred blocks, which clients repeat.
 PAYLOAD_BYTES_MAX = 8 << 20  # NATS accepts 1 MiB by default.
 OWN_PREFIXES = ("$", "_REGRAFT.")  # Subjects of servers (system, JetStream, logs), and of nodes.
 ANY, REST = "*", ">"

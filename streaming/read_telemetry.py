@@ -24,9 +24,18 @@ from regraft.schemas.codec import (
     SINGLE_OBJECT_MAGIC,
     accepted_ids,
     newer_wire_ids,
+    older_wire_ids,
 )
 from regraft.schemas.packed_cells import MASK_BYTES
-from regraft.schemas.registry import NEWER, VERSIONS_MAX, latest_schema, newer_hint, schema_by_id, schema_ids_of
+from regraft.schemas.registry import (
+    NEWER,
+    VERSIONS_MAX,
+    latest_schema,
+    newer_hint,
+    older_hint,
+    schema_by_id,
+    schema_ids_of,
+)
 from regraft.streaming.measure_backlog import batch_records_max
 from regraft.streaming.refuse_batches import implausible, unknown_brokers, wrong_topics
 from regraft.streaming.source_topics import broker_topics, known_brokers, source_topics
@@ -291,7 +300,6 @@ def _undecodable_reason() -> Column:
     value = F.col("value")
     known = [accepted for schema_id in schema_ids_of(RECORD) for accepted in accepted_ids(schema_id)]
     schema_id = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10)
-    newer = newer_wire_ids(RECORD)
     version = F.pmod(schema_id.cast("bigint"), F.lit(VERSIONS_MAX))
     known_text = ", ".join(str(known_id) for known_id in known)
     fits = F.lit(f"the body is not a {RECORD}")
@@ -304,10 +312,8 @@ def _undecodable_reason() -> Column:
     return (
         F.when(value.isNull() | (F.length(value) == 0), F.lit(f"the record is empty, a {RECORD} was expected"))
         .when(is_confluent & schema_id.isin([str(known_id) for known_id in known]), fits)
-        .when(
-            is_confluent & schema_id.isin([str(newer_id) for newer_id in newer]),
-            F.concat(F.lit(f"{RECORD} version "), version, F.lit(f" {newer_hint(RECORD)}")),
-        )
+        .when(is_confluent & _is_among(schema_id, newer_wire_ids(RECORD)), _version_reason(version, newer_hint(RECORD)))
+        .when(is_confluent & _is_among(schema_id, older_wire_ids(RECORD)), _version_reason(version, older_hint(RECORD)))
         .when(
             is_confluent,
             F.concat(F.lit("schema id "), schema_id, F.lit(f" is unknown here, known for {RECORD} are {known_text}")),
@@ -322,6 +328,14 @@ def _undecodable_reason() -> Column:
             )
         )
     )
+
+
+def _is_among(schema_id: Column, ids: range) -> Column:
+    return schema_id.isin([str(each) for each in ids])
+
+
+def _version_reason(version: Column, hint: str) -> Column:
+    return F.concat(F.lit(f"{RECORD} version "), version, F.lit(f" {hint}"))
 
 
 def _window_start(time_ms: str, window_ms: int) -> Column:

@@ -23,6 +23,7 @@ from regraft.schemas.name_near import name_near
 
 CHAIN = "+"  # Joins the names of planners that contribute to the same plan, one after the other.
 GROUP = "regraft.planners"
+OF_THE_LAB = ("swap_links_ci_paper", "swap_links_lmit", "swap_links_lmst")  # Yardsticks of the papers.
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")  # Valid in a chain, in TOML and in an environment variable.
 
 
@@ -43,6 +44,8 @@ def planner_spec(name: str) -> AnyPlannerSpec:
     offered = _plug_ins(tuple(sys.path)).get(name, ())
     if not offered and name in PLANNERS:
         return PLANNERS[name]
+    if not offered and name in OF_THE_LAB:
+        raise PlannerError(f"{name!r} is a planner of Regraft's lab: run `pip install ./lab` in a checkout")
     if not offered:
         known = sorted({*PLANNERS, *_plug_ins(tuple(sys.path))})
         way_out = name_near(name, known, f"use one of {', '.join(known)}")

@@ -9,8 +9,6 @@ BUILT_IN = (
     "regraft.controller.planners.pack_users_drop",
     "regraft.controller.planners.swap_links_cost",
     "regraft.controller.planners.swap_links_ci",
-    "regraft.controller.planners.swap_links_lmst",
-    "regraft.controller.planners.swap_links_lmit",
     "regraft.controller.planners.relocate_publisher_pop",
     "regraft.controller.planners.relocate_publisher_grape",
     "regraft.controller.planners.relocate_publishers_joint",

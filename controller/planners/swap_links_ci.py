@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,8 @@ from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.steps.rank_swaps import rank_swaps
 from regraft.controller.planners.steps.shared_settings import HorizonSettings
 from regraft.controller.state.planner_interface import PlannerSpec
-from regraft.overlay.bloom_filters import HASHES_MAX, PAPER_HASHES, FilterShape
 from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.horizon_paths import Paths, paths_within
-from regraft.overlay.interest_caches import InterestCaches
 from regraft.overlay.tree_costs import LinkSwap
 from regraft.schemas.plan import Proposal
 from regraft.schemas.write_figures import figure
@@ -30,6 +28,13 @@ PLANNER = "swap_links_ci"
 TIE_SHARE = 1e-9  # Cycle costs closer than this are equal: the order of summation changes the last digits of floats.
 
 Costs = NDArray[np.float64]
+
+
+class CommonInterest(Protocol):
+    """Counts what three brokers have in common from what they exchanged."""
+
+    def common(self, i: NDArray[np.intp], k: NDArray[np.intp], j: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return I_ikj as broker i counts it for each triple."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +49,7 @@ class LocalKnowledge:
     processing_cost: Costs
     interest: NDArray[np.int64]
     phi: Costs
-    caches: InterestCaches | None = None
+    caches: CommonInterest | None = None
 
     def path_interest(self, i: NDArray[np.intp], k: NDArray[np.intp], j: NDArray[np.intp]) -> Costs | NDArray[np.int64]:
         """Return broker i's value of I_ikj: min(phi, I_ij, I_ik), or counted."""
@@ -53,44 +58,8 @@ class LocalKnowledge:
         return np.minimum(self.phi[i], np.minimum(self.interest[i, j], self.interest[i, k]))
 
 
-@dataclass(frozen=True)
-class InterestSettings(HorizonSettings):
-    """What brokers know of common interest.
-
-    ``cache_ids_max``: how many notifications a broker remembers having received, the newest; the paper's 8,192. Default
-    none, all of the horizon.
-    ``bloom_bits``, ``bloom_hashes``: shape of the Bloom filters that they exchange, the paper's 100,000 and 5. Default
-    none bits, which compares exactly: here the controller knows all delivery sets anyway.
-    ``path_interest``: common interest of three brokers, the paper's "estimate" by the mean over the neighbourhood, or
-    counted as a "conjunction" of what two of them sent the third, which the paper leaves to future work.
-    """
-
-    cache_ids_max: int | None = None
-    bloom_bits: int | None = None
-    bloom_hashes: int = PAPER_HASHES
-    path_interest: Literal["estimate", "conjunction"] = "estimate"
-
-    @property
-    def filter_shape(self) -> FilterShape | None:
-        """The shape of the brokers' Bloom filters, None for exact masks."""
-        return None if self.bloom_bits is None else FilterShape(self.bloom_bits, self.bloom_hashes)
-
-    def faults(self) -> list[str]:
-        """Return what is wrong with the settings, one sentence each."""
-        found = super().faults()
-        if self.cache_ids_max is not None and self.cache_ids_max < 1:
-            found.append(f"cache_ids_max is {self.cache_ids_max}: at least 1, or none for the whole horizon")
-        if self.bloom_bits is not None and self.bloom_bits < 1:
-            found.append(f"bloom_bits is {self.bloom_bits}: at least 1, or none for exact masks")
-        if not 1 <= self.bloom_hashes <= HASHES_MAX:
-            found.append(f"bloom_hashes is {self.bloom_hashes}: from 1 to {HASHES_MAX}")
-        if self.path_interest not in ("estimate", "conjunction"):
-            found.append(f"path_interest is {self.path_interest!r}: estimate or conjunction")
-        return found
-
-
 def swap_links_ci(
-    state: TreeState, settings: InterestSettings, context: TreeContext, rng: random.Random
+    state: TreeState, settings: HorizonSettings, context: TreeContext, rng: random.Random
 ) -> list[Proposal]:
     """Return the swaps on which the brokers of each reconfiguration cycle would agree.
 
@@ -99,37 +68,43 @@ def swap_links_ci(
     interest adds 0 to Eq. 8, a tie keeps the present topology. Cost O(pairs within eta * eta^3) in array operations.
     Guarantee: none, heuristic. The estimate of I_ikj can approve a swap that makes the tree more expensive. So
     ``cost_before_per_s`` and ``cost_after_per_s`` hold the true cost (``overlay.cost``), by which all planners are
-    compared; the decision itself uses the paper's local criterion only. Departures, each with a setting that reverts
-    it: interests are exact counts over the whole horizon (``cache_ids_max``, ``bloom_bits``); swaps are ordered by true
-    gain (``order``); with ``degree_max`` set, only removals that keep the cap are compared. Beyond the paper:
-    ``path_interest`` "conjunction" (its section 6). Swaps of one call are independent of each other
-    (:mod:`controller.planners.steps.rank_swaps`). ``rng`` draws the order of arrival, if that is chosen.
+    compared; the decision itself uses the paper's local criterion only. Departures: interests are exact counts over the
+    whole horizon (the lab's ``swap_links_ci_paper`` has the paper's caches and Bloom filters); swaps are ordered by
+    true gain (``order`` reverts it); with ``degree_max`` set, only removals that keep the cap are compared. Swaps of
+    one call are independent of each other (:mod:`controller.planners.steps.rank_swaps`). ``rng`` draws the order of
+    arrival, if that is chosen.
     """
     paths = paths_within(state.configuration, settings.horizon_hops)
-    known = local_knowledge(state, settings, paths)
+    return rank_swaps(
+        state, settings.order, context, PLANNER, agreed_swaps(state, context, paths, local_knowledge(state, paths)), rng
+    )
+
+
+def agreed_swaps(
+    state: TreeState, context: TreeContext, paths: Mapping[int, Paths], known: LocalKnowledge
+) -> dict[LinkSwap, str]:
+    """Return the swaps on which the brokers of each cycle would agree by what they know, each with its reason.
+
+    ``paths`` is from ``overlay.horizon_paths``, whose greatest length is the horizon eta.
+    """
     inventory = state.inventory
     degrees = np.array([len(state.configuration.neighbours[broker]) for broker in inventory.brokers])
     reasons: dict[LinkSwap, str] = {}
-    for hops in range(2, settings.horizon_hops + 1):
+    for hops in sorted(paths.keys() - {1}):
         wanted = wanted_links(paths[hops], known)
         if len(wanted):
             reasons |= _agreed_swaps(wanted, known, degrees, context.degree_max, inventory.brokers)
-    return rank_swaps(state, settings.order, context, PLANNER, reasons, rng)
+    return reasons
 
 
-def local_knowledge(state: TreeState, settings: InterestSettings, paths: Mapping[int, Paths]) -> LocalKnowledge:
-    """Return what the brokers know from their caches, in the form that the settings choose.
+def local_knowledge(state: TreeState, paths: Mapping[int, Paths]) -> LocalKnowledge:
+    """Return what brokers know if they compare everything that they received in the horizon exactly.
 
-    ``paths`` is from ``overlay.horizon_paths`` for the settings' horizon.
+    ``paths`` is from ``overlay.horizon_paths``.
     """
-    counted = settings.path_interest == "conjunction"
-    caches = None
-    if counted or settings.cache_ids_max is not None or settings.filter_shape is not None:
-        caches = state.caches(settings.cache_ids_max, settings.filter_shape)
-    interest = state.interest if caches is None else caches.interest
+    inventory, interest = state.inventory, state.interest
     phi = mean_common_interest(paths, interest)
-    inventory = state.inventory
-    return LocalKnowledge(inventory.link_cost, inventory.processing_cost, interest, phi, caches if counted else None)
+    return LocalKnowledge(inventory.link_cost, inventory.processing_cost, interest, phi)
 
 
 def mean_common_interest(paths: Mapping[int, Paths], interest: NDArray[np.int64]) -> Costs:
@@ -244,7 +219,7 @@ SPEC = PlannerSpec(
     PLANNER,
     Configuration.KIND,
     swap_links_ci,
-    InterestSettings,
+    HorizonSettings,
     summary="links of a tree, by cost and common interest",
     source="Jaeger07, section 4",
 )

@@ -20,7 +20,7 @@ class ClosedWindow:
     with too few batches. ``epoch_min`` and ``epoch_max`` are the epochs that brokers stamped in the window, -1 if no
     broker reported. ``client_changes`` counts distinct changes of interest. ``homes`` names the broker at which each
     publisher last published in the window, ``homeless`` are the publishers without known home, because its telemetry is
-    of version 1 or lost. ``local_deliveries`` counts the hand-overs to local subscribers by (publisher, broker). If the
+    lost. ``local_deliveries`` counts the hand-overs to local subscribers by (publisher, broker). If the
     kind of overlay needs the register, there is more: ``interests`` are what users wanted and where, not at the
     window's end but when it was assembled, some seconds later; None if unknown. ``topic_rates_per_s`` are the
     notifications published per second by topic. ``strayed`` are the users that were not where plans had last put them,

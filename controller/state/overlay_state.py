@@ -105,7 +105,6 @@ class ContentState(OverlayState):
     def can_move_publishers(self) -> bool:
         """Return True if homes are known, and every window knows deliveries separately from publications.
 
-        Publishers at brokers with telemetry of version 1 have no home here and stay, until windows with such telemetry
-        have left the horizon; others may move.
+        A publisher whose home's telemetry is lost has no home here and stays; others may move.
         """
         return bool(self.configuration.homes) and all(window.sets.delivered is not None for window in self.windows)

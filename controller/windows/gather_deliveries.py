@@ -30,7 +30,7 @@ class WindowDeliveries:
     """The content of a window's delivery rows; ``local_deliveries`` omits pairs without a hand-over.
 
     ``homeless`` are the publishers whose newest notification no broker reports as published: their home's telemetry is
-    lost, or of version 1, which does not separate published from delivered.
+    lost.
     """
 
     sets: DeliverySets
@@ -61,7 +61,7 @@ class _Cells:
         self.row += [row] * len(columns)
         self.column += columns
         self.masks += delivery.masks
-        self.published += delivery.published or (0,) * len(columns)
+        self.published += delivery.published
 
     def add_packed(self, packed: DeliveryColumns, row: Longs) -> None:
         """Add all blocks of packed rows; ``row`` is each one's broker by position, negative if it is left out."""
@@ -88,9 +88,8 @@ class _Cells:
 def gather_deliveries(rows: Iterable[StateRow], brokers: Sequence[str], span_s: float) -> WindowDeliveries:
     """Return what the rows say of ``brokers``, which are sorted; ``span_s`` is the window's length in seconds.
 
-    Single rows are of these brokers only; packed ones of others are left out. A row of version 1 counts as if
-    everything in it had been delivered; its publisher's home is unknown. Cost O(rows + blocks), in Python for single
-    rows.
+    Single rows are of these brokers only; packed ones of others are left out. Cost O(rows + blocks), in Python for
+    single rows.
     """
     index = {broker: position for position, broker in enumerate(brokers)}
     found = _Cells()

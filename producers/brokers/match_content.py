@@ -1,7 +1,7 @@
 """Content-based matching: predicates, filters, relations between two filters, and an index over many filters.
 
 In: filters and the content of notifications. Out: which filters match. Who subscribed, and where matches are sent,
-belongs to the callers: the brokers' tables, the ledger and the doors of nodes.
+belongs to the callers: the brokers' tables, the ledger and the connectors of nodes.
 """
 
 from __future__ import annotations

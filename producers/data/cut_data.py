@@ -35,7 +35,7 @@ CHECKINS_FROM = datetime(2010, 8, 23, 4, tzinfo=UTC)  # A Monday, 0:00 in New Yo
 CHECKIN_DAYS = 56
 CHECKIN_GAP_S_MIN = 15 * 60  # Many users record a whole day at once, seconds apart; no user moves that fast.
 CHECKINS_PER_USER_MIN = 3
-CHECKIN_STEPS_PER_DEGREE = 1_000  # 111 m north, 84 m east: a street corner, not a door.
+CHECKIN_STEPS_PER_DEGREE = 1_000  # 111 m north, 84 m east: a street corner, not a connector.
 
 
 def cut_rtt(original: Path, cut: Path) -> None:

@@ -1,6 +1,6 @@
-"""Which RabbitMQ a door uses, and what of it. Pure.
+"""Which RabbitMQ a connector uses, and what of it. Pure.
 
-In: settings of the door. Out: how the client library connects.
+In: settings of the connector. Out: how the client library connects.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pika import ConnectionParameters, PlainCredentials, SSLOptions
 from regraft.producers.nodes.amqp_interest import Binding
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.ask_rabbit import login_of
-from regraft.producers.nodes.door_addresses import DoorAddresses
+from regraft.producers.nodes.connector_addresses import ConnectorAddresses
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 PORTS = {"amqp": 5672, "amqps": 5671}
@@ -26,14 +26,15 @@ HEARTBEAT_S = 15
 
 @dataclass(frozen=True)
 class AmqpPlace:
-    """The parts of a broker that a door uses: its exchange, and where its clients' interest is reported.
+    """The parts of a broker that a connector uses: its exchange, and where its clients' interest is reported.
 
     ``filters`` are binding keys that are always wanted. With ``is_durable``, messages come from a queue that survives
     restarts of node and broker. ``overlay`` is the overlay's namespace.
     """
 
     CHANGES_ONLY: ClassVar[str] = (
-        "bindings made before the node started, and those removed while it is away, are not known: give node.door_api, "
+        "bindings made before the node started, and those removed while it is away, are not known: give "
+        "node.connector_api, "
         "the address of RabbitMQ's management plugin"
     )
 
@@ -45,12 +46,12 @@ class AmqpPlace:
     overlay: str = DEFAULT_NAMESPACE
 
 
-def addresses_of(door: str) -> DoorAddresses:
-    """Return the addresses of a door; raise DoorError for any that is none of a RabbitMQ."""
-    return DoorAddresses(door, PORTS, ADVICE)
+def addresses_of(connector: str) -> ConnectorAddresses:
+    """Return the addresses of a connector; raise ConnectorError for any that is none of a RabbitMQ."""
+    return ConnectorAddresses(connector, PORTS, ADVICE)
 
 
-def parameters_of(addresses: DoorAddresses, user: str, password: str, place: AmqpPlace) -> ConnectionParameters:
+def parameters_of(addresses: ConnectorAddresses, user: str, password: str, place: AmqpPlace) -> ConnectionParameters:
     """Return how to connect to the address whose turn it is."""
     context = (place.tls or ssl.create_default_context()) if addresses.scheme == "amqps" else None
     return ConnectionParameters(
@@ -63,19 +64,19 @@ def parameters_of(addresses: DoorAddresses, user: str, password: str, place: Amq
     )
 
 
-def vhost_of(addresses: DoorAddresses) -> str:
-    """Return the virtual host that the path of a door names."""
+def vhost_of(addresses: ConnectorAddresses) -> str:
+    """Return the virtual host that the path of a connector names."""
     return unquote(addresses.path[1:]) or "/"
 
 
 def reports_fault(
-    addresses: DoorAddresses, place: AmqpPlace, queue: str, bindings: list[Binding] | None, *, has_events: bool
+    addresses: ConnectorAddresses, place: AmqpPlace, queue: str, bindings: list[Binding] | None, *, has_events: bool
 ) -> str:
     """Return why the broker does not report what its clients want, "" if it does; ``queue`` is the node's own."""
     is_listed = any((one.kind, one.name) == ("queue", queue) for one in bindings or ())
     if bindings is not None and place.api is not None and not is_listed:
         return (
-            f"node.door_api ({place.api.url}) does not list the binding of this node's own queue at exchange "
+            f"node.connector_api ({place.api.url}) does not list the binding of this node's own queue at exchange "
             f"{place.exchange!r} of {addresses}: it is the interface of another broker"
         )
     if has_events or bindings is not None or place.filters:
@@ -83,5 +84,5 @@ def reports_fault(
     return (
         f"the broker at {addresses} does not report what its clients want: enable its plugin "
         "rabbitmq_event_exchange, whose events are in the virtual host of event_exchange.vhost, or give "
-        "node.door_api, the address of its management plugin, or name the filters in node.door_filters"
+        "node.connector_api, the address of its management plugin, or name the filters in node.connector_filters"
     )

@@ -1,4 +1,5 @@
-"""Which messages a door has taken from a durable queue of RabbitMQ, so that redelivered ones are taken only once. Pure.
+"""Which messages a connector has taken from a durable queue of RabbitMQ, so that redelivered ones are taken only once.
+Pure.
 
 In: messages with delivery tags. Out: receipts, and the tags to acknowledge. A tag names a message on one channel only,
 so after a reconnect a message is recognised by its key and body.

@@ -1,6 +1,7 @@
 """Ask RabbitMQ's management interface for the bindings of an exchange.
 
-In: the interface, a virtual host and an exchange. Out: bindings. :mod:`producers.nodes.amqp_door` decides when to ask.
+In: the interface, a virtual host and an exchange. Out: bindings. :mod:`producers.nodes.amqp_connector` decides when to
+ask.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which subjects a door asks its broker for: those that others want, or everything if these are too many. Pure.
+"""Which subjects a connector asks its broker for: those that others want, or everything if these are too many. Pure.
 
 In: subjects that are wanted. Out: which to ask for, and which no longer.
 """
@@ -11,7 +11,7 @@ ASKED_MAX = 2_000  # Beyond this, one wildcard costs the broker less than as man
 
 
 class AskedSubjects:
-    """The subjects of one door. It begins with ``everything``, until someone says what is wanted."""
+    """The subjects of one connector. It begins with ``everything``, until someone says what is wanted."""
 
     def __init__(self, everything: str) -> None:
         self._everything = everything

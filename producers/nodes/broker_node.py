@@ -1,8 +1,8 @@
-"""One node: the protocol core of a broker between a real broker's door, links to other nodes, Kafka and the clock.
+"""One node: the protocol core of a broker between a real broker's connector, links to other nodes, Kafka and the clock.
 
-In: messages from peers, commands, and what the door reports. Out: the core's effects. Each input is handled completely
-before the next, on one event loop; nothing here waits. What a broker does with a message belongs to its core
-(:mod:`producers.brokers.tree_routing`), bytes and sockets to the links and the door.
+In: messages from peers, commands, and what the connector reports. Out: the core's effects. Each input is handled
+completely before the next, on one event loop; nothing here waits. What a broker does with a message belongs to its core
+(:mod:`producers.brokers.tree_routing`), bytes and sockets to the links and the connector.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from regraft.producers.emulator.emit_telemetry import predicate_record
 from regraft.producers.emulator.emulated_parts import PeerLost, QueueCounters, Served
 from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
 from regraft.producers.nodes.carried_messages import CarriedNotification
-from regraft.producers.nodes.door_checks import DoorChecks
-from regraft.producers.nodes.doors import Door, LocalMessage
+from regraft.producers.nodes.connector_checks import ConnectorChecks
+from regraft.producers.nodes.connectors import Connector, LocalMessage
 from regraft.producers.nodes.groups_once import GroupHandlers, excluded_groups
 from regraft.producers.nodes.node_clients import NodeClients
 from regraft.producers.nodes.receipts import Receipts
@@ -72,7 +72,7 @@ class NodePorts(TelemetrySink, ResultSink, ClientSink, Protocol):
 
 
 class BrokerNode:
-    """A core and everything around it. ``door`` and the links that ``links_of`` returns call back here.
+    """A core and everything around it. ``connector`` and the links that ``links_of`` returns call back here.
 
     ``candidates`` are brokers that may become neighbours: the node connects to them so that a link to them is measured.
     """
@@ -81,13 +81,13 @@ class BrokerNode:
         self,
         core: BrokerProtocol,
         ports: NodePorts,
-        door: Door,
+        connector: Connector,
         links_of: Callable[[BrokerNode], Links],
         now_ms: Callable[[], float],
         candidates: Collection[str] = (),
         sampling: Sampling = FULL,
     ) -> None:
-        self.core, self.door = core, door
+        self.core, self.connector = core, connector
         self.broker = core.broker
         self.counts: Counter[str] = Counter()
         self.counters = QueueCounters()
@@ -104,11 +104,13 @@ class BrokerNode:
         self.clients = NodeClients(self.broker, str(core.boot_ms), self._ask, self._change_client)
         self._groups = GroupHandlers(self.broker, partial(is_subscribed, core))
         self.clients.handlers = self._groups.choose
-        self.wanted = WantedElsewhere(door, self._serve, self._groups)
+        self.wanted = WantedElsewhere(connector, self._serve, self._groups)
         self.links = links_of(self)
-        self.links.roaming = door.roaming
-        self.receipts = Receipts(self.links.frames_owed, self.links.frames_over, door.release)
-        self._checks = DoorChecks(self.broker, self.counts, door.release)  # For any door, checked there or not.
+        self.links.roaming = connector.roaming
+        self.receipts = Receipts(self.links.frames_owed, self.links.frames_over, connector.release)
+        self._checks = ConnectorChecks(
+            self.broker, self.counts, connector.release
+        )  # For any connector, checked there or not.
         self._inboxes = ReplyInboxes(self._want, self._note_message)
         self._checks.begin(self._inboxes.note_interest, self._inboxes.take)
 
@@ -140,7 +142,7 @@ class BrokerNode:
     # --- inputs ------------------------------------------------------------------------------------------------------
 
     def take(self, peer: str, message: Message) -> None:
-        """Handle a message from a peer, once the door has asked for what it subscribes."""
+        """Handle a message from a peer, once the connector has asked for what it subscribes."""
         self.wanted.take(peer, message)
 
     def lose(self, peer: str) -> None:
@@ -212,7 +214,7 @@ class BrokerNode:
         self._checks.note_message(message)
 
     def settle_receipts(self) -> None:
-        """Release safe messages at the door, and publish those that could not be published before."""
+        """Release safe messages at the connector, and publish those that could not be published before."""
         self._inboxes.release_overdue()
         if len(self.receipts):
             for message in self.receipts.settle():
@@ -336,7 +338,7 @@ class BrokerNode:
             publisher=notification.publisher, number=notification.sequence, groups_excluded=excluded,
         )  # fmt: skip
         try:
-            is_handed_over = self.door.publish(message)
+            is_handed_over = self.connector.publish(message)
         except Exception:  # What a broker's library cannot express is this message's fault alone.
             log.exception("message_not_handed_over", broker=self.broker, subject=message.subject)
             is_handed_over = False

@@ -57,9 +57,9 @@ class LinkError(RuntimeError):
 class CarriedNotification(Notification):
     """A notification from a real broker; ``reply`` and ``headers`` are empty if it has none.
 
-    ``headers`` is the block as the door received it. ``body`` is the encoded notification if it arrived over a link.
-    ``receipt`` is the door's, known only where the notification was published: links do not carry it. ``handlers`` says
-    at which broker a queue group handles it.
+    ``headers`` is the block as the connector received it. ``body`` is the encoded notification if it arrived over a
+    link. ``receipt`` is the connector's, known only where the notification was published: links do not carry it.
+    ``handlers`` says at which broker a queue group handles it.
     """
 
     subject: str = ""

@@ -1,7 +1,7 @@
 """One connection of the pika library on the running event loop, with awaitable answers instead of callbacks.
 
 In: where the broker is. Out: channels, and why the connection or a channel closed. What is sent over them belongs to
-:mod:`producers.nodes.amqp_door`.
+:mod:`producers.nodes.amqp_connector`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ Handlers = tuple[tuple[str, str], ...]  # Group and broker.
 
 
 def key_of(subject: str, group: str) -> str:
-    """Return the name under which a door reports the interest of a group; no subject has a space."""
+    """Return the name under which a connector reports the interest of a group; no subject has a space."""
     return f"{subject} {group}"
 
 

@@ -1,6 +1,6 @@
 """Guard the callbacks of nodes: after one has failed, none runs, so that a failed core is never used again.
 
-In: callbacks for links, doors and the like. Out: guarded callbacks, which do nothing after the first failure. The
+In: callbacks for links, connectors and the like. Out: guarded callbacks, which do nothing after the first failure. The
 consequences of that failure belong to the module that runs the nodes.
 """
 

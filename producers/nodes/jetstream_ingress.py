@@ -1,7 +1,7 @@
 """Durable ingress from a JetStream stream: stored messages are taken over the leaf link and acknowledged once safe.
 
 In: the server's messages to the node's own subjects. Out: messages with receipts, and requests to JetStream's API.
-Bytes and the connection belong to :mod:`producers.nodes.nats_door`.
+Bytes and the connection belong to :mod:`producers.nodes.nats_connector`.
 
 The stream keeps a durable consumer for the node, so that unacknowledged messages are delivered again after the node or
 the server was away. A consumer that is gone is made again where it was, and a stream that is gone is reported until it
@@ -25,7 +25,7 @@ from typing import Any
 import structlog
 
 from regraft.producers.brokers.match_content import MatchIndex
-from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.connectors import LocalMessage
 from regraft.producers.nodes.jetstream_taken import StreamTaken
 from regraft.producers.nodes.nats_protocol import with_header
 from regraft.producers.nodes.subject_filters import SubjectError, content_of, filter_of
@@ -72,7 +72,7 @@ class JetStreamIngress:
 
     @property
     def answers(self) -> str:
-        """The subjects of the answers, which the door must subscribe."""
+        """The subjects of the answers, which the connector must subscribe."""
         return f"{self._inbox}.>"
 
     def begin(self) -> None:

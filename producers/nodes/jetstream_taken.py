@@ -20,7 +20,7 @@ class _UnderWay:
 
 
 class StreamTaken:
-    """The messages of one stream; a receipt is the door's and never reused."""
+    """The messages of one stream; a receipt is the connector's and never reused."""
 
     def __init__(self) -> None:
         self._last_receipt = 0

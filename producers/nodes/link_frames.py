@@ -18,7 +18,7 @@ from regraft.producers.nodes.roaming_clients import ANNOUNCED_MAX
 from regraft.schemas.bounds import Name
 
 HEAD = struct.Struct(">IQ")
-BODY_BYTES_MAX = 16 << 20  # More than any message that a door takes.
+BODY_BYTES_MAX = 16 << 20  # More than any message that a connector takes.
 HELLO_BYTES_MAX = 4_096  # Before the hello, when anybody may be calling.
 
 

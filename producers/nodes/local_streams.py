@@ -17,13 +17,13 @@ from typing import Any
 
 import structlog
 
-from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
 from regraft.schemas.wire_grammar import ANY, OWN_PREFIXES
 
 log = structlog.get_logger(__name__)
 
 LOOK_S = 10.0  # How often the node asks which streams there are.
-ASK_AGAIN_S = 2.0  # Before the door opens.
+ASK_AGAIN_S = 2.0  # Before the connector opens.
 STREAMS_MAX = 10_000
 NAMED_MAX = 10  # In the log.
 INBOX_BYTES = 16
@@ -58,11 +58,13 @@ class LocalStreams:
         return bool(self.names) and (not self._is_known or subject in self.subjects)
 
     async def wait(self, place: str, s_max: float) -> None:
-        """Wait until the streams are known, if any is local; raise DoorError if that takes longer than ``s_max``."""
+        """Wait until the streams are known, if any is local; raise ConnectorError if that takes longer than
+        ``s_max``.
+        """
         until_s = time.monotonic() + s_max
         while self.names and not self._is_known:
             if time.monotonic() > until_s:
-                raise DoorError(
+                raise ConnectorError(
                     f"the streams of {place} cannot be listed ({self._fault or NO_ANSWER}): switch JetStream on there "
                     "and let the node ask $JS.API.STREAM.LIST, or set no node.local_streams"
                 )
@@ -71,7 +73,7 @@ class LocalStreams:
 
     @property
     def answers(self) -> str:
-        """The subject of the answers, which the door must subscribe."""
+        """The subject of the answers, which the connector must subscribe."""
         return f"{self._inbox}.streams"
 
     def ask(self) -> None:

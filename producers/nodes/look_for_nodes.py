@@ -3,7 +3,7 @@
 In: a way to publish at the broker, and what arrives from there. Out: the name of such a node, which means that messages
 would travel twice, or without end. Nodes ask with a message on a reserved subject, and answer each other.
 
-A node asks before its door opens, and once in a while after that. If two are open, the one whose name comes first
+A node asks before its connector opens, and once in a while after that. If two are open, the one whose name comes first
 stays; a node that asks before it opens gives way to any that is open. Answers contain a random number of the question,
 so that one that was stored somewhere is not taken for a living node. A way that carries only questions, in one
 direction, makes the node at its end unhealthy: messages arrive twice, but cannot circulate.
@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 import structlog
 
-from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
 from regraft.schemas.bounds import NAME_LENGTH_MAX
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.wire_grammar import ANY
@@ -28,7 +28,7 @@ from regraft.schemas.wire_grammar import ANY
 log = structlog.get_logger(__name__)
 
 SUBJECT = "_REGRAFT.node."  # Followed by the overlay's namespace and the node's name.
-ANSWER_S_MAX = 0.5  # Until another node has answered, before a door opens.
+ANSWER_S_MAX = 0.5  # Until another node has answered, before a connector opens.
 ASK_S, ASK_SOON_S = 60.0, 5.0  # Between two questions; the latter if something hints at another way.
 HEARD_S = 2.5 * ASK_S  # A question shows for this long that there is a way to here.
 NONCE_BYTES = 8
@@ -49,7 +49,9 @@ def loop_fault(node: str) -> str:
 
 
 class NodeSearch:
-    """The search of one door. ``send`` publishes at its broker; ``on_found`` is called if the door must give way."""
+    """The search of one connector. ``send`` publishes at its broker; ``on_found`` is called if the connector must give
+    way.
+    """
 
     def __init__(self, overlay: str, node: str, send: Callable[[LocalMessage], None]) -> None:
         self.subject = node_subject(overlay, node)
@@ -76,9 +78,9 @@ class NodeSearch:
         return name if len(name) <= NAME_LENGTH_MAX else ""
 
     async def look(self) -> None:
-        """Ask, and wait for answers; raise DoorError if another node is there to which this one gives way.
+        """Ask, and wait for answers; raise ConnectorError if another node is there to which this one gives way.
 
-        After a reconnect of a door that was open, nothing waits: messages that the broker has kept must be taken.
+        After a reconnect of a connector that was open, nothing waits: messages that the broker has kept must be taken.
         """
         self._answered = asyncio.Event()
         self.ask()
@@ -90,7 +92,7 @@ class NodeSearch:
         except TimeoutError:
             self.found, self.is_open = "", True
             return
-        raise DoorError(loop_fault(self.found))
+        raise ConnectorError(loop_fault(self.found))
 
     def ask(self) -> None:
         """Ask whether another node is there."""

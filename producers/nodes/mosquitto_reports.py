@@ -142,7 +142,7 @@ async def knocking(host: str, port: int) -> AsyncIterator[None]:
     """Hold a connection that says nothing: a Mosquitto reports it before it asks who is there."""
     try:
         _, writer = await asyncio.open_connection(host, port)
-    except OSError:  # Then the door's own connection ends as well, and is made again.
+    except OSError:  # Then the connector's own connection ends as well, and is made again.
         yield
         return
     try:

@@ -75,7 +75,9 @@ def fields_of(block: bytes) -> MqttFields:
         elif _is_property(name, value):
             properties.append((name, value))
         elif is_clean(packed := _packed(name, value)) and len(packed) <= TEXT_BYTES_MAX:
-            properties.append((ODD, packed))  # For clients, and for the next door: a broker would refuse it as it is.
+            properties.append(
+                (ODD, packed)
+            )  # For clients, and for the next connector: a broker would refuse it as it is.
     expiry_s = int(own[EXPIRY]) if own.get(EXPIRY, "").isdecimal() else None
     content_type = _unpacked(own.get(CONTENT_TYPE, ""))
     shown = content_type[0] if content_type else own.get(CONTENT_TYPE, "")

@@ -1,4 +1,4 @@
-"""What clients of an MQTT broker want, as subjects. Pure: :mod:`producers.nodes.mqtt_door` listens to the broker.
+"""What clients of an MQTT broker want, as subjects. Pure: :mod:`producers.nodes.mqtt_connector` listens to the broker.
 
 In: configured filters; who subscribes, unsubscribes, connects and disconnects, as the entries of Mosquitto's log say
 (:mod:`producers.nodes.mosquitto_reports`); or all subscriptions, as EMQX lists them. Out: subjects that become wanted,
@@ -34,7 +34,7 @@ FILTERS_OF_CLIENT_MAX = 10_000
 REFUSED_MAX = 1_000
 TOO_MANY, AMBIGUOUS = "too_many_filters", "log_ambiguous"
 GIVEN_UP = "session_given_up"
-AWAY_TOO_LONG = "it has been away for longer than node.door_session_s: nothing crosses to its session any more"
+AWAY_TOO_LONG = "it has been away for longer than node.connector_session_s: nothing crosses to its session any more"
 LOG_TOPIC = "$SYS/broker/log/"
 MQTT_5 = 5
 CONNECTING = ("New connection from ", "New client connected from ", "Client connection from ")
@@ -74,7 +74,7 @@ class MqttInterest:
         self.counts, self._groups_once = counts, groups_once
         self.on_session: Callable[[str], None] = lambda _name: None  # A client asks for a session, now.
         self._is_catching_up = False
-        self.changes_count = 0  # Changes of what clients want; the door stores it after some.
+        self.changes_count = 0  # Changes of what clients want; the connector stores it after some.
         self._session_s = session_s
         self._own = re.compile(rf"{re.escape(own)}(-[0-9a-f]{{8}})?")
         self._own_names: set[str] = set()  # Further ones.

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from mqtt5 import PublishPacket
 
-from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.connectors import LocalMessage
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
 from regraft.producers.nodes.mqtt_session import PublishFields
 from regraft.producers.nodes.mqtt_topics import subject_of, topic_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from regraft.producers.nodes.door_checks import DoorChecks
+from regraft.producers.nodes.connector_checks import ConnectorChecks
 from regraft.producers.nodes.groups_once import key_of
 from regraft.producers.nodes.nats_protocol import Interest
 from regraft.producers.nodes.queue_groups import QueueGroups
@@ -24,7 +24,7 @@ class NatsInterest:
     ``leaves_out`` returns True for a subject whose interest is passed on only if a queue group has it.
     """
 
-    def __init__(self, checks: DoorChecks) -> None:
+    def __init__(self, checks: ConnectorChecks) -> None:
         self.queues, self.groups_once = QueueGroups(), frozenset[str]()
         self.leaves_out: Callable[[str], bool] = lambda _subject: False
         self._checks = checks

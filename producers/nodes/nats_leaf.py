@@ -1,7 +1,7 @@
 """One connection to the leaf port of a NATS server: TLS, pings, and messages in both directions.
 
 In: bytes of the server, and bytes for it. Out: one call for each message of the server. What the messages mean belongs
-to :mod:`producers.nodes.nats_door`.
+to :mod:`producers.nodes.nats_connector`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import structlog
 
-from regraft.producers.nodes.doors import DoorError
+from regraft.producers.nodes.connectors import ConnectorError
 from regraft.producers.nodes.nats_protocol import LeafReader, ServerMessage
 
 log = structlog.get_logger(__name__)
@@ -60,9 +60,9 @@ class Leaf(asyncio.Protocol):
             for message in self._reader.feed(data):
                 if not self._is_ended:
                     self._handle(self, message)
-        except DoorError as error:
+        except ConnectorError as error:
             self.reason = str(error)
-            log.warning("door_call_failed", reason=self.reason)
+            log.warning("connector_call_failed", reason=self.reason)
             self.end()
 
     def send_handshake(self, handshake: bytes, tls: ssl.SSLContext | None, host: str) -> None:
@@ -138,9 +138,11 @@ def _complete(waiting: asyncio.Future[None] | None) -> None:
 
 
 def check_tls(address: str, *, has_tls: bool, facts: Mapping[str, Any]) -> None:
-    """Raise DoorError if only one side wants TLS."""
+    """Raise ConnectorError if only one side wants TLS."""
     is_wanted = bool(facts.get("tls_required"))
     if is_wanted and not has_tls:
-        raise DoorError(f"the leaf port {address} requires TLS: use tls://{address}")
+        raise ConnectorError(f"the leaf port {address} requires TLS: use tls://{address}")
     if has_tls and not is_wanted:
-        raise DoorError(f"the leaf port {address} offers no TLS: add a tls section to its leafnodes, or use nats://")
+        raise ConnectorError(
+            f"the leaf port {address} offers no TLS: add a tls section to its leafnodes, or use nats://"
+        )

@@ -1,4 +1,4 @@
-"""How a door logs in at a NATS server: user and password, a token, an nkey, or a JWT with its nkey. Pure.
+"""How a connector logs in at a NATS server: user and password, a token, an nkey, or a JWT with its nkey. Pure.
 
 In: settings, a credentials file, and the server's nonce. Out: fields of CONNECT. Seeds are decoded here, because the
 client library for them would bring one more package for 20 lines; signing is the cryptography library's.
@@ -15,7 +15,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from regraft.producers.nodes.doors import DoorError
+from regraft.producers.nodes.connectors import ConnectorError
 
 SEED_PREFIX, USER_PREFIX = 18 << 3, 20 << 3  # S and U, as base32 shows them.
 SEED_BYTES = 32
@@ -70,13 +70,13 @@ def login_advice(place: str, login: NatsLogin, reason: str) -> str:
     """Return what to do where a server refuses the login."""
     given = "no login" if login.kind == "none" else f"the {login.kind}"
     return (
-        f"{place} refuses {given} ({reason}): give node.door_user and node.door_password_file, or "
-        "node.door_credentials_file, of a user that may connect there"
+        f"{place} refuses {given} ({reason}): give node.connector_user and node.connector_password_file, or "
+        "node.connector_credentials_file, of a user that may connect there"
     )
 
 
 def read_login(user: str, password: str, credentials_file: Path | None) -> NatsLogin:
-    """Return the login that settings name; raise DoorError if the credentials file holds none."""
+    """Return the login that settings name; raise ConnectorError if the credentials file holds none."""
     if credentials_file is None:
         return NatsLogin(user, password)
     try:
@@ -85,8 +85,9 @@ def read_login(user: str, password: str, credentials_file: Path | None) -> NatsL
         jwt, seed = (sections[0], sections[1]) if len(sections) > 1 else ("", text.strip())
         return NatsLogin(key=_key_of(seed.strip()), jwt=jwt.strip())
     except (OSError, ValueError) as error:
-        raise DoorError(
-            f"node.door_credentials_file {credentials_file} holds no login ({error}): it must be a .creds file with "
+        raise ConnectorError(
+            f"node.connector_credentials_file {credentials_file} holds no login ({error}): it must be a .creds "
+            "file with "
             "JWT and seed of a user, or a file with the seed of a user's nkey (SU...)"
         ) from error
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
 from regraft.schemas.wire_grammar import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 LINE_BYTES_MAX = 64 * 1024
@@ -80,7 +80,7 @@ class LeafReader:
         self._skip = 0  # Bytes still to come of a message that is too long.
 
     def feed(self, data: bytes) -> Iterator[ServerMessage]:
-        """Yield the messages that are now complete; raise DoorError for bytes that no server sends."""
+        """Yield the messages that are now complete; raise ConnectorError for bytes that no server sends."""
         self._data += data
         place = 0
         try:
@@ -101,7 +101,7 @@ class LeafReader:
                 place = following
                 yield message
             if len(self._data) - place > LINE_BYTES_MAX + BLOCK_BYTES_MAX:
-                raise DoorError(
+                raise ConnectorError(
                     f"the server sent {len(self._data) - place} bytes without a line: check that this is a leaf port"
                 )
         finally:
@@ -113,11 +113,13 @@ class LeafReader:
             size = int(words[-1])
             head_size, reply = (int(words[-2]), words[2:-2]) if words[0] == "HMSG" else (0, words[2:-1])
         except (ValueError, IndexError) as error:
-            raise DoorError(
+            raise ConnectorError(
                 f"the server sent {line[:80]!r}, which is not a message: check that this is a leaf port"
             ) from error
         if not 0 <= head_size <= size:
-            raise DoorError(f"the server sent {line[:80]!r}, whose sizes are wrong: check that this is a leaf port")
+            raise ConnectorError(
+                f"the server sent {line[:80]!r}, whose sizes are wrong: check that this is a leaf port"
+            )
         if reply and reply[0] in ("+", "|"):  # To a queue group: the reply follows +, and | means none.
             reply = reply[1:2] if reply[0] == "+" else []
         reply_to = reply[0] if reply else ""
@@ -144,13 +146,15 @@ def _messages_of(line: bytes) -> Iterator[ServerMessage]:
             try:
                 yield ServerInfo(json.loads(rest))
             except ValueError as error:
-                raise DoorError(f"the server's INFO is not JSON ({error}): check that this is a NATS server") from error
+                raise ConnectorError(
+                    f"the server's INFO is not JSON ({error}): check that this is a NATS server"
+                ) from error
         case b"-ERR":
             yield Refused(rest.decode(errors="replace").strip("'"))
         case b"+OK" | b"":
             pass
         case _:
-            raise DoorError(f"the server sent {line[:80]!r}: this is not the leaf port of a NATS server")
+            raise ConnectorError(f"the server sent {line[:80]!r}: this is not the leaf port of a NATS server")
 
 
 def connect_line(facts: dict[str, Any]) -> bytes:

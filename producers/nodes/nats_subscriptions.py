@@ -29,7 +29,9 @@ STAY_S = 1.0  # Of a subscription that is not asked for any more.
 
 
 class NatsSubscriptions:
-    """The subscriptions of one door, over all its connections; ``own`` are subjects of the node, always subscribed."""
+    """The subscriptions of one connector, over all its connections; ``own`` are subjects of the node, always
+    subscribed.
+    """
 
     def __init__(self, *own: str) -> None:
         self.own = set(own)

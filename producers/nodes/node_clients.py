@@ -1,9 +1,10 @@
 """The clients that a node represents: what its real broker's clients want and publish, as subscriptions and publishers.
 
-In: interest and messages of a door, and the core's effects on clients. Out: requests for the core, and notifications
-with a publisher and a sequence number. A real broker passes on no client's identity: the header ``Regraft-Publisher``
-names the publisher, else it is the broker. The node's life is part of each name, so that the sequence numbers of two
-lives never mix; publishers and subscriptions have separate prefixes, so that no client takes the name of another.
+In: interest and messages of a connector, and the core's effects on clients. Out: requests for the core, and
+notifications with a publisher and a sequence number. A real broker passes on no client's identity: the header
+``Regraft-Publisher`` names the publisher, else it is the broker. The node's life is part of each name, so that the
+sequence numbers of two lives never mix; publishers and subscriptions have separate prefixes, so that no client takes
+the name of another.
 
 What clients choose is bounded in number and bytes. Interest that found no room waits for some; publishers that are idle
 make room for others.
@@ -28,7 +29,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.match_content import Content, Filter
 from regraft.producers.nodes.carried_messages import CarriedNotification
-from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.connectors import LocalMessage
 from regraft.producers.nodes.groups_once import Handlers, group_suffix, parts_of
 from regraft.producers.nodes.subject_filters import SubjectError, content_of, filter_of
 from regraft.schemas.bounds import NAME_LENGTH_MAX
@@ -110,7 +111,8 @@ class NodeClients:
         """Return True if all brokers know every publisher of this node."""
         return all(publisher.is_known for publisher in self._publishers.values())
 
-    # --- from the door -----------------------------------------------------------------------------------------------
+    # --- from the connector
+    # -----------------------------------------------------------------------------------------------
 
     def note_interest(self, subject: str, is_wanted: bool) -> None:
         """Note that a local client wants a subject, or that none does any longer."""
@@ -297,7 +299,9 @@ class NodeClients:
                 return
             publisher.is_asked = publisher.is_known = False
             self._publishers_unasked[client] = None
-            kept = [message for message in publisher.waiting if message.receipt]  # No more than a door has under way.
+            kept = [
+                message for message in publisher.waiting if message.receipt
+            ]  # No more than a connector has under way.
             self.counts[OUTSIDE] += len(publisher.waiting) - len(kept)
             publisher.waiting = deque(kept)
             self._count_waiting(publisher, sum(map(_bytes_of, kept)) - publisher.waiting_bytes)

@@ -16,7 +16,7 @@ SILENCE_S_MAX = 10.0
 GAUGES = {
     "epoch": "The epoch that this broker stamps.",
     "is_in_overlay": "1 if this broker is in the overlay of every live epoch, else 0.",
-    "is_door_open": "1 if the real broker is connected and has answered lately, else 0.",
+    "is_connector_open": "1 if the real broker is connected and has answered lately, else 0.",
     "is_reading": "1 if all commands that Kafka has arrive, else 0.",
     "interests": "Subjects that clients of the real broker want.",
     "publishers": "Publishers of this life.",
@@ -69,18 +69,22 @@ class NodeHealth:
         self.waiting = waiting
         self.pulse = Pulse("the node", SILENCE_S_MAX)
         self.is_running = False
-        self.is_door_open = self.is_in_overlay = False
+        self.is_connector_open = self.is_in_overlay = False
         self.is_reading = True  # Until a question to Kafka shows otherwise.
-        self.door_fault = ""
+        self.connector_fault = ""
 
     def __call__(self) -> Health:
         """Return the node's health now."""
         fault = self.pulse.fault() if self.is_running else None
         states = (
-            (self.is_door_open, "the broker beside the node answers", "the broker beside the node does not answer"),
+            (
+                self.is_connector_open,
+                "the broker beside the node answers",
+                "the broker beside the node does not answer",
+            ),
             (self.is_in_overlay, "the node is in the overlay", "the node is not in the overlay"),
             (self.is_reading, "what Kafka has for the node arrives", "what Kafka has for the node does not arrive"),
-            (not self.door_fault, "nothing is wrong around the broker", self.door_fault),
+            (not self.connector_fault, "nothing is wrong around the broker", self.connector_fault),
         )
         notes = [note for is_proved, _, note in states if not is_proved]
         return Health(

@@ -1,4 +1,4 @@
-"""The parts of a node, from its settings: where peers listen, its certificates, its door, its first or next life.
+"""The parts of a node, from its settings: where peers listen, its certificates, its connector, its first or next life.
 
 In: settings and files. Out: values, or an error of one sentence. What they do together belongs to
 :mod:`producers.run_node`.
@@ -13,19 +13,19 @@ from regraft.infra.connection_security import ConnectionSecurity
 from regraft.infra.find_extras import require_extras
 from regraft.infra.stack_error import StackError
 from regraft.overlay.inventory import Inventory
-from regraft.producers.door_faults import split_door
+from regraft.producers.connector_faults import split_connector
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.ask_rabbit import login_of
-from regraft.producers.nodes.doors import Door, DoorError
-from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.nodes.connectors import Connector, ConnectorError
+from regraft.producers.nodes.nats_connector import NatsConnector
 from regraft.producers.nodes.nats_login import NatsLogin, read_login
 from regraft.producers.nodes.run_links import LinkTls
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.status_file import replace_file
 
 PORT_MAX = 65_535
-SECURE_DOORS = ("tls", "mqtts", "amqps")
+SECURE_CONNECTORS = ("tls", "mqtts", "amqps")
 Addresses = dict[str, tuple[str, int]]
 
 
@@ -104,89 +104,98 @@ def tls_of(settings: NodeSettings) -> LinkTls | None:
     return LinkTls(server, client)
 
 
-def door_of(settings: NodeSettings, broker: str) -> Door:
-    """Return the door to the real broker, with the groups that handle each message once; raise as below."""
-    door = _door_of(settings, broker)
-    door.groups_once = frozenset(settings.groups_once)
-    return door
+def connector_of(settings: NodeSettings, broker: str) -> Connector:
+    """Return the connector to the real broker, with the groups that handle each message once; raise as below."""
+    connector = _connector_of(settings, broker)
+    connector.groups_once = frozenset(settings.groups_once)
+    return connector
 
 
-def _door_of(settings: NodeSettings, broker: str) -> Door:
-    """Return the door to the real broker; raise DoorError for an unknown kind, or certificates that cannot be used."""
-    url, user = settings.door or "", settings.door_user or ""
-    login = ConnectionSecurity(username=settings.door_user, password_file=settings.door_password_file)
-    password, tls = login.password or "", _door_tls(settings)
+def _connector_of(settings: NodeSettings, broker: str) -> Connector:
+    """Return the connector to the real broker; raise ConnectorError for an unknown kind, or certificates that cannot be
+    used.
+    """
+    url, user = settings.connector or "", settings.connector_user or ""
+    login = ConnectionSecurity(username=settings.connector_user, password_file=settings.connector_password_file)
+    password, tls = login.password or "", _connector_tls(settings)
     api = api_of(settings, tls)
-    match split_door(url)[0].scheme:
+    match split_connector(url)[0].scheme:
         case "nats" | "tls":
-            return _nats_door(settings, broker, read_login(user, password, settings.door_credentials_file), api, tls)
+            nats_login = read_login(user, password, settings.connector_credentials_file)
+            return _nats_connector(settings, broker, nats_login, api, tls)
         case "mqtt" | "mqtts":
-            require_extras("A door to an MQTT broker", "mqtt")
-            from regraft.producers.nodes.mqtt_door import MqttDoor
+            require_extras("A connector to an MQTT broker", "mqtt")
+            from regraft.producers.nodes.mqtt_connector import MqttConnector
 
-            return MqttDoor(
+            return MqttConnector(
                 url,
                 broker,
                 user,
                 password,
-                filters=settings.door_filters,
-                session_s=settings.door_session_s,
+                filters=settings.connector_filters,
+                session_s=settings.connector_session_s,
                 is_durable=settings.durable_session,
                 interest_file=settings.interest_file,
-                log_file=settings.door_log_file,
+                log_file=settings.connector_log_file,
                 api=api,
                 tls=tls,
                 overlay=settings.namespace,
             )
         case "amqp" | "amqps":
-            require_extras("A door to a RabbitMQ", "amqp")
-            from regraft.producers.nodes.amqp_door import AmqpDoor
+            require_extras("A connector to a RabbitMQ", "amqp")
+            from regraft.producers.nodes.amqp_connector import AmqpConnector
             from regraft.producers.nodes.amqp_place import AmqpPlace
 
-            place = AmqpPlace(
-                settings.door_exchange, api, settings.door_filters, settings.durable_session, tls, settings.namespace
-            )
-            return AmqpDoor(url, broker, user, password, place)
-    raise DoorError(f"{url!r} is not a door: there are nats://HOST:PORT, mqtt://HOST:PORT and amqp://HOST:PORT")
+            exchange, filters = settings.connector_exchange, settings.connector_filters
+            place = AmqpPlace(exchange, api, filters, settings.durable_session, tls, settings.namespace)
+            return AmqpConnector(url, broker, user, password, place)
+    raise ConnectorError(
+        f"{url!r} is not a connector: there are nats://HOST:PORT, mqtt://HOST:PORT and amqp://HOST:PORT"
+    )
 
 
-def _nats_door(
+def _nats_connector(
     settings: NodeSettings, broker: str, login: NatsLogin, api: BrokerApi | None, tls: ssl.SSLContext | None
-) -> Door:
-    """Return the door to a NATS server: at its client port if its monitoring port is given, else at its leaf port."""
-    url, overlay, local = settings.door or "", settings.namespace, settings.local_streams
+) -> Connector:
+    """Return the connector to a NATS server: at its client port if its monitoring port is given, else at its
+    leaf port.
+    """
+    url, overlay, local = settings.connector or "", settings.namespace, settings.local_streams
     if api is None:
-        return NatsDoor(url, broker, login, settings.durable_stream or "", tls, overlay, local)
-    require_extras("A door to a NATS server without a leaf port", "nats")
-    from regraft.producers.nodes.nats_client_door import NatsClientDoor
+        return NatsConnector(url, broker, login, settings.durable_stream or "", tls, overlay, local)
+    require_extras("A connector to a NATS server without a leaf port", "nats")
+    from regraft.producers.nodes.nats_client_connector import NatsClientConnector
 
-    return NatsClientDoor(url, broker, api, login, tls, overlay, local)
+    return NatsClientConnector(url, broker, api, login, tls, overlay, local)
 
 
 def api_of(settings: NodeSettings, tls: ssl.SSLContext | None = None) -> BrokerApi | None:
-    """Return the broker's HTTP interface, None if not set; at a RabbitMQ, the default user is the door's."""
-    if settings.door_api is None:
+    """Return the broker's HTTP interface, None if not set; at a RabbitMQ, the default user is the connector's."""
+    if settings.connector_api is None:
         return None
-    user, file = settings.door_api_user, settings.door_api_password_file
-    is_rabbit = split_door(settings.door or "")[0].scheme in ("amqp", "amqps")
+    user, file = settings.connector_api_user, settings.connector_api_password_file
+    is_rabbit = split_connector(settings.connector or "")[0].scheme in ("amqp", "amqps")
     if is_rabbit and user is None:
-        user, file = settings.door_user, settings.door_password_file
+        user, file = settings.connector_user, settings.connector_password_file
     login = user or "", ConnectionSecurity(username=user, password_file=file).password or ""
-    return BrokerApi(settings.door_api, *(login_of(*login) if is_rabbit else login), tls)
+    return BrokerApi(settings.connector_api, *(login_of(*login) if is_rabbit else login), tls)
 
 
-def _door_tls(settings: NodeSettings) -> ssl.SSLContext | None:
-    """Return how broker and node authenticate each other, None without TLS; raise DoorError if that cannot be used."""
-    if split_door(settings.door or "")[0].scheme not in SECURE_DOORS:
+def _connector_tls(settings: NodeSettings) -> ssl.SSLContext | None:
+    """Return how broker and node authenticate each other, None without TLS; raise ConnectorError if that cannot be
+    used.
+    """
+    if split_connector(settings.connector or "")[0].scheme not in SECURE_CONNECTORS:
         return None
     try:
-        context = ssl.create_default_context(cafile=settings.door_ca_file)
-        if settings.door_certificate_file is not None and settings.door_key_file is not None:
-            context.load_cert_chain(settings.door_certificate_file, settings.door_key_file)
+        context = ssl.create_default_context(cafile=settings.connector_ca_file)
+        if settings.connector_certificate_file is not None and settings.connector_key_file is not None:
+            context.load_cert_chain(settings.connector_certificate_file, settings.connector_key_file)
     except (OSError, ssl.SSLError) as error:
-        raise DoorError(
-            f"the certificates of the door cannot be used ({error}): node.door_ca_file, node.door_certificate_file and "
-            "node.door_key_file must be PEM, and the last two belong together"
+        raise ConnectorError(
+            f"the certificates of the connector cannot be used ({error}): node.connector_ca_file, "
+            "node.connector_certificate_file and "
+            "node.connector_key_file must be PEM, and the last two belong together"
         ) from error
     return context
 

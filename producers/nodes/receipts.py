@@ -1,7 +1,7 @@
 """Durable ingress under way: which messages the broker may forget because all peers that should get them have them.
 
 In: messages with receipts that the core has published, and the links. Out: receipts that are safe, and messages to
-publish again because the node could not publish them or has begun another life. Their source belongs to the door.
+publish again because the node could not publish them or has begun another life. Their source belongs to the connector.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.connectors import LocalMessage
 
 
 @dataclass(slots=True)

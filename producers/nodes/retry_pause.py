@@ -1,4 +1,4 @@
-"""How long a door waits before it reconnects to its broker. Pure: the caller passes the time."""
+"""How long a connector waits before it reconnects to its broker. Pure: the caller passes the time."""
 
 from __future__ import annotations
 

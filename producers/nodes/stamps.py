@@ -16,7 +16,7 @@ from functools import lru_cache
 from urllib.parse import quote, unquote
 from zlib import crc32
 
-from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.connectors import LocalMessage
 
 HEADER = "Regraft-Carried-"  # Followed by the overlay's namespace.
 HINT = HEADER.lower().encode()

@@ -1,7 +1,7 @@
-"""What other brokers want: a door asks its broker for nothing else, and before a subscription is confirmed.
+"""What other brokers want: a connector asks its broker for nothing else, and before a subscription is confirmed.
 
 In: messages of peers, and the filters that the core knows. Out: the same messages, those behind a new subscription once
-the door has it. Until then they wait, in order, so to the protocol it looks like a slower link.
+the connector has it. Until then they wait, in order, so to the protocol it looks like a slower link.
 
 The broker then knows what nobody wants: RabbitMQ returns mandatory messages and uses alternate exchanges, NATS reports
 that there are no responders, and local traffic does not pass the node.
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 
 from regraft.producers.brokers.broker_messages import Bundle, Message, Subscribe
 from regraft.producers.brokers.tree_tables import LOCAL, Entry
-from regraft.producers.nodes.doors import Door
+from regraft.producers.nodes.connectors import Connector
 from regraft.producers.nodes.groups_once import GroupHandlers
 from regraft.producers.nodes.subject_filters import subject_of_filter
 
@@ -28,16 +28,16 @@ HELD_MAX = 10_000  # Messages of one peer; further ones wait for nothing.
 class WantedElsewhere:
     """The wishes of other brokers at one node. ``serve`` handles a message, ``groups`` learns of their groups."""
 
-    def __init__(self, door: Door, serve: Callable[[str, Message], None], groups: GroupHandlers) -> None:
+    def __init__(self, connector: Connector, serve: Callable[[str, Message], None], groups: GroupHandlers) -> None:
         self.guard: Callable[[Callable[[str], None]], Callable[[str], None]] = lambda call: call
-        self._door, self._serve, self._groups = door, serve, groups
+        self._connector, self._serve, self._groups = connector, serve, groups
         self._held: dict[str, deque[Message]] = {}
         self._refresh_s = 0.0
         self._wanted_before: set[str] = set()
-        door.ask_only(())
+        connector.ask_only(())
 
     def take(self, peer: str, message: Message) -> None:
-        """Handle a peer's message, now or once the door has asked for what it subscribes."""
+        """Handle a peer's message, now or once the connector has asked for what it subscribes."""
         held = self._held.get(peer)
         if held is None:
             self._hold_or_serve(peer, deque((message,)))
@@ -63,14 +63,14 @@ class WantedElsewhere:
             known = list(entries())
             wanted = {subject_of_filter(entry.filter_) for entry in known if entry.towards != LOCAL}
             self._groups.replace((entry.subscription, entry.home, entry.filter_) for entry in known)
-            self._door.ask_only(wanted | self._wanted_before)
+            self._connector.ask_only(wanted | self._wanted_before)
             self._wanted_before = wanted  # Kept once more: a message that the core keeps for a plan is in no table.
 
     def _hold_or_serve(self, peer: str, messages: deque[Message]) -> None:
         subjects = {subject_of_filter(one.filter_) for message in messages for one in _subscriptions(message)}
         for one in (one for message in messages for one in _subscriptions(message)):
             self._groups.note(one.subscription, one.home, one.filter_)
-        asked = self._door.ask_for(subjects) if subjects else None
+        asked = self._connector.ask_for(subjects) if subjects else None
         if asked is None:
             for message in messages:
                 self._serve(peer, message)

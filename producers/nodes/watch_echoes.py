@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.connectors import LocalMessage
 
 REPEATS_MAX, SPAN_S = 50, 2.0  # This many equal messages in this time may be one that circulates.
 HOLD_S = 0.5  # It has stopped after half of this, and comes back within half.

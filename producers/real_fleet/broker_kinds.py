@@ -1,6 +1,6 @@
 """The kinds of real brokers that a fleet on this machine can have: how each is started, and what its clients can do.
 
-In: the name of a kind. Out: a server and its addresses, a door to it, and clients that all behave alike.
+In: the name of a kind. Out: a server and its addresses, a connector to it, and clients that all behave alike.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from regraft.infra.supervise import Supervisor
 from regraft.producers.emulator_settings import AMQP, MQTT, NATS
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.ask_rabbit import login_of
-from regraft.producers.nodes.doors import Door
-from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.nodes.connectors import Connector
+from regraft.producers.nodes.nats_connector import NatsConnector
 from regraft.producers.real_fleet.fleet_client import PUBLISHER_HEADER, FleetClient, Take
 
 log = structlog.get_logger(__name__)
@@ -32,14 +32,14 @@ BROKERS_OF_RABBIT = 4
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where clients and a node's door connect.
+    """Where clients and a node's connector connect.
 
-    ``interest_file`` is where a door may keep what clients want for its next life, ``log_file`` the broker's output,
-    ``api_url`` its management interface.
+    ``interest_file`` is where a connector may keep what clients want for its next life, ``log_file`` the broker's
+    output, ``api_url`` its management interface.
     """
 
     url: str
-    door_url: str
+    connector_url: str
     interest_file: Path | None = None
     log_file: Path | None = None
     api_url: str = ""
@@ -47,36 +47,40 @@ class ServerAddress:
 
 @dataclass(frozen=True)
 class BrokerKind:
-    """One kind of broker. ``start`` runs a server, ``connect`` connects a client, ``door_of`` makes a node's door."""
+    """One kind of broker. ``start`` runs a server, ``connect`` connects a client, ``connector_of`` makes a node's
+    connector.
+    """
 
     name: str
     start: Callable[[Supervisor, str, Path], ServerAddress]
     connect: Callable[[str], Awaitable[FleetClient]]
-    door_of: Callable[[ServerAddress, str], Door]
+    connector_of: Callable[[ServerAddress, str], Connector]
 
 
 def broker_kind(name: str) -> BrokerKind:
     """Return the kind with this name; raise StackError if a package that it needs is missing."""
     require_extras(f"Brokers = {name}", name)
     if name == NATS:
-        return BrokerKind(NATS, _start_nats, NatsClient.connect, lambda at, broker: NatsDoor(at.door_url, broker))
+        return BrokerKind(
+            NATS, _start_nats, NatsClient.connect, lambda at, broker: NatsConnector(at.connector_url, broker)
+        )
     if name == AMQP:
-        from regraft.producers.nodes.amqp_door import AmqpDoor
+        from regraft.producers.nodes.amqp_connector import AmqpConnector
         from regraft.producers.nodes.amqp_place import AmqpPlace
         from regraft.producers.real_fleet.amqp_client import AmqpClient, exchange_of
 
-        def amqp_door_of(at: ServerAddress, broker: str) -> Door:
+        def amqp_connector_of(at: ServerAddress, broker: str) -> Connector:
             place = AmqpPlace(exchange_of(at.url), BrokerApi(at.api_url, *login_of("", "")))
-            return AmqpDoor(at.door_url, broker, place=place)
+            return AmqpConnector(at.connector_url, broker, place=place)
 
-        return BrokerKind(AMQP, RabbitServers().start, AmqpClient.connect, amqp_door_of)
-    from regraft.producers.nodes.mqtt_door import MqttDoor
+        return BrokerKind(AMQP, RabbitServers().start, AmqpClient.connect, amqp_connector_of)
+    from regraft.producers.nodes.mqtt_connector import MqttConnector
     from regraft.producers.real_fleet.mqtt_client import MqttClient
 
-    def door_of(at: ServerAddress, broker: str) -> Door:
-        return MqttDoor(at.door_url, broker, interest_file=at.interest_file, log_file=at.log_file)
+    def connector_of(at: ServerAddress, broker: str) -> Connector:
+        return MqttConnector(at.connector_url, broker, interest_file=at.interest_file, log_file=at.log_file)
 
-    return BrokerKind(MQTT, _start_mosquitto, MqttClient.connect, door_of)
+    return BrokerKind(MQTT, _start_mosquitto, MqttClient.connect, connector_of)
 
 
 def _start_nats(supervisor: Supervisor, broker: str, directory: Path) -> ServerAddress:

@@ -1,8 +1,8 @@
-"""The nodes of a fleet, in one process, each with its own core, links and door.
+"""The nodes of a fleet, in one process, each with its own core, links and connector.
 
-In: brokers, link costs (ms one way), and doors to the servers. Out: nodes that run, die and come back. Links between
-nodes go through proxies that delay data by the link's cost in the inventory, as the emulator does. What a node does
-belongs to :mod:`producers.nodes.broker_node`.
+In: brokers, link costs (ms one way), and connectors to the servers. Out: nodes that run, die and come back. Links
+between nodes go through proxies that delay data by the link's cost in the inventory, as the emulator does. What a node
+does belongs to :mod:`producers.nodes.broker_node`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from regraft.overlay.overlay_configuration import Link
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.nodes.broker_node import BrokerNode, NodePorts
 from regraft.producers.nodes.choose_candidates import CandidateChoice
-from regraft.producers.nodes.doors import Door
+from regraft.producers.nodes.connectors import Connector
 from regraft.producers.nodes.guard_calls import CallGuard
 from regraft.producers.nodes.run_links import LinkLimits, Links
 from regraft.producers.real_fleet.client_ledger import Death
@@ -38,7 +38,8 @@ NEVER_CALLED = (LOOPBACK, 0)  # Of two nodes, the one whose name comes first cal
 
 
 class FleetNodes:
-    """Nodes by broker. ``doors_of`` makes the door of a broker for each of its lives; ``failure`` ends the fleet.
+    """Nodes by broker. ``connectors_of`` makes the connector of a broker for each of its lives; ``failure`` ends the
+    fleet.
 
     ``on_confirmed`` is called with a broker, a subject, and whether the overlay carries it there from now on.
     """
@@ -48,7 +49,7 @@ class FleetNodes:
         inventory: Inventory,
         start: StartingPoint,
         ports: NodePorts,
-        doors_of: Callable[[str], Door],
+        connectors_of: Callable[[str], Connector],
         now_ms: Callable[[], float],
         sampling: Sampling = FULL,
         on_confirmed: Callable[[str, str, bool], None] = lambda _broker, _subject, _is_confirmed: None,
@@ -60,7 +61,7 @@ class FleetNodes:
         self._overlays = FleetOverlays(start.configuration)
         self._deaths: list[Death] = []
         self._inventory, self._start, self._ports = inventory, start, ports
-        self._doors_of, self._now_ms, self._sampling = doors_of, now_ms, sampling
+        self._connectors_of, self._now_ms, self._sampling = connectors_of, now_ms, sampling
         self._proxies: dict[tuple[str, str], LinkProxy] = {}
         self._listening: dict[str, int] = {}
 
@@ -96,13 +97,13 @@ class FleetNodes:
             take, lose = self._guarded(node.take, broker), self._guarded(node.lose, broker)
             return Links(broker, str(core.boot_ms), addresses, take, lose, LIMITS)
 
-        door = self._doors_of(broker)
+        connector = self._connectors_of(broker)
         candidates = CandidateChoice(broker, self._inventory).next(addresses)
-        node = BrokerNode(core, self._ports, door, links_of, self._now_ms, candidates, self._sampling)
+        node = BrokerNode(core, self._ports, connector, links_of, self._now_ms, candidates, self._sampling)
         node.clients.on_confirmed = partial(self._on_confirmed, broker)
         self._listening[broker] = await node.links.start(LOOPBACK, 0)
         self._guarded(node.begin, broker)()
-        await door.start(self._guarded(node.note_interest, broker), self._guarded(node.note_message, broker))
+        await connector.start(self._guarded(node.note_interest, broker), self._guarded(node.note_message, broker))
         self.nodes[broker] = node
         log.info("node_started", broker=broker, epoch=core.epoch, is_outside=is_outside)
 
@@ -115,7 +116,7 @@ class FleetNodes:
             if broker in (caller, called):
                 proxy.cut()  # First, so that nothing waiting is still sent.
         await node.links.close()
-        await node.door.close()
+        await node.connector.close()
         death = Death(broker, at_ms, self._overlays.parts_without(broker))
         self._deaths.append(death)
         return death
@@ -187,6 +188,6 @@ class FleetNodes:
         for broker in list(self.nodes):
             node = self.nodes.pop(broker)
             await node.links.close()
-            await node.door.close()
+            await node.connector.close()
         for proxy in self._proxies.values():
             await proxy.close()

@@ -12,7 +12,7 @@ from regraft.backtests.backtest_outcome import CostPoint, DecisionTime, Deliveri
 from regraft.backtests.run_open_loop import mark_of
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.loop_state import COST_POINTS_MAX
-from regraft.experiments.run_tasks import ReportWork
+from regraft.infra.run_tasks import ReportWork
 from regraft.producers.emulated_kinds import EMULATED_KINDS
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator_settings import EmulatorSettings

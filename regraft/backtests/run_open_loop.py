@@ -31,7 +31,7 @@ from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.windows.find_changes import ChangeFinder
 from regraft.controller.windows.measure_links import LinkMeter
 from regraft.controller.windows.read_windows import WindowReader
-from regraft.experiments.run_tasks import ReportWork
+from regraft.infra.run_tasks import ReportWork
 from regraft.infra.stack_error import StackError
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.members import FleetView

@@ -106,7 +106,7 @@ def _begin(out: Path | None) -> None:
 
     configure_logs(level="warning")
     if out is not None:
-        require_extras("The option --out", "lab")
+        require_extras("The option --out", "plots")
 
 
 def _write(

@@ -16,10 +16,10 @@ def node(
     broker: Annotated[
         str | None, typer.Option("--broker", metavar="NAME", help="The inventory's name of this node's broker.")
     ] = None,
-    door: Annotated[
+    connector: Annotated[
         str | None,
         typer.Option(
-            "--door",
+            "--connector",
             metavar="URL",
             help="The real broker next to it: nats://HOST:PORT (its leaf port), mqtt://HOST:PORT or amqp://HOST:PORT.",
         ),
@@ -33,7 +33,7 @@ def node(
     Needs inventory.json and peers.json in the run directory, the same at every node (docs/nodes.md); `regraft nodes
     init` writes both, and a settings file with all that the options give.
 
-    Examples: `regraft node --broker b07 --door nats://127.0.0.1:7422 --bootstrap kafka:9092`;
+    Examples: `regraft node --broker b07 --connector nats://127.0.0.1:7422 --bootstrap kafka:9092`;
     `regraft node --settings /var/lib/regraft/node.toml`.
     """
     from regraft.commands.parse_assignments import parse_assignments
@@ -42,12 +42,12 @@ def node(
     from regraft.stages.run_stage import configure_logs, run_stage
 
     flags: dict[str, dict[str, Any]] = parse_assignments(assignments or [])
-    named = {name: value for name, value in (("broker", broker), ("door", door)) if value is not None}
+    named = {name: value for name, value in (("broker", broker), ("connector", connector)) if value is not None}
     flags.setdefault("node", {}).update(named)
     if bootstrap is not None:
         flags.setdefault("kafka", {})["bootstrap"] = bootstrap
     settings = load_settings(flags, settings_file)
-    for name in ("broker", "door"):
+    for name in ("broker", "connector"):
         if not getattr(settings.node, name):
             raise typer.BadParameter(f"give --{name}, or node.{name} in a settings file")
     require_inventory(settings)

@@ -34,7 +34,8 @@ def init_nodes(
         Path,
         typer.Argument(
             metavar="TABLE.csv",
-            help="A line for each broker: broker, address (host:port for other nodes), door, further [node] settings.",
+            help="A line for each broker: broker, address (host:port for other nodes), connector, further "
+            "[node] settings.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="A folder for each broker is made in it.")] = Path(

@@ -24,7 +24,7 @@ from regraft.settings.run_settings import SettingsError, load_settings, section_
 from regraft.settings.settings_example import plain_table
 
 INVENTORY, PEERS, SETTINGS = "inventory.json", "peers.json", "node.toml"
-REQUIRED = ("broker", "address", "door")
+REQUIRED = ("broker", "address", "connector")
 
 Tables = Mapping[str, Mapping[str, Any]]
 
@@ -40,14 +40,16 @@ class NodeRow:
 
 
 def read_nodes(file: Path) -> list[NodeRow]:
-    """Return the nodes of a table of broker, address, door and any further settings of [node]. Raises SourceError."""
+    """Return the nodes of a table of broker, address, connector and any further settings of [node]. Raises
+    SourceError.
+    """
     rows: list[NodeRow] = []
     own = [name for name in section_models()["node"].model_fields if name not in REQUIRED]
 
     def take(row: Row) -> None:
-        broker, address, door = (row.name(name) for name in REQUIRED)
+        broker, address, connector = (row.name(name) for name in REQUIRED)
         given = {name: _value(row, name) for name in own if row.text(name)}
-        rows.append(NodeRow(row.place, broker, address, {"broker": broker, "door": door, **given}))
+        rows.append(NodeRow(row.place, broker, address, {"broker": broker, "connector": connector, **given}))
 
     read_table(file, REQUIRED, own, take)
     return rows

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_SWAPPING = ("swap_links_ci", "swap_links_lmst", "swap_links_lmit")
+_SWAPPING = ("swap_links_ci", "swap_links_ci_paper", "swap_links_lmst", "swap_links_lmit")
+_CACHES = ("cache_ids_max", "bloom_bits", "bloom_hashes", "path_interest")
 _GRAPE = ("relocate_publisher_grape", "relocate_publishers_joint")
 _REASSIGNING = ("reassign_ids_ssbr", "reassign_ids_assignment")
 
 # Settings that were controller.X and are now planners.NAME.X.
 TO_PLANNERS: Mapping[str, tuple[str, ...]] = {
     "horizon_hops": _SWAPPING,
-    **dict.fromkeys(("cache_ids_max", "bloom_bits", "bloom_hashes", "path_interest"), ("swap_links_ci",)),
+    **dict.fromkeys(_CACHES, ("swap_links_ci_paper",)),
     "grape_priority": ("relocate_publisher_grape",),
     **dict.fromkeys(("grape_weight", "grape_notifications_min", "link_delays"), _GRAPE),
     **dict.fromkeys(("pop_traces_min", "pop_traces_max", "pop_window_s"), ("relocate_publisher_pop",)),
@@ -30,6 +31,7 @@ TO_PLANNERS: Mapping[str, tuple[str, ...]] = {
 # Settings that have another full name now.
 RENAMED: Mapping[str, str] = {
     "demo.horizon_lifetimes": "controller.horizon_lifetimes",
+    **{f"planners.swap_links_ci.{name}": f"planners.swap_links_ci_paper.{name}" for name in _CACHES},
     **{
         f"planners.{planner}.looks_max": f"planners.{planner}.evaluations_max"
         for planner in ("exchange_places_scot", "link_regions_scot", "pack_drop")
@@ -55,14 +57,15 @@ def with_new_names(recorded: Mapping[str, Any]) -> dict[str, Any]:
         value = kept.pop(name)
         for planner in TO_PLANNERS[name]:
             planners.setdefault(planner, {}).setdefault(name, value)
+    renamed: dict[str, dict[str, Any]] = {planner: {} for planner in planners}
     for planner, values in planners.items():
-        prefix = f"planners.{planner}."
-        planners[planner] = {
-            RENAMED.get(prefix + name, name).removeprefix(prefix): value for name, value in values.items()
-        }
+        for name, value in values.items():
+            full_name = f"planners.{planner}.{name}"
+            _, to, new_name = RENAMED.get(full_name, full_name).split(".")
+            renamed.setdefault(to, {})[new_name] = value
     if "horizon_lifetimes" in kept:
         kept.setdefault("recent_lifetimes", 0.0)
     named = {"controller": kept} if "controller" in recorded else {}
     if "demo" in recorded:
         named["demo"] = {name: value for name, value in recorded["demo"].items() if f"demo.{name}" not in RENAMED}
-    return {**recorded, **named, **({"planners": planners} if planners else {})}
+    return {**recorded, **named, **({"planners": renamed} if renamed else {})}

@@ -40,7 +40,7 @@ EVENTS_MAX = 500
 USERS_CONNECT_MS = 10_000  # The initial users have connected by then; their arrival is not a change of interests.
 WINDOWS_MAX = 10_000
 NO_LEADER = "no controller leads at present: plans are those of the last one"
-CONGESTION_RULES = ("congestion", "link_congestion")  # As in alerts/default_rules.toml.
+CONGESTION_RULES = ("congestion", "link_congestion")  # As in regraft/alerts/default_rules.toml.
 
 
 class RunObserver:

@@ -35,7 +35,9 @@ def rows_of(brokers: Sequence[str], start_ms: int, wanted: Sequence[set[str]], w
             masks = tuple(signed(blocks[number]) for number in numbers)
             count = sum(mask.bit_count() for mask in blocks.values())
             # Publishers are named after the window, so that windows hold different notifications.
-            delivery = PublisherDelivery(f"p{start_ms}", broker, count, count, 100 * count, numbers, masks)
+            delivery = PublisherDelivery(
+                f"p{start_ms}", broker, count, count, 100 * count, numbers, masks, (0,) * len(masks)
+            )
             rows.append(StateRow(start_ms, start_ms + WINDOW_MS, "delivery", f"p/{broker}", delivery=delivery))
         queue = QueueState(broker, "", 5.0, 5.0, 5.0, 1.0, 1.0, 0.1, 0, 2, 0.0, WINDOW_MS, wait_ms)
         rows.append(StateRow(start_ms, start_ms + WINDOW_MS, "queue", broker, queue=queue))

@@ -12,7 +12,7 @@ from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.kinds.ring.ring_state import RingContext
 from regraft.controller.kinds.tree.tree_state import TreeContext
-from regraft.controller.planners.swap_links_ci import InterestSettings
+from regraft.controller.planners.steps.shared_settings import HorizonSettings
 from regraft.controller.run_controller import ControllerSettingsError, run_controller
 from regraft.overlay.inventory import InventoryError
 from tests.controller.scripted_ring import ring_inventory
@@ -37,7 +37,7 @@ def test_all_faults_are_reported_at_once() -> None:
         subscription_lifetime_s=-1.0,
         horizon_windows_min=1,
         horizon_windows_max=0,
-        planners={"swap_links_ci": InterestSettings(horizon_hops=1)},
+        planners={"swap_links_ci": HorizonSettings(horizon_hops=1)},
         degree_max=1,
         proposals_max=0,
         tick_ms=0,

@@ -194,7 +194,7 @@ def open_reasons(page: Page) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path("dashboard/drawings"))
+    parser.add_argument("--out", type=Path, default=Path("regraft/dashboard/drawings"))
     out = parser.parse_args().out
     if FOUND is None:
         sys.stderr.write("no browser is installed: install chromium\n")

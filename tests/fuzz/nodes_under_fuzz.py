@@ -1,4 +1,5 @@
-"""Nodes, and the parts of doors that read a broker's bytes, under hostile frames, lines, packets, logs and properties.
+"""Nodes, and the parts of connectors that read a broker's bytes, under hostile frames, lines, packets, logs and
+properties.
 
 In: a seed and a number of inputs. Out: how many were used and how many refused; the invariants are asserted here. No
 call raises anything but the error that closes one connection, and what a node then reports can be read by all.
@@ -19,7 +20,7 @@ from pika import BasicProperties, frame
 
 from regraft.overlay.configuration import Configuration
 from regraft.producers.brokers.broker_cores import core_of
-from regraft.producers.nodes.amqp_door import AmqpDoor
+from regraft.producers.nodes.amqp_connector import AmqpConnector
 from regraft.producers.nodes.amqp_place import AmqpPlace
 from regraft.producers.nodes.broker_node import BrokerNode
 from regraft.producers.nodes.carried_messages import (
@@ -30,11 +31,11 @@ from regraft.producers.nodes.carried_messages import (
     body_of,
     message_of,
 )
-from regraft.producers.nodes.doors import DoorError, LocalMessage, MemoryDoor
-from regraft.producers.nodes.mqtt_door import MqttDoor
+from regraft.producers.nodes.connectors import ConnectorError, LocalMessage, MemoryConnector
+from regraft.producers.nodes.mqtt_connector import MqttConnector
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
 from regraft.producers.nodes.mqtt_packets import MalformedError, PacketReader
-from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.nodes.nats_connector import NatsConnector
 from regraft.producers.nodes.nats_protocol import LeafReader
 from regraft.producers.nodes.run_links import Links
 from regraft.producers.nodes.subject_filters import filter_of
@@ -85,14 +86,14 @@ class FakeLinks:
     want = renew = cancel_renewal = close_idle = begin_life = _nothing
 
 
-def node_of(broker: str) -> tuple[BrokerNode, MemoryDoor, FakeLinks]:
-    """Return a node of the tree, its door and its links."""
-    links, door = FakeLinks(), MemoryDoor()
+def node_of(broker: str) -> tuple[BrokerNode, MemoryConnector, FakeLinks]:
+    """Return a node of the tree, its connector and its links."""
+    links, connector = FakeLinks(), MemoryConnector()
     core = core_of(broker, TREE, 1)
-    node = BrokerNode(core, MemoryPorts(), door, lambda _: cast(Links, links), lambda: NOW_MS)
+    node = BrokerNode(core, MemoryPorts(), connector, lambda _: cast(Links, links), lambda: NOW_MS)
     node.begin()
-    door._on_interest, door._on_message = node.note_interest, node.note_message
-    return node, door, links
+    connector._on_interest, connector._on_message = node.note_interest, node.note_message
+    return node, connector, links
 
 
 class NodeUnderFuzz:
@@ -101,11 +102,11 @@ class NodeUnderFuzz:
     def __init__(self) -> None:
         parts = {broker: node_of(broker) for broker in BROKERS}
         self.bodies: list[bytes] = []
-        self.node, self.door, self.links = parts["n1"]
+        self.node, self.connector, self.links = parts["n1"]
         self._parts = parts
-        for broker, (_, door, _) in parts.items():
-            door.want("ticks.>")
-            door.want(f"own.{broker}")
+        for broker, (_, connector, _) in parts.items():
+            connector.want("ticks.>")
+            connector.want(f"own.{broker}")
         self._pass_on()
         for node, _, _ in parts.values():
             node.note_message(LocalMessage("ticks.a", b"x"))
@@ -129,7 +130,7 @@ class NodeUnderFuzz:
             assert decode(encode(result), CommandResult)
         ports.telemetry.batches.clear()
         ports.results.results.clear()
-        self.door.handed.clear()
+        self.connector.handed.clear()
         self.links.sent.clear()
 
 
@@ -216,7 +217,7 @@ def _command(rng: random.Random, epoch: int) -> Command:
 
 
 class Taken:
-    """What a door has passed on; asserts that the grammar allows it."""
+    """What a connector has passed on; asserts that the grammar allows it."""
 
     def __init__(self) -> None:
         self.messages = 0
@@ -234,10 +235,12 @@ class Taken:
 
 
 def feed_nats(rng: random.Random, count: int) -> Counter[str]:
-    """Send a door lines of the leaf protocol: subjects, groups and headers of any bytes, and lines that are none."""
-    door, taken = NatsDoor("nats://127.0.0.1:1", "b01"), Taken()
-    door._search.is_open = True
-    door._checks.begin(taken.interest, taken.message)
+    """Send a connector lines of the leaf protocol: subjects, groups and headers of any bytes, and lines that
+    are none.
+    """
+    connector, taken = NatsConnector("nats://127.0.0.1:1", "b01"), Taken()
+    connector._search.is_open = True
+    connector._checks.begin(taken.interest, taken.message)
     leaf = cast(Any, SimpleNamespace(write_soon=lambda _: None, is_caught_up=True))
     counts: Counter[str] = Counter()
     reader = LeafReader()
@@ -248,12 +251,12 @@ def feed_nats(rng: random.Random, count: int) -> Counter[str]:
         try:
             for piece in _pieces(rng, line):
                 for message in reader.feed(piece):
-                    door._handle(leaf, message)
+                    connector._handle(leaf, message)
             counts["read"] += 1
-        except DoorError:
+        except ConnectorError:
             counts["connection closed"] += 1
             reader = LeafReader()
-    assert not door.counts["handling_failed"]
+    assert not connector.counts["handling_failed"]
     return counts + Counter(passed_on=taken.messages)
 
 
@@ -284,13 +287,13 @@ def _pieces(rng: random.Random, data: bytes) -> list[bytes]:
 
 
 def feed_mqtt(rng: random.Random, count: int) -> Counter[str]:
-    """Send a door packets with any bytes in their texts, and lines of a log whose clients choose odd names."""
-    door, taken = MqttDoor("mqtt://127.0.0.1:1", "b01", filters=["#"]), Taken()
-    door._search.is_open = True
-    door._checks.begin(taken.interest, taken.message)
-    door._interest = MqttInterest(door._checks.note_interest, "regraft-b01", 60.0, door.counts)
-    own_filter = door._reports.begin_connection()
-    door._handle_log(f"{LOG_TOPIC}M/subscribe", f"1795672537: {door._client_id} 1 {own_filter}".encode())
+    """Send a connector packets with any bytes in their texts, and lines of a log whose clients choose odd names."""
+    connector, taken = MqttConnector("mqtt://127.0.0.1:1", "b01", filters=["#"]), Taken()
+    connector._search.is_open = True
+    connector._checks.begin(taken.interest, taken.message)
+    connector._interest = MqttInterest(connector._checks.note_interest, "regraft-b01", 60.0, connector.counts)
+    own_filter = connector._reports.begin_connection()
+    connector._handle_log(f"{LOG_TOPIC}M/subscribe", f"1795672537: {connector._client_id} 1 {own_filter}".encode())
     counts: Counter[str] = Counter()
     reader = PacketReader(1_000)
     connection = cast(Any, SimpleNamespace(refuse=lambda *_: counts.update(["connection closed"])))
@@ -299,18 +302,18 @@ def feed_mqtt(rng: random.Random, count: int) -> Counter[str]:
             reader = PacketReader(1_000)
         if rng.random() < 0.3:
             topic, entry = _log_line(rng)
-            door._handle_log(LOG_TOPIC + topic, f"1795672537: {entry}".encode(errors="surrogateescape"))
+            connector._handle_log(LOG_TOPIC + topic, f"1795672537: {entry}".encode(errors="surrogateescape"))
             counts["log lines"] += 1
             continue
         try:
             for piece in _pieces(rng, _mqtt_packet(rng)):
                 for packet in reader.feed(piece):
-                    door._session._take(connection, packet)
+                    connector._session._take(connection, packet)
             counts["read"] += 1
         except MalformedError:
             counts["connection closed"] += 1
             reader = PacketReader(1_000)
-    return counts + Counter(passed_on=taken.messages, skipped=door.counts["message_unreadable"])
+    return counts + Counter(passed_on=taken.messages, skipped=connector.counts["message_unreadable"])
 
 
 def _mqtt_packet(rng: random.Random) -> bytes:
@@ -346,20 +349,20 @@ def _log_line(rng: random.Random) -> tuple[str, str]:
 
 
 def feed_amqp(rng: random.Random, count: int) -> Counter[str]:
-    """Send a door of a durable queue messages with spoiled properties and any bytes as keys."""
-    door, taken = AmqpDoor("amqp://127.0.0.1", "b01", place=AmqpPlace(is_durable=True)), Taken()
-    door._search.is_open = True
+    """Send a connector of a durable queue messages with spoiled properties and any bytes as keys."""
+    connector, taken = AmqpConnector("amqp://127.0.0.1", "b01", place=AmqpPlace(is_durable=True)), Taken()
+    connector._search.is_open = True
     acknowledged: list[int] = []
 
     def receive(message: LocalMessage) -> None:
         taken.message(message)
-        door.release(message.receipt)
+        connector.release(message.receipt)
 
-    door._checks.begin(taken.interest, receive)
+    connector._checks.begin(taken.interest, receive)
     channel = SimpleNamespace(
         is_open=True, basic_ack=acknowledged.append, basic_reject=lambda tag, requeue: acknowledged.append(tag)
     )
-    door._main = cast(Any, SimpleNamespace(channel=channel))
+    connector._main = cast(Any, SimpleNamespace(channel=channel))
     for tag in range(1, count + 1):
         key: Any = _odd_bytes(rng)
         with suppress(UnicodeDecodeError):  # The library hands over bytes then.
@@ -367,7 +370,7 @@ def feed_amqp(rng: random.Random, count: int) -> Counter[str]:
         deliver = SimpleNamespace(
             routing_key=key, delivery_tag=tag, redelivered=rng.random() < 0.1, exchange=rng.choice(("x", "x", "x", ""))
         )
-        door._take(channel, deliver, _properties(rng), rng.randbytes(3))
+        connector._take(channel, deliver, _properties(rng), rng.randbytes(3))
     assert sorted(acknowledged) == list(range(1, count + 1))  # None is met twice, and none is in the way.
     return Counter(used=taken.messages, refused=count - taken.messages)
 

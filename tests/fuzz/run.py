@@ -1,7 +1,7 @@
 """Feed spoiled records of every topic to every part: ``python -m tests.fuzz.run --records 100000 --seed 1``.
 
 Then it feeds as many inputs to each boundary: streams with hostile times, keys, counts and names, files, frames between
-nodes, and what doors read. ``--boundary NAME`` feeds only these; "door nats" is one next to a real broker.
+nodes, and what connectors read. ``--boundary NAME`` feeds only these; "connector nats" is one next to a real broker.
 Stops with an assertion at the first violated invariant; what is fed depends on the seed alone. Out: counts by topic,
 part and boundary, also of a run that fails, and meanwhile those of all topics.
 """
@@ -26,7 +26,7 @@ from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.live_view import decode_view, encode_keys
 from regraft.schemas.topics import MEMBERS, TELEMETRY, TOPICS, Topic
 from tests.dashboard.view_documents import written_document
-from tests.fuzz.doors_under_fuzz import KINDS, feed_doors
+from tests.fuzz.connectors_under_fuzz import KINDS, feed_connectors
 from tests.fuzz.hostile_files import feed_inventories, feed_rules, feed_settings
 from tests.fuzz.hostile_sources import feed_sources
 from tests.fuzz.hostile_streams import (
@@ -74,7 +74,7 @@ BOUNDARIES: dict[str, Callable[[random.Random, int, Path], Counter[str]]] = {
     "amqp properties": lambda rng, count, _: feed_amqp(rng, count),
 }
 # Next to real brokers, where they are installed: only by name.
-DOORS = {f"door {kind}": partial(feed_doors, kind=kind) for kind in KINDS}
+CONNECTORS = {f"connector {kind}": partial(feed_connectors, kind=kind) for kind in KINDS}
 
 
 def run_fuzz(records: int, seed: int, report: Report, advance: Callable[[str, int], None] = lambda *_: None) -> None:
@@ -95,7 +95,7 @@ def run_boundaries(
         for name in names:
             for place, start in enumerate(range(0, inputs, BOUNDARY_ROUND)):
                 rng, count = random.Random(f"{seed}/{name}/{place}"), min(BOUNDARY_ROUND, inputs - start)
-                found = (BOUNDARIES | DOORS)[name](rng, count, Path(folder))
+                found = (BOUNDARIES | CONNECTORS)[name](rng, count, Path(folder))
                 report.setdefault(f"boundary {name}", Counter()).update(found)
                 advance(f"{name}: {_summary(report[f'boundary {name}'])}", min(start + count, inputs))
 
@@ -164,7 +164,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Feed spoiled records to every part.")
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--boundary", action="append", choices=sorted(BOUNDARIES | DOORS), help="only these")
+    parser.add_argument("--boundary", action="append", choices=sorted(BOUNDARIES | CONNECTORS), help="only these")
     given = parser.parse_args()
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     report: Report = {}

@@ -1,6 +1,6 @@
 """Draw the packages and their modules from the imports into ARCHITECTURE.md: ``python -m tests.house.draw_packages``.
 
-In: the source. Out: Mermaid figures between two marks of the page, and a table of modules, layers and imports. A test
+In: the source. Out: a Mermaid figure between two marks of the page, and a table of modules, layers and imports. A test
 compares the page with them. An arrow points from the importing to the imported package; one that other arrows imply is
 not drawn, but counted.
 """
@@ -15,9 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "ARCHITECTURE.md"
 BEGIN, END = "<!-- drawn by tests.house.draw_packages -->", "<!-- end of what is drawn -->"
-PACKAGES = ("regraft", "experiments", "producers", "streaming", "controller", "alerts", "dashboard", "infra", "overlay",
-            "schemas")  # fmt: skip
-LAYERED = ("controller", "producers", "regraft")
+PACKAGES = ("regraft", "producers", "streaming", "controller", "alerts", "dashboard", "infra", "overlay", "schemas")
+INSIDE = ("alerts", "dashboard", "overlay")  # Real folders of regraft/; the others are linked from there.
+TABLE = ("regraft", "controller", "producers", "streaming", "overlay", "infra")
 
 Graph = dict[str, set[str]]
 
@@ -27,7 +27,7 @@ def _imports(path: Path) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            is_package = (ROOT / Path(*_at_home(node.module).split("."))).is_dir()
+            is_package = (ROOT / "regraft" / Path(*node.module.split(".")[1:])).is_dir()
             found |= {f"{node.module}.{each.name}" for each in node.names} if is_package else {node.module}
         elif isinstance(node, ast.Import):
             found |= {each.name for each in node.names}
@@ -41,11 +41,13 @@ def _at_home(module: str) -> str:
 
 
 def _modules(package: str) -> dict[str, set[str]]:
-    paths = sorted((ROOT / package).rglob("*.py"))
+    folder = ROOT / "regraft" / package if package in INSIDE else ROOT / package
     return {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts): _imports(path)
-        for path in paths
-        if path.name not in ("__init__.py", "__main__.py") and "__pycache__" not in path.parts
+        ".".join((package, *path.relative_to(folder).with_suffix("").parts)): _imports(path)
+        for path in sorted(folder.rglob("*.py"))
+        if path.name not in ("__init__.py", "__main__.py")
+        and "__pycache__" not in path.parts
+        and not (package == "regraft" and path.relative_to(folder).parts[0] in INSIDE)
     }
 
 
@@ -105,16 +107,15 @@ def _mermaid(graph: Mapping[str, set[str]]) -> list[str]:
 
 def drawn() -> str:
     """Return the text between the marks."""
-    parts = ["", "Packages, from the command line down to the records:", "", *_mermaid(package_graph()), ""]
     rows = []
-    for package in LAYERED:
+    for package in TABLE:
         graph = module_graph(package)
         rows.append(
             f"| `{package}/` | {len(graph)} | {max(layers(graph).values())} | {sum(map(len, graph.values()))} |"
         )
-        parts += [f"Modules of `{package}/`:", "", *_mermaid(graph), ""]
-    parts += ["| package | modules | layers | imports |", "| --- | --- | --- | --- |", *rows, ""]
-    return "\n".join(parts)
+    table = ["| package | modules | layers | imports |", "| --- | --- | --- | --- |", *rows]
+    return "\n".join(["", "Packages, from the command line down to the records:", "", *_mermaid(package_graph()), "",
+                      *table, ""])  # fmt: skip
 
 
 def page_with(figures: str) -> str:

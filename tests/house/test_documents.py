@@ -15,7 +15,8 @@ from typer.exceptions import TyperException
 from regraft.cli import app
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("experiments/*/README.md")])
+PAGES = ("*.md", "docs/*.md", "lab/README.md", "lab/regraft_lab/*/README.md")
+DOCUMENTS = sorted(path for pattern in PAGES for path in ROOT.glob(pattern))
 FENCED = re.compile(r"^```[a-z]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 README_LINES_MAX = 120

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.doors import Door
+from regraft.producers.nodes.connectors import Connector
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import load_settings
 from regraft.virtual_runs.record_virtual import record_virtual
@@ -36,17 +36,17 @@ def _run_blocks(page: str, count: int) -> dict[str, object]:
 
 
 def test_the_tutorial_runs(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Costs, the planner's proposal, what the door passes on and what is recorded match the page.
+    """Costs, the planner's proposal, what the connector passes on and what is recorded match the page.
 
-    The door has all that a node asks of one.
+    The connector has all that a node asks of one.
     """
     names: dict[str, Any] = _run_blocks("tutorial.md", 5)
-    door_parts = {*Door.__annotations__, *(name for name in vars(Door) if not name.startswith("_"))}
-    assert {name for name in door_parts if not hasattr(names["BusDoor"](names["Bus"]()), name)} == set()
-    row, direct, proposal, *door, read = capsys.readouterr().out.splitlines()
+    connector_parts = {*Connector.__annotations__, *(name for name in vars(Connector) if not name.startswith("_"))}
+    assert {name for name in connector_parts if not hasattr(names["BusConnector"](names["Bus"]()), name)} == set()
+    row, direct, proposal, *connector, read = capsys.readouterr().out.splitlines()
     assert (float(row), float(direct)) == (700.0, 500.0)
     assert proposal == "(('b00', 'b01'),) (('b00', 'b02'),) 200.0"
-    assert door == ["quotes.ibm True", "b'7.25'", "[b'81.5']"]
+    assert connector == ["quotes.ibm True", "b'7.25'", "[b'81.5']"]
     assert int(read.split()[0]) > 50
     assert int(read.split()[-1].strip(")]")) > 1_000
 

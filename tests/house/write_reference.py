@@ -189,7 +189,7 @@ def reference() -> str:
         [
             "## Records",
             "",
-            "Avro with Confluent's header of five bytes (0, then the id below). Older versions are read, too.",
+            "Avro with Confluent's header of five bytes (0, then the id below). Versions since 0.2.0 are read, too.",
             "",
             *records(),
         ],

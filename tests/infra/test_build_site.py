@@ -16,4 +16,4 @@ def test_each_page_of_the_site_is_laid_out_with_what_it_links_to(tmp_path: Path)
     assert named <= laid_out
     documents = {str(file.relative_to(ROOT)) for file in ROOT.glob("docs/*.md")}
     assert documents <= named
-    assert {"dashboard/drawings/running-dark.png", "LICENSE"} <= laid_out
+    assert {"regraft/dashboard/drawings/running-dark.png", "LICENSE"} <= laid_out

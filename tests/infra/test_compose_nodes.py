@@ -49,7 +49,7 @@ def test_fleet_follows_the_schema(fleet: dict[str, Any]) -> None:
     )
 
 
-def test_each_broker_has_a_node_and_a_door(fleet: dict[str, Any]) -> None:
+def test_each_broker_has_a_node_and_a_connector(fleet: dict[str, Any]) -> None:
     """The inventory loads and keeps clients; brokers, peers and nodes match, each node is next to its own server."""
     inventory = Inventory.load(config(fleet, "inventory"))
     assert inventory.clients_stay
@@ -61,7 +61,7 @@ def test_each_broker_has_a_node_and_a_door(fleet: dict[str, Any]) -> None:
         assert port == address_of(listen)[1]
         command = nodes(fleet)[host]["command"]
         assert command == [
-            "python", "-m", "regraft", "node", "--broker", broker, "--door", f"mqtt://mosquitto-{broker}:1883",
+            "python", "-m", "regraft", "node", "--broker", broker, "--connector", f"mqtt://mosquitto-{broker}:1883",
         ]  # fmt: skip
         assert f"mosquitto-{broker}" in fleet["services"]
 

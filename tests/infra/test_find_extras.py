@@ -45,7 +45,7 @@ def test_extras_are_those_of_the_project() -> None:
 def test_all_extras_are_installed_for_tests() -> None:
     """All extras except Java are installed where tests run."""
     assert missing_extras([name for name in EXTRAS if name != "java"]) == []
-    require_extras("The demo", "spark", "lab")
+    require_extras("The demo", "spark", "plots")
 
 
 def test_a_missing_package_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def test_a_missing_package_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPa
         find_extras.importlib.util, "find_spec", lambda name: None if name in {"pandas", "apprise"} else found(name)
     )
     with pytest.raises(StackError, match=r"^The demo needs .*: run `pip install 'regraft\[spark,alerts\]'`\.$"):
-        require_extras("The demo", "spark", "dashboard", "alerts", "lab")
+        require_extras("The demo", "spark", "dashboard", "alerts", "plots")
     monkeypatch.setattr(doctor, "find_checkout", lambda: None)
     finding = doctor._packages()
     assert finding.status is doctor.FindingStatus.WARN
@@ -70,9 +70,9 @@ def test_extras_come_from_the_wheel_that_is_installed(tmp_path: Path, monkeypatc
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     origin = info / "direct_url.json"
     origin.write_text('{"url": "file:///a%20b/regraft-1.whl", "archive_info": {}}')
-    assert "pip install 'regraft[lab] @ file:///a%20b/regraft-1.whl'" in describe_missing("It", ["lab"])
+    assert "pip install 'regraft[plots] @ file:///a%20b/regraft-1.whl'" in describe_missing("It", ["plots"])
     origin.write_text('{"url": "file:///a/checkout", "dir_info": {"editable": true}}')
-    assert "pip install 'regraft[lab]'" in describe_missing("It", ["lab"])
+    assert "pip install 'regraft[plots]'" in describe_missing("It", ["plots"])
 
 
 def test_a_backtest_needs_what_draws_its_page_before_it_plans() -> None:

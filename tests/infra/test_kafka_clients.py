@@ -44,17 +44,7 @@ OPENED: Mapping[str, Callable[..., Any]] = {
 
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = (
-    "alerts",
-    "benchmarks",
-    "controller",
-    "dashboard",
-    "experiments",
-    "infra",
-    "producers",
-    "regraft",
-    "streaming",
-)
+PRODUCT = ("benchmarks", "controller", "infra", "lab", "producers", "regraft", "streaming")
 
 
 def options_of(monkeypatch: pytest.MonkeyPatch, kind: str, build: Callable[[], Any]) -> dict[str, Any]:

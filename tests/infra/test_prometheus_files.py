@@ -70,6 +70,6 @@ def test_the_grafana_dashboard_uses_existing_metrics_and_labels() -> None:
         assert not cells & taken, panel["title"]
         taken |= cells
         assert max(x for x, _ in cells) < 24, panel["title"]
-    assert {"Refused changes a minute", "Overlay cost per second", "Nodes: doors open, commands read"} <= {
+    assert {"Refused changes a minute", "Overlay cost per second", "Nodes: connectors open, commands read"} <= {
         panel["title"] for panel in panels
     }

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.mutations.known_mutations import Mutation
 
-COPIED = ("regraft", "producers", "controller", "overlay", "schemas", "streaming", "infra", "tests")
+COPIED = ("regraft", "producers", "controller", "schemas", "streaming", "infra", "tests")
 STAGE_SECONDS_MAX = {"start": 60.0, "tests": 120.0, "model": 180.0, "deaths": 120.0, "slow model": 600.0}
 SEARCH_SLACK_S = 60.0  # A run takes a fraction of a second; one that takes this long hangs.
 KILLED, SURVIVED, INVALID = "killed", "survived", "invalid"

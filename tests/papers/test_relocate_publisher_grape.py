@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
 from regraft.controller.planners.steps.select_home_grape import GrapeSelection, Priority, select
-from regraft.experiments.pop_grape.random_sessions import random_instance, select_by_paper, select_linear
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.link_sides import RootedTree
 from regraft.overlay.trace_sessions import HopDelays, SessionMetrics, TraceSessions
 from regraft.schemas.plan import ClientMove, Proposal
+from regraft_lab.pop_grape.random_sessions import random_instance, select_by_paper, select_linear
 from tests.controller.published_windows import costs_along, queue_of, state_of, window_of
 from tests.overlay.published_overlays import Published, draw_overlay, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of

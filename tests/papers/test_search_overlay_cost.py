@@ -14,11 +14,11 @@ from regraft.controller.decide.find_planners import planner_of
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.search_overlay_cost import OverlaySearchSettings, search_overlay_cost
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.experiments.psoop.exact_optimum import tree_costs_per_s
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.cost import overlay_cost
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.schemas.plan import Proposal
+from regraft_lab.psoop.exact_optimum import tree_costs_per_s
 from tests.overlay.published_overlays import PublishedOverlay, draw_overlay, published_overlays
 
 CONTEXT = TreeContext(proposals_max=100)

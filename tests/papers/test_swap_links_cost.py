@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.swap_links_cost import SearchSettings, swap_links_cost
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.experiments.psoop.exact_optimum import exact_optimum
-from regraft.experiments.psoop.small_instances import SMALL_SETTINGS, small_instance
 from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.cost import overlay_cost
 from regraft.overlay.delivery_sets import DeliverySets
@@ -21,6 +19,8 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree import cycle_links
 from regraft.overlay.tree_costs import LinkSwap, TreeCosts, as_swaps
 from regraft.schemas.plan import Proposal
+from regraft_lab.psoop.exact_optimum import exact_optimum
+from regraft_lab.psoop.small_instances import SMALL_SETTINGS, small_instance
 from tests.overlay.small_overlays import NO_CAP, inventory_of, overlays, sets_of
 
 UNBOUNDED = TreeContext(proposals_max=100)

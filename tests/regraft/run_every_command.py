@@ -23,7 +23,7 @@ from regraft import cli
 HERE = Path(__file__).parent
 ENOUGH_S = 120.0
 RECORDING = HERE / "recordings" / "small.avro"
-RULES = HERE.parents[1] / "alerts" / "default_rules.toml"
+RULES = HERE.parents[1] / "regraft" / "alerts" / "default_rules.toml"
 # What an operator must give, by the name of the argument or option.
 GIVEN = {
     "file": str(RECORDING),
@@ -35,7 +35,7 @@ GIVEN = {
     "by": "ana",
     "which": "0123456789abcdef",
     "out": "out/written",
-    "door": "nats://127.0.0.1:1",
+    "connector": "nats://127.0.0.1:1",
     "table": "nodes.csv",
 }
 MORE = {
@@ -45,7 +45,7 @@ MORE = {
     ("keys", "create"): ["--order", "pause"],
     ("init",): ["--bootstrap", "127.0.0.1:1"],
     ("inventory", "make"): ["--brokers", "b01,b02"],
-    ("node",): ["--broker", "b01", "--door", "nats://127.0.0.1:1"],
+    ("node",): ["--broker", "b01", "--connector", "nats://127.0.0.1:1"],
 }
 OUTPUTS = {"--out", "--write", "--record", "--directory"}  # `--json` as well, where it takes a file.
 LOADED = ("regraft.infra.kafka_clients", "regraft.stages.run_loop", "regraft.settings.run_settings")

@@ -7,7 +7,7 @@ from pathlib import Path
 from regraft.infra.find_cache import find_cache
 
 CHECKOUT = Path(__file__).parents[2]
-FOLDERS = ("schemas", "overlay", "producers", "streaming", "controller", "alerts", "dashboard", "infra", "experiments")
+FOLDERS = ("schemas", "overlay", "producers", "streaming", "controller", "alerts", "dashboard", "infra")
 
 
 def run_installed(installed: Path, folder: Path, *arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:

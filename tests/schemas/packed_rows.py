@@ -41,9 +41,9 @@ def columns_of(bodies: Sequence[PublisherDelivery], start_ms: int) -> MergedDeli
 def packed_window(
     rows: Sequence[StateRow], marker: WindowClosed, bytes_max: int = PACKED_BYTES_MAX
 ) -> tuple[list[StateRow], WindowClosed]:
-    """Return rows of one window and their marker with the delivery rows packed; rows of version 1 stay unpacked."""
-    bodies = [row.delivery for row in rows if row.delivery is not None and row.delivery.published]
-    others = [row for row in rows if row.delivery is None or not row.delivery.published]
+    """Return rows of one window and their marker with the delivery rows packed."""
+    bodies = [row.delivery for row in rows if row.delivery is not None]
+    others = [row for row in rows if row.delivery is None]
     start_ms, end_ms = marker.window_start_ms, marker.window_end_ms
     packed = [
         StateRow(start_ms, end_ms, "packed_deliveries", str(number), packed_deliveries=body)

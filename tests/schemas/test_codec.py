@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from regraft.schemas.bounds import field_bounds
 from regraft.schemas.client import Client, PredicateRecord, Role
 from regraft.schemas.codec import (
+    CONFLUENT_MAGIC,
     SINGLE_OBJECT_MAGIC,
     UndecodableRecordError,
     UnencodableRecordError,
@@ -25,11 +26,11 @@ from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.packed_cells import PackedSecond
 from regraft.schemas.plan import Plan
-from regraft.schemas.registry import SCHEMAS, latest_schema
-from regraft.schemas.state import LinkRtt, PublisherDelivery, QueueState, StateRow, WindowClosed
+from regraft.schemas.registry import SCHEMAS, latest_schema, older_ids
+from regraft.schemas.state import LinkRtt, PublisherDelivery, StateRow, WindowClosed
 from regraft.schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
+from regraft.schemas.topics import TOPICS
 from tests.schemas.encode_unchecked import encode_unchecked
-from tests.schemas.old_versions import encode_as
 from tests.schemas.plausible_records import records_of
 
 TYPES: dict[str, type[msgspec.Struct]] = {
@@ -78,26 +79,29 @@ def test_both_framings_hold_the_same_record() -> None:
     assert decode(framed, TelemetryBatch) == decode(single, TelemetryBatch) == BATCH
 
 
-def test_telemetry_of_version_1_is_read_with_nothing_published() -> None:
-    """Its masks include what was published; its queues have no wait."""
-    old = TelemetryBatch(
-        "b1", 1, 2, 3, 4, (Delivery("p", 5, 6, -7, 8, 9),), (QueueSample("b2", 1, 2, 3, 4, 5, 6, 7, 8),)
-    )
-    assert decode(encode_as(BATCH, 101), TelemetryBatch) == old
-    assert (old.deliveries[0].published, old.queues[0].wait_ms) == (0, 0)
+@pytest.mark.parametrize("record", sorted(topic.record for topic in TOPICS))
+def test_records_from_before_the_first_release_are_refused_with_what_to_do(record: str) -> None:
+    """Their ids stay reserved, so the reason names the version and who must be upgraded."""
+    for schema_id in older_ids(record):
+        assert schema_id not in SCHEMAS
+        reason = f"{record} version {schema_id % 100} was written by a Regraft before 0.2.0, this one reads from"
+        with pytest.raises(UndecodableRecordError, match=reason):
+            decode(CONFLUENT_MAGIC + schema_id.to_bytes(4, "big") + b"any", TelemetryBatch)
 
 
-def test_state_of_version_1_is_read_with_unknown_publications() -> None:
-    """An empty list, which no row of version 2 has, means that they are unknown."""
-    bits = PublisherDelivery("p", "b", 2, 1, 10, (0,), (0b10,), (0b11,))
-    queue = QueueState("b", "", 1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 1, 2, 3.0, 1000, 7.5)
-    old_bits = PublisherDelivery("p", "b", 2, 1, 10, (0,), (0b10,))
-    row = decode(encode_as(StateRow(0, 1, "delivery", "p|b", delivery=bits), 201), StateRow)
-    assert row == StateRow(0, 1, "delivery", "p|b", delivery=old_bits)
-    assert old_bits.published == ()
-    row = decode(encode_as(StateRow(0, 1, "queue", "b|", queue=queue), 201), StateRow)
-    assert row.queue is not None
-    assert (row.queue.span_ms, row.queue.wait_ms_mean) == (1000, 0.0)
+def test_the_reserved_ids_are_those_of_versions_that_existed() -> None:
+    """No id below the first that is read has been forgotten."""
+    counts = {topic.record: len(older_ids(topic.record)) for topic in TOPICS if older_ids(topic.record)}
+    assert counts == {
+        "TelemetryBatch": 1,
+        "StateRow": 2,
+        "WindowClosed": 1,
+        "Command": 4,
+        "CommandResult": 2,
+        "Plan": 5,
+        "Client": 1,
+        "Order": 2,
+    }
 
 
 @pytest.mark.parametrize(
@@ -110,6 +114,11 @@ def test_state_of_version_1_is_read_with_unknown_publications() -> None:
             b"\x00\x00\x00\x00\x68" + encode(BATCH)[5:],
             r"TelemetryBatch version 4 was written by a newer Regraft, this one reads up to version 3: "
             r"upgrade recorder, streaming first \(docs/upgrades.md\)",
+        ),
+        (
+            b"\x00\x00\x00\x00\x65" + encode(BATCH)[5:],
+            r"TelemetryBatch version 1 was written by a Regraft before 0\.2\.0, this one reads from version 2: "
+            r"upgrade brokers \(docs/upgrades.md\)",
         ),
         (SINGLE_OBJECT_MAGIC + bytes(8) + encode(BATCH)[5:], "fingerprint 0000000000000000 is unknown"),
         (b"{}", "starts with 7b7d"),
@@ -160,11 +169,11 @@ def test_ids_of_a_registry_are_written_and_read() -> None:
 def test_a_registrys_id_takes_precedence_over_an_equal_fixed_id() -> None:
     """If a registry gave one of the fixed ids to another schema, that schema is meant."""
     fixed = encode(BATCH)
-    use_wire_ids({103: 202, 202: 103, **{i: i + 5_000 for i in SCHEMAS if i not in (103, 202)}})
+    use_wire_ids({103: 203, 203: 103, **{i: i + 5_000 for i in SCHEMAS if i not in (103, 203)}})
     assert decode(encode(BATCH), TelemetryBatch) == BATCH
     with pytest.raises(UndecodableRecordError, match="is a StateRow"):
         decode(fixed, TelemetryBatch)
-    assert accepted_ids(103) == (202,)
+    assert accepted_ids(103) == (203,)
 
 
 RTT_ROW = StateRow(0, 5_000, "rtt", "b1|b2", rtt=LinkRtt("b1", "b2", 3.0, 4.0))

@@ -16,7 +16,6 @@ from regraft.schemas.state import Churn, PublisherDelivery, StateRow, WindowClos
 from regraft.schemas.unpack_state import unpack_window
 from regraft.streaming.pack_deliveries import PACKED_BYTES_MAX, pack_deliveries
 from tests.schemas.encode_unchecked import encode_unchecked
-from tests.schemas.old_versions import encode_as
 from tests.schemas.packed_rows import columns_of, delivery_bodies, packed_window
 
 BROKERS = ("b00", "b01", "b02", "b03")
@@ -108,12 +107,6 @@ def test_the_layout_is_the_documented_one() -> None:
     assert found.notifications == bytes.fromhex("0300000000000000 0100000000000000 0100000000000000")
     assert found.masks[8:16] == bytes.fromhex("fbffffffffffffff")
     assert found.blocks[24:] == bytes.fromhex("0000000000010000")
-
-
-def test_rows_of_version_2_are_read() -> None:
-    """An older job wrote one record for each publisher and broker."""
-    row = StateRow(0, 5_000, "delivery", "p|b1", delivery=BODIES[0])
-    assert decode(encode_as(row, 202), StateRow) == row
 
 
 def swapped(name: str, at: int, value: int, width: int = 8) -> PackedDeliveries:

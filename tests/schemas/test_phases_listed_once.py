@@ -10,11 +10,8 @@ import pytest
 from regraft.schemas.plan import PlanPhase
 
 CHECKOUT = Path(__file__).parents[2]
-PACKAGES = (
-    "alerts", "benchmarks", "controller", "dashboard", "experiments", "infra", "overlay", "producers", "regraft",
-    "streaming",
-)  # fmt: skip
-PAGES = sorted((CHECKOUT / "dashboard" / "static").glob("*.*"))
+PACKAGES = ("benchmarks", "controller", "infra", "lab", "producers", "regraft", "streaming")
+PAGES = sorted((CHECKOUT / "regraft" / "dashboard" / "static").glob("*.*"))
 NAMES = {phase.name: phase for phase in PlanPhase}
 VALUES = "|".join(PlanPhase)
 # A phase's name as a text, as a key, or compared with a plan's phase.

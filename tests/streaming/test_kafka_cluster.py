@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from regraft.infra.create_topics import create_topics
 from regraft.infra.kafka_clients import open_consumer
-from regraft.infra.kafka_cluster import KafkaCluster, start_kafka_cluster
 from regraft.infra.supervise import Supervisor
 from regraft.schemas.topics import STATE, TELEMETRY, TOPICS, topic_name
 from regraft.streaming.streaming_settings import StreamingSettings
+from tests.streaming.kafka_cluster import KafkaCluster, start_kafka_cluster
 from tests.streaming.test_run_job import BROKERS, Running, beats, check_windows, known_brokers_of, send
 
 pytestmark = [pytest.mark.spark, pytest.mark.stack]

@@ -22,7 +22,7 @@ from pyspark.sql import types as T  # noqa: N812
 from regraft.schemas.codec import SINGLE_OBJECT_MAGIC, UndecodableRecordError, decode, encode, header
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.packed_cells import PackedSecond
-from regraft.schemas.registry import latest_schema, schema_by_id
+from regraft.schemas.registry import latest_schema
 from regraft.schemas.sampled_blocks import Sampling
 from regraft.schemas.state import BrokerClock, StateRow, WindowClosed
 from regraft.schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
@@ -297,22 +297,6 @@ def test_both_framings_are_accepted(spark: SparkSession, tmp_path: Path) -> None
     )
 
 
-def test_a_batch_of_version_1_is_still_accepted(spark: SparkSession, tmp_path: Path) -> None:
-    """Between batches of version 2, and in both framings, all its masks and counters count, and no more."""
-    rng = random.Random(21)
-    batches = random_telemetry(rng, flushes=20)
-    values: list[bytes | None] = []
-    for place, batch in enumerate(batches):
-        old = encode_as(batch, 101)
-        single = SINGLE_OBJECT_MAGIC + schema_by_id(101).fingerprint + old[5:]
-        values.append((encode(batch), old, single)[place % 3])
-    found = in_spark(spark, kafka_frame(spark, values), settings_of(tmp_path, future_ms_max=None))
-    read = [decode(value, TelemetryBatch) for value in values]
-    assert [batch.time_ms for batch in read] == [batch.time_ms for batch in batches]
-    assert content(found) == content(reference_of(read).finish())
-    assert read != batches
-
-
 def test_a_fleet_during_an_upgrade_from_version_2_to_3_gives_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     """Each boot of a broker sends one version, single cells or packed ones; the rows are complete in any case."""
     rng = random.Random(33)
@@ -320,7 +304,7 @@ def test_a_fleet_during_an_upgrade_from_version_2_to_3_gives_the_same_rows(spark
     boots = {(batch.broker, batch.boot) for batch in batches}
     assert len(boots) > len({batch.broker for batch in batches})  # Some are upgraded meanwhile.
     is_new = dict(zip(sorted(boots), (place % 2 == 1 for place in range(len(boots))), strict=True))
-    values = [
+    values: list[bytes | None] = [
         encode(unpacked(batch).packed()) if is_new[batch.broker, batch.boot] else encode_as(unpacked(batch), 102)
         for batch in batches
     ]
@@ -336,8 +320,13 @@ BAD: list[tuple[bytes | None, str]] = [
     (None, "the record is empty"),
     (b"", "the record is empty"),
     (b"hello", "the record starts with 6865, expected 00 (Confluent) or c301 (Avro)"),
-    (b"\x00\x00\x00\x0f\xff" + BODY, "schema id 4095 is unknown here, known for TelemetryBatch are 101, 102, 103"),
+    (b"\x00\x00\x00\x0f\xff" + BODY, "schema id 4095 is unknown here, known for TelemetryBatch are 102, 103"),
     (b"\x00\x00\x00\x03\x85" + BODY, "schema id 901 is unknown here"),
+    (
+        b"\x00\x00\x00\x00\x65" + BODY,
+        "TelemetryBatch version 1 was written by a Regraft before 0.2.0, this one reads from version 2: "
+        "upgrade brokers (docs/upgrades.md)",
+    ),
     (
         b"\x00\x00\x00\x00\x68" + BODY,
         "TelemetryBatch version 4 was written by a newer Regraft, this one reads up to version 3: upgrade recorder, "

@@ -17,11 +17,9 @@ from regraft.controller.kinds.tree.charge_access import access_by_span_per_s
 from regraft.controller.state.local_deliveries import deliveries_between_per_s
 from regraft.controller.state.overlay_state import ContentState
 from regraft.controller.state.planner_interface import PlannerContext
-from regraft.overlay.bloom_filters import FilterShape
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.cut_off import CutOff, tree_cut_off
 from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.interest_caches import InterestCaches, newest_ids
 from regraft.overlay.overlay_costs import OverlayCosts
 from regraft.overlay.publisher_costs import PublisherCosts
 from regraft.overlay.publisher_sets import PublisherSets
@@ -133,22 +131,6 @@ class TreeState(ContentState):
         """What the death of each broker would cut off; publishers without known home are left out."""
         return tree_cut_off(self.configuration, self.deliveries_per_s) if self.local_deliveries else None
 
-    def caches(self, ids_max: int | None, shape: FilterShape | None) -> InterestCaches:
-        """Return what the brokers remember of the horizon and exchange; computed once for each pair of arguments.
-
-        ``ids_max`` None remembers all of it; ``shape`` None exchanges it exactly instead of as Bloom filters.
-        """
-        if (ids_max, shape) not in self._caches:
-            sets = self.sets if ids_max is None else newest_ids(self.window_sets, ids_max)
-            self._caches[ids_max, shape] = (
-                InterestCaches.of_masks(sets) if shape is None else InterestCaches.of_filters(sets, shape)
-            )
-        return self._caches[ids_max, shape]
-
-    @cached_property
-    def _caches(self) -> dict[tuple[int | None, FilterShape | None], InterestCaches]:
-        return {}
-
     @property
     def subscribers_at(self) -> Mapping[str, int] | None:
         """The number of subscribers at each broker with any, in the newest window; None if unknown."""
@@ -197,7 +179,7 @@ class TreeState(ContentState):
         """Return the same windows on another tree; what does not depend on it is not computed again."""
         seen = TreeState(configuration, self.inventory, self.windows)
         if configuration.homes == self.configuration.homes:
-            for name in ("window_sets", "sets", "weighted", "interest", "deliveries_per_s", "_caches"):
+            for name in ("window_sets", "sets", "weighted", "interest", "deliveries_per_s"):
                 if name in self.__dict__:
                     seen.__dict__[name] = self.__dict__[name]
         if "local_deliveries" in self.__dict__:

@@ -199,7 +199,7 @@ def test_the_move_of_a_publisher_that_falls_silent_is_verified() -> None:
     ],
 )
 def test_publishers_stay_if_a_window_does_not_report_deliveries(planner: Planner) -> None:
-    """One window of telemetry of version 1 in the horizon prevents moves; the same state without it yields one."""
+    """One such window in the horizon prevents moves; the same state without it yields one."""
     state = situation_of().state
     assert [one.moves for one in planner(state, TreeContext(), random.Random(1))] != []
     old = replace(state.windows[0], sets=replace(state.windows[0].sets, delivered=None), homes={})

@@ -89,7 +89,7 @@ def test_other_moves_of_the_same_proposal_are_accepted() -> None:
 
 
 def test_nothing_moves_if_homes_are_unknown() -> None:
-    """Windows of telemetry of version 1 do not say where publishers are."""
+    """Windows without the telemetry of publishers' homes do not say where publishers are."""
     bare = Configuration.of(0, TREE.brokers, TREE.links, {})
     state = situation_of().state.with_configuration(bare)
     assert HOMES

@@ -183,8 +183,8 @@ def test_homes_and_hand_overs_reach_the_window() -> None:
     assert window.sets_at({"p": "b02"}).words.tolist() == [[0], [0b01], [0b11], [0]]
 
 
-def test_windows_of_version_1_have_no_homes() -> None:
-    """Rows that do not separate published from delivered do not allow moving publishers."""
+def test_windows_without_publications_have_no_homes() -> None:
+    """Rows of which none says who published do not allow moving publishers."""
     (window,) = closed_from(window_records(0))
     assert window.homes == {}
     assert window.homeless == {"p0"}
@@ -195,7 +195,7 @@ def test_of_made_up_brokers_only_the_number_is_kept() -> None:
     """Nothing of 10,000 brokers outside the inventory gets into a window, which is complete without them."""
     invented = [f"stranger-{number}" for number in range(10_000)]
     bodies = [
-        *(("delivery", PublisherDelivery("p", broker, 1, 1, 1, (0,), (1,))) for broker in invented),
+        *(("delivery", PublisherDelivery("p", broker, 1, 1, 1, (0,), (1,), (0,))) for broker in invented),
         *(("rtt", LinkRtt("b00", broker, 1.0, 1.0)) for broker in invented),
         ("churn", Churn("stranger-0", 7, 7)),
     ]

@@ -16,9 +16,7 @@ BROKERS = brokers_named(4)
 LONGS = st.integers(-(2**63), 2**63 - 1)
 
 
-def row_of(
-    publisher: str, broker: str, bits: dict[int, tuple[int, int]], local_deliveries: int = 0, is_old: bool = False
-) -> StateRow:
+def row_of(publisher: str, broker: str, bits: dict[int, tuple[int, int]], local_deliveries: int = 0) -> StateRow:
     """Return the row for block -> (delivered, published)."""
     blocks = sorted(bits)
     delivery = PublisherDelivery(
@@ -29,7 +27,7 @@ def row_of(
         0,
         tuple(blocks),
         tuple(bits[block][0] for block in blocks),
-        () if is_old else tuple(bits[block][1] for block in blocks),
+        tuple(bits[block][1] for block in blocks),
     )
     return StateRow(0, 1000, "delivery", f"{publisher}|{broker}", delivery=delivery)
 
@@ -100,15 +98,14 @@ def test_a_publisher_that_published_nothing_has_no_home() -> None:
     assert found.local_deliveries == {("p", "b01"): 2}
 
 
-def test_a_row_of_version_1_hides_only_its_own_publishers_home() -> None:
-    """If delivered and published share one mask, the publisher's home is unknown; everything else is unchanged."""
+def test_a_lost_publication_hides_only_its_own_publishers_home() -> None:
+    """If no broker reports what was published, the publisher's home is unknown; everything else is unchanged."""
     others = [row_of("q", "b01", {0: (0, 0b11)}), row_of("q", "b00", {0: (0b10, 0)}, 1)]
     rows = [row_of("p", "b00", {0: (0b001, 0b110)}, 1), row_of("p", "b01", {0: (0b011, 0)}, 2), *others]
     known = gathered(*rows)
     assert known.homes == {"p": "b00", "q": "b01"}
     assert known.homeless == frozenset()
-    old = [row_of("p", "b00", {0: (0b111, 0)}, 1, is_old=True), row_of("q", "b00", {0: (0b10, 0)}, 1, is_old=True)]
-    mixed = gathered(old[0], rows[1], others[0], old[1])
+    mixed = gathered(row_of("p", "b00", {0: (0b111, 0)}, 1), rows[1], *others)
     assert mixed.homes == {"q": "b01"}
     assert mixed.homeless == {"p"}
     assert mixed.sets.words.tolist() == known.sets.words.tolist()
@@ -120,11 +117,11 @@ def test_a_row_of_version_1_hides_only_its_own_publishers_home() -> None:
     assert mixed.sets.delivered[:, p].tolist() == mixed.sets.words[:, p].tolist()
 
 
-def test_a_publisher_that_moved_to_an_old_broker_has_no_home() -> None:
+def test_a_publisher_whose_newest_publication_is_lost_has_no_home() -> None:
     """The newest notification decides: an outdated home is worse than none."""
-    went = [row_of("p", "b00", {0: (0, 0b0011)}), row_of("p", "b01", {0: (0b1100, 0)}, is_old=True)]
+    went = [row_of("p", "b00", {0: (0, 0b0011)}), row_of("p", "b01", {0: (0b1100, 0)})]
     assert (gathered(*went).homes, gathered(*went).homeless) == ({}, {"p"})
-    came = [row_of("p", "b00", {0: (0, 0b1100)}), row_of("p", "b01", {0: (0b0011, 0)}, is_old=True)]
+    came = [row_of("p", "b00", {0: (0, 0b1100)}), row_of("p", "b01", {0: (0b0011, 0)})]
     assert (gathered(*came).homes, gathered(*came).homeless) == ({"p": "b00"}, frozenset())
 
 

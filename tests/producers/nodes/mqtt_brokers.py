@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from regraft.infra.mosquitto_server import NoMosquittoError, find_mosquitto, mosquitto_settings
-from regraft.producers.nodes.mqtt_door import MqttDoor
+from regraft.producers.nodes.mqtt_connector import MqttConnector
 from tests.producers.nodes.server_process import WAIT_S_MAX, ServerProcess, free_port
 
 
@@ -23,9 +23,9 @@ def needs_mosquitto() -> None:
         pytest.skip("no MQTT broker is installed")
 
 
-def cut(door: MqttDoor) -> None:
-    """Cut the door's connection as a network does: each end notices when it reads."""
-    door._session._connection._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+def cut(connector: MqttConnector) -> None:
+    """Cut the connector's connection as a network does: each end notices when it reads."""
+    connector._session._connection._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
 
 class MqttServer(ServerProcess):
@@ -43,7 +43,7 @@ class MqttServer(ServerProcess):
         return f"mqtt://127.0.0.1:{self.port}"
 
     @property
-    def door_url(self) -> str:
+    def connector_url(self) -> str:
         return self.url
 
 

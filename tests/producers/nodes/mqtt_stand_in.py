@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 import mqtt5
 
 from regraft.producers.nodes.mqtt_packets import PACKET_BYTES_MAX, Oversized, PacketReader
-from tests.producers.nodes.door_kit import until
+from tests.producers.nodes.connector_kit import until
 
 
 class StandIn:

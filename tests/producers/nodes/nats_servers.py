@@ -20,7 +20,7 @@ def needs_nats() -> None:
 
 
 class NatsServer(ServerProcess):
-    """One server; ``url`` is for clients, ``leaf_url`` for a door."""
+    """One server; ``url`` is for clients, ``leaf_url`` for a connector."""
 
     def __init__(self, name: str, directory: Path, extra: str = "", leaf: str = "", leaf_port: int = 0) -> None:
         self.client_port, self.leaf_port, self.api_port = free_port(), leaf_port or free_port(), free_port()
@@ -45,5 +45,5 @@ class NatsServer(ServerProcess):
         return f"nats://127.0.0.1:{self.leaf_port}"
 
     @property
-    def door_url(self) -> str:
+    def connector_url(self) -> str:
         return self.leaf_url

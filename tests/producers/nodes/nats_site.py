@@ -11,8 +11,8 @@ from typing import Any
 from regraft.overlay.configuration import Configuration
 from regraft.producers.nodes import ask_api
 from regraft.producers.nodes.ask_api import BrokerApi
-from regraft.producers.nodes.doors import Door
-from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.nodes.connectors import Connector
+from regraft.producers.nodes.nats_connector import NatsConnector
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.node_fleet import NodeFleet
 
@@ -39,15 +39,15 @@ class NatsSite:
             await client.flush()
 
 
-def at_leaf_port(server: NatsServer, broker: str, local_streams: Sequence[str] = ()) -> Door:
-    return NatsDoor(server.leaf_url, broker, local_streams=local_streams)
+def at_leaf_port(server: NatsServer, broker: str, local_streams: Sequence[str] = ()) -> Connector:
+    return NatsConnector(server.leaf_url, broker, local_streams=local_streams)
 
 
-def at_client_port(server: NatsServer, broker: str, local_streams: Sequence[str] = ()) -> Door:
-    from regraft.producers.nodes.nats_client_door import NatsClientDoor
+def at_client_port(server: NatsServer, broker: str, local_streams: Sequence[str] = ()) -> Connector:
+    from regraft.producers.nodes.nats_client_connector import NatsClientConnector
 
     ask_api.POLL_S = 0.02
-    return NatsClientDoor(
+    return NatsClientConnector(
         server.url, broker, BrokerApi(f"http://127.0.0.1:{server.api_port}"), local_streams=local_streams
     )
 
@@ -58,7 +58,7 @@ async def nats_site(
     configuration: Configuration,
     delays_s: dict[str, float] | None = None,
     groups_once: frozenset[str] = frozenset(),
-    door_of: Callable[[NatsServer, str], Door] = at_leaf_port,
+    connector_of: Callable[[NatsServer, str], Connector] = at_leaf_port,
     *,
     has_streams: bool = False,
 ) -> AsyncIterator[NatsSite]:
@@ -69,10 +69,10 @@ async def nats_site(
     }
     site = NatsSite(NodeFleet(configuration, delays_s), servers)
     try:
-        doors = {broker: door_of(server, broker) for broker, server in servers.items()}
-        for door in doors.values():
-            door.groups_once = groups_once
-        await site.fleet.begin(dict(doors))
+        connectors = {broker: connector_of(server, broker) for broker, server in servers.items()}
+        for connector in connectors.values():
+            connector.groups_once = groups_once
+        await site.fleet.begin(dict(connectors))
         site.clients = {broker: await site.connect(broker) for broker in servers}
         yield site
     finally:

@@ -19,7 +19,7 @@ from regraft.overlay.plan_digest import plan_digest
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry
 from regraft.producers.nodes.broker_node import BrokerNode
-from regraft.producers.nodes.doors import Door
+from regraft.producers.nodes.connectors import Connector
 from regraft.producers.nodes.run_links import LinkLimits, Links
 from regraft.producers.real_fleet.link_proxy import LinkProxy
 from regraft.schemas.client import Client
@@ -66,12 +66,12 @@ class NodeFleet:
     def _port_of(self, broker: str) -> int:
         return self.listening.get(broker, 1)
 
-    async def begin(self, doors: dict[str, Door]) -> None:
+    async def begin(self, connectors: dict[str, Connector]) -> None:
         for broker in self.configuration.brokers:
             self.proxies[broker] = LinkProxy(partial(self._port_of, broker), self._delays_s.get(broker, 0.0))
             await self.proxies[broker].start()
         for broker in self.configuration.brokers:
-            await self.begin_node(broker, doors[broker])
+            await self.begin_node(broker, connectors[broker])
         self._settling = asyncio.create_task(self._settle())
 
     async def _settle(self) -> None:
@@ -80,7 +80,7 @@ class NodeFleet:
                 self.guarded(node.settle_receipts)()
             await asyncio.sleep(0.01)
 
-    async def begin_node(self, broker: str, door: Door, *, is_outside: bool = False) -> None:
+    async def begin_node(self, broker: str, connector: Connector, *, is_outside: bool = False) -> None:
         core = core_of(broker, self.configuration, int(time.time() * 1_000), is_outside=is_outside)
         addresses = {name: ("127.0.0.1", proxy.port) for name, proxy in self.proxies.items()}
 
@@ -88,10 +88,12 @@ class NodeFleet:
             return Links(broker, str(core.boot_ms), addresses, self.guarded(node.take), self.guarded(node.lose), LIMITS)
 
         ports = self.ports[broker] = MemoryPorts()
-        node = self.nodes[broker] = BrokerNode(core, ports, door, links_of, lambda: time.time() * 1_000, self.proxies)
+        node = self.nodes[broker] = BrokerNode(
+            core, ports, connector, links_of, lambda: time.time() * 1_000, self.proxies
+        )
         self.listening[broker] = await node.links.start("127.0.0.1", 0)
         node.begin()
-        await door.start(self.guarded(node.note_interest), self.guarded(node.note_message))
+        await connector.start(self.guarded(node.note_interest), self.guarded(node.note_message))
 
     def guarded(self, call: Callable[..., None]) -> Callable[..., None]:
         def guard(*arguments: object) -> None:
@@ -106,7 +108,7 @@ class NodeFleet:
     async def kill(self, broker: str) -> None:
         node = self.nodes.pop(broker)
         await node.links.close()
-        await node.door.close()
+        await node.connector.close()
 
     async def close(self) -> None:
         if self._settling is not None:

@@ -1,4 +1,4 @@
-"""Nodes with doors in memory: plans lose, repeat and reorder nothing while clients publish and links are cut."""
+"""Nodes with connectors in memory: plans lose, repeat and reorder nothing while clients publish and links are cut."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.producers.nodes.doors import LocalMessage, MemoryDoor
+from regraft.producers.nodes.connectors import LocalMessage, MemoryConnector
 from regraft.schemas.client import Role
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove, PlanPhase
@@ -25,37 +25,37 @@ class MemorySite:
 
     def __init__(self, configuration: Configuration = LINE) -> None:
         self.fleet = NodeFleet(configuration)
-        self.doors = {broker: MemoryDoor() for broker in configuration.brokers}
+        self.connectors = {broker: MemoryConnector() for broker in configuration.brokers}
         self.published = dict.fromkeys(configuration.brokers, 0)
 
     def publish(self, broker: str) -> None:
         number = self.published[broker]
         self.published[broker] += 1
-        self.doors[broker].publish_locally(LocalMessage(f"data.{broker}", str(number).encode()))
+        self.connectors[broker].publish_locally(LocalMessage(f"data.{broker}", str(number).encode()))
 
     def ledger(self) -> NodeLedger:
         ledger = NodeLedger()
-        for receiver, door in self.doors.items():
-            for message in door.handed:
+        for receiver, connector in self.connectors.items():
+            for message in connector.handed:
                 ledger.take(message.subject.split(".")[1], receiver, int(message.payload))
         return ledger
 
     def owed(self) -> dict[tuple[str, str], range]:
-        return {(a, b): range(self.published[a]) for a in self.doors for b in self.doors if a != b}
+        return {(a, b): range(self.published[a]) for a in self.connectors for b in self.connectors if a != b}
 
     async def all_there(self) -> None:
         owed = sum(len(numbers) for numbers in self.owed().values())
-        while sum(len(door.handed) for door in self.doors.values()) < owed:
+        while sum(len(connector.handed) for connector in self.connectors.values()) < owed:
             await asyncio.sleep(0.01)
 
 
 def run_site(steps: Callable[[MemorySite], Awaitable[None]], configuration: Configuration = LINE) -> None:
     async def run() -> None:
         site = MemorySite(configuration)
-        for door in site.doors.values():
-            door.want("data.*")
+        for connector in site.connectors.values():
+            connector.want("data.*")
         try:
-            await site.fleet.begin(dict(site.doors))
+            await site.fleet.begin(dict(site.connectors))
             await asyncio.wait_for(steps(site), 60)
         finally:
             await site.fleet.close()
@@ -110,15 +110,15 @@ def test_a_death_is_repaired_and_the_broker_returns() -> None:
             site.publish(broker)
         await site.all_there()
         await fleet.kill("b03")
-        handed_before = len(site.doors["b03"].handed)
+        handed_before = len(site.connectors["b03"].handed)
         living = ("b01", "b02", "b04")
         plan = await fleet.change_to([("b01", "b02"), ("b02", "b04")], living, BrokerChange(lost=frozenset({"b03"})))
         assert plan.phase is PlanPhase.VERIFYING
         for broker in living:
             site.publish(broker)
-        while not all(len(site.doors[broker].handed) == 5 for broker in living):
+        while not all(len(site.connectors[broker].handed) == 5 for broker in living):
             await asyncio.sleep(0.01)
-        await fleet.begin_node("b03", site.doors["b03"], is_outside=True)
+        await fleet.begin_node("b03", site.connectors["b03"], is_outside=True)
         site.publish("b03")
         await fleet.install("b03")
         joined = BrokerChange(joined=frozenset({"b03"}))
@@ -127,12 +127,12 @@ def test_a_death_is_repaired_and_the_broker_returns() -> None:
         await site.fleet.all_confirmed()
         for broker in BROKERS:
             site.publish(broker)
-        while not all(len(site.doors[broker].handed) == 8 for broker in living):
+        while not all(len(site.connectors[broker].handed) == 8 for broker in living):
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
         assert fleet.nodes["b03"].clients.counts == {"outside": 1}
-        assert [message.payload for message in site.doors["b03"].handed[handed_before:]] == [b"2"] * 3
-        assert all(len(site.doors[broker].handed) == 8 for broker in living)
+        assert [message.payload for message in site.connectors["b03"].handed[handed_before:]] == [b"2"] * 3
+        assert all(len(site.connectors[broker].handed) == 8 for broker in living)
 
     run_site(steps)
 
@@ -171,7 +171,7 @@ def test_the_next_life_of_a_neighbour_means_its_death() -> None:
         await fleet.all_confirmed()
         await fleet.all_measured()  # A node that never met another cannot distinguish its next life from its first.
         await fleet.kill("b04")
-        await fleet.begin_node("b04", site.doors["b04"], is_outside=True)
+        await fleet.begin_node("b04", site.connectors["b04"], is_outside=True)
         while not all(node.links.counts["new_lives"] for name, node in fleet.nodes.items() if name != "b04"):
             await asyncio.sleep(0.01)
         lost_by = {}
@@ -226,21 +226,21 @@ def test_ended_interest_is_owed_nothing_more() -> None:
         await site.fleet.all_confirmed()
         site.publish("b01")
         await site.all_there()
-        door = site.doors["b04"]
-        door.leave("data.*")
+        connector = site.connectors["b04"]
+        connector.leave("data.*")
         while site.fleet.nodes["b04"].core.ended_count:
             await asyncio.sleep(0.01)
         site.publish("b01")
-        while len(site.doors["b03"].handed) < 2:
+        while len(site.connectors["b03"].handed) < 2:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
-        assert len(door.handed) == 1
-        door.want("data.b01")
+        assert len(connector.handed) == 1
+        connector.want("data.b01")
         await site.fleet.all_confirmed()
         site.publish("b01")
-        while len(door.handed) < 2:
+        while len(connector.handed) < 2:
             await asyncio.sleep(0.01)
-        assert door.handed[-1].payload == b"2"
+        assert connector.handed[-1].payload == b"2"
 
     run_site(steps)
 
@@ -267,15 +267,15 @@ def test_the_header_names_the_publisher() -> None:
         await site.fleet.all_confirmed()
         headers = b"NATS/1.0\r\nRegraft-Publisher: sensor 7\r\n\r\n"
         for number in range(3):
-            site.doors["b01"].publish_locally(LocalMessage("data.x", str(number).encode(), headers=headers))
+            site.connectors["b01"].publish_locally(LocalMessage("data.x", str(number).encode(), headers=headers))
         site.publish("b01")
-        while len(site.doors["b04"].handed) < 4:
+        while len(site.connectors["b04"].handed) < 4:
             await asyncio.sleep(0.01)
         node = site.fleet.nodes["b01"]
         node.flush()
         cells = site.fleet.ports["b01"].telemetry.batches[-1].deliveries
         own = f"b01.{node.core.boot_ms}"
         assert {cell.publisher: cell.published for cell in cells} == {own: 1, f"{own}.p.sensor 7": 7}
-        assert all(message.headers in (b"", headers) for message in site.doors["b04"].handed)
+        assert all(message.headers in (b"", headers) for message in site.connectors["b04"].handed)
 
     run_site(steps)

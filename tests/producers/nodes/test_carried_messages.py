@@ -22,7 +22,7 @@ from regraft.producers.nodes.carried_messages import (
     body_of,
     message_of,
 )
-from regraft.producers.nodes.doors import Door, MemoryDoor
+from regraft.producers.nodes.connectors import Connector, MemoryConnector
 from regraft.producers.nodes.subject_filters import content_of, filter_of
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.telemetry import TelemetryBatch
@@ -86,10 +86,10 @@ def test_a_frame_that_is_refused_stops_nothing_behind_it() -> None:
     async def steps() -> None:
         brokers = ("n0", "n1", "n2")
         fleet = NodeFleet(Configuration.of(0, brokers, [("n0", "n1"), ("n1", "n2")]))
-        doors: dict[str, Door] = {broker: MemoryDoor() for broker in brokers}
-        for door in doors.values():
-            door.want("ticks")  # type: ignore[attr-defined]
-        await fleet.begin(doors)
+        connectors: dict[str, Connector] = {broker: MemoryConnector() for broker in brokers}
+        for connector in connectors.values():
+            connector.want("ticks")  # type: ignore[attr-defined]
+        await fleet.begin(connectors)
         try:
             await asyncio.wait_for(fleet.all_confirmed(), 20)
             links = fleet.nodes["n0"].links
@@ -98,9 +98,9 @@ def test_a_frame_that_is_refused_stops_nothing_behind_it() -> None:
                 session.put(unchecked(publish_ms=time.time() * 1_000) if not changed else unchecked(**changed))
                 links.peers["n1"].connection.flush_soon()  # type: ignore[union-attr]
             async with asyncio.timeout(20):
-                while not doors["n2"].handed:  # type: ignore[attr-defined]
+                while not connectors["n2"].handed:  # type: ignore[attr-defined]
                     await asyncio.sleep(0.01)
-            assert [len(doors[broker].handed) for broker in ("n1", "n2")] == [1, 1]  # type: ignore[attr-defined]
+            assert [len(connectors[broker].handed) for broker in ("n1", "n2")] == [1, 1]  # type: ignore[attr-defined]
             assert fleet.failures == []
             assert fleet.nodes["n1"].links.counts["refused_to_take"] == len(BAD)
             assert fleet.nodes["n2"].links.counts["refused_to_take"] == 0

@@ -11,9 +11,9 @@ import pytest
 
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.producers.nodes.doors import Door, DoorError, LocalMessage, MemoryDoor
-from regraft.producers.nodes.mqtt_door import MqttDoor
-from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.nodes.connectors import Connector, ConnectorError, LocalMessage, MemoryConnector
+from regraft.producers.nodes.mqtt_connector import MqttConnector
+from regraft.producers.nodes.nats_connector import NatsConnector
 from regraft.schemas.plan import PlanPhase
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
@@ -24,11 +24,11 @@ LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
 STREAM = "ORDERS"
 
 
-def run_fleet(doors: dict[str, Door], steps: Callable[[NodeFleet], Awaitable[None]]) -> None:
+def run_fleet(connectors: dict[str, Connector], steps: Callable[[NodeFleet], Awaitable[None]]) -> None:
     async def go() -> None:
         fleet = NodeFleet(LINE)
         try:
-            await fleet.begin(doors)
+            await fleet.begin(connectors)
             await asyncio.wait_for(steps(fleet), 60)
         finally:
             await fleet.close()
@@ -42,8 +42,8 @@ async def repair_without_b01(fleet: NodeFleet) -> None:
     assert plan.phase is PlanPhase.VERIFYING
 
 
-async def take_b01_in(fleet: NodeFleet, door: Door) -> None:
-    await fleet.begin_node("b01", door, is_outside=True)
+async def take_b01_in(fleet: NodeFleet, connector: Connector) -> None:
+    await fleet.begin_node("b01", connector, is_outside=True)
     await fleet.install("b01")
     links = [("b01", "b02"), ("b02", "b03")]
     plan = await fleet.change_to(links, BROKERS, BrokerChange(joined=frozenset({"b01"})))
@@ -52,55 +52,55 @@ async def take_b01_in(fleet: NodeFleet, door: Door) -> None:
 
 def test_a_receipt_waits_for_the_neighbour() -> None:
     """A message is released once the neighbour has it, not while their link is cut; unwanted ones at once."""
-    doors = {broker: MemoryDoor() for broker in BROKERS}
-    doors["b03"].want("data")
+    connectors = {broker: MemoryConnector() for broker in BROKERS}
+    connectors["b03"].want("data")
 
     async def steps(fleet: NodeFleet) -> None:
         while not fleet.nodes["b01"].clients.are_publishers_known or not fleet.nodes["b03"].clients.interest_count:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
-        doors["b01"].publish_locally(LocalMessage("other", b"", receipt=1))
-        while doors["b01"].released != [1]:
+        connectors["b01"].publish_locally(LocalMessage("other", b"", receipt=1))
+        while connectors["b01"].released != [1]:
             await asyncio.sleep(0.01)
         fleet.proxies["b02"].is_refusing = True
         fleet.proxies["b02"].cut()
         while any(peer == "b02" for peer, _ in fleet.nodes["b01"].links.round_trips()):
             await asyncio.sleep(0.01)
-        doors["b01"].publish_locally(LocalMessage("data", b"1", receipt=2))
+        connectors["b01"].publish_locally(LocalMessage("data", b"1", receipt=2))
         await asyncio.sleep(0.1)
-        assert doors["b01"].released == [1]
+        assert connectors["b01"].released == [1]
         fleet.proxies["b02"].is_refusing = False
-        while doors["b01"].released != [1, 2] or not doors["b03"].handed:
+        while connectors["b01"].released != [1, 2] or not connectors["b03"].handed:
             await asyncio.sleep(0.01)
-        assert [message.payload for message in doors["b03"].handed] == [b"1"]
+        assert [message.payload for message in connectors["b03"].handed] == [b"1"]
 
-    run_fleet(dict(doors), steps)
+    run_fleet(dict(connectors), steps)
 
 
 def test_a_receipt_survives_a_time_outside_the_overlay() -> None:
     """What is published while the node is outside, or has begun another life, crosses once a plan admits it."""
-    doors = {broker: MemoryDoor() for broker in BROKERS}
-    doors["b03"].want("data")
+    connectors = {broker: MemoryConnector() for broker in BROKERS}
+    connectors["b03"].want("data")
 
     async def steps(fleet: NodeFleet) -> None:
         await fleet.kill("b01")
         await repair_without_b01(fleet)
-        await fleet.begin_node("b01", doors["b01"], is_outside=True)
-        doors["b01"].publish_locally(LocalMessage("data", b"1", receipt=1))
-        doors["b01"].publish_locally(LocalMessage("data", b"lost"))
+        await fleet.begin_node("b01", connectors["b01"], is_outside=True)
+        connectors["b01"].publish_locally(LocalMessage("data", b"1", receipt=1))
+        connectors["b01"].publish_locally(LocalMessage("data", b"lost"))
         await fleet.install("b01")
-        doors["b01"].publish_locally(LocalMessage("data", b"2", receipt=2))
+        connectors["b01"].publish_locally(LocalMessage("data", b"2", receipt=2))
         await asyncio.sleep(0.05)
-        assert doors["b01"].released == []
+        assert connectors["b01"].released == []
         links = [("b01", "b02"), ("b02", "b03")]
         await fleet.change_to(links, BROKERS, BrokerChange(joined=frozenset({"b01"})))
-        while doors["b01"].released != [1, 2]:
+        while connectors["b01"].released != [1, 2]:
             await asyncio.sleep(0.01)
-        while len(doors["b03"].handed) < 2:
+        while len(connectors["b03"].handed) < 2:
             await asyncio.sleep(0.01)
-        assert [message.payload for message in doors["b03"].handed] == [b"1", b"2"]
+        assert [message.payload for message in connectors["b03"].handed] == [b"1", b"2"]
 
-    run_fleet(dict(doors), steps)
+    run_fleet(dict(connectors), steps)
 
 
 @pytest.mark.stack
@@ -118,8 +118,8 @@ def test_a_stream_survives_the_death_of_node_and_server(tmp_path: Path, monkeypa
     }
     acknowledged: list[int] = []
 
-    def door_of(broker: str) -> NatsDoor:
-        return NatsDoor(servers[broker].leaf_url, broker, stream="" if broker == "b02" else STREAM)
+    def connector_of(broker: str) -> NatsConnector:
+        return NatsConnector(servers[broker].leaf_url, broker, stream="" if broker == "b02" else STREAM)
 
     async def connect(broker: str) -> tuple[Any, Any]:
         client = await nats.connect(servers[broker].url)
@@ -147,7 +147,7 @@ def test_a_stream_survives_the_death_of_node_and_server(tmp_path: Path, monkeypa
         servers["b01"].start()
         client, stream = await connect("b01")
         publishing = asyncio.create_task(publish(stream, 60))
-        await take_b01_in(fleet, door_of("b01"))
+        await take_b01_in(fleet, connector_of("b01"))
         await publishing
         while (await copy.stream_info(STREAM)).state.messages < len(acknowledged):
             await asyncio.sleep(0.05)
@@ -172,7 +172,7 @@ def test_a_stream_survives_the_death_of_node_and_server(tmp_path: Path, monkeypa
         for server in servers.values():
             server.start()
         asyncio.run(make_streams())
-        run_fleet({broker: door_of(broker) for broker in BROKERS}, steps)
+        run_fleet({broker: connector_of(broker) for broker in BROKERS}, steps)
     finally:
         for server in servers.values():
             server.stop()
@@ -183,8 +183,8 @@ def test_a_missing_stream_is_reported(tmp_path: Path) -> None:
     needs_nats()
     server = NatsServer("b01", tmp_path, f'jetstream {{ store_dir: "{tmp_path}/b01" }}').start()
     try:
-        with pytest.raises(DoorError, match=r"stream 'ORDERS' .* make the stream"):
-            asyncio.run(NatsDoor(server.leaf_url, "b01", stream=STREAM).start(lambda *_: None, lambda _: None))
+        with pytest.raises(ConnectorError, match=r"stream 'ORDERS' .* make the stream"):
+            asyncio.run(NatsConnector(server.leaf_url, "b01", stream=STREAM).start(lambda *_: None, lambda _: None))
     finally:
         server.stop()
 
@@ -196,8 +196,8 @@ def test_a_session_survives_the_death_of_a_node(tmp_path: Path) -> None:
     published: list[int] = []
     got: list[int] = []
 
-    def door_of(broker: str) -> MqttDoor:
-        return MqttDoor(servers[broker].url, broker, is_durable=True)
+    def connector_of(broker: str) -> MqttConnector:
+        return MqttConnector(servers[broker].url, broker, is_durable=True)
 
     async def publish(client: MqttClient) -> None:
         for number in range(120):
@@ -216,7 +216,7 @@ def test_a_session_survives_the_death_of_a_node(tmp_path: Path) -> None:
             await asyncio.sleep(0.005)
         await fleet.kill("b01")
         await repair_without_b01(fleet)
-        await take_b01_in(fleet, door_of("b01"))
+        await take_b01_in(fleet, connector_of("b01"))
         await publishing
         while not set(got) >= set(published):
             await asyncio.sleep(0.02)
@@ -224,7 +224,7 @@ def test_a_session_survives_the_death_of_a_node(tmp_path: Path) -> None:
         publisher.close()
 
     try:
-        run_fleet({broker: door_of(broker) for broker in BROKERS}, steps)
+        run_fleet({broker: connector_of(broker) for broker in BROKERS}, steps)
     finally:
         for server in servers.values():
             server.stop()
@@ -238,13 +238,13 @@ def test_a_session_survives_the_death_of_its_broker(tmp_path: Path) -> None:
     stored = tmp_path / "mosquitto.db"
     received: list[int] = []
 
-    async def open_door() -> MqttDoor:
-        door = MqttDoor(server.url, "b01", is_durable=True)
-        await door.start(lambda *_: None, lambda message: received.append(int(message.payload)))
-        return door
+    async def open_connector() -> MqttConnector:
+        connector = MqttConnector(server.url, "b01", is_durable=True)
+        await connector.start(lambda *_: None, lambda message: received.append(int(message.payload)))
+        return connector
 
     async def go() -> None:
-        await (await open_door()).close()
+        await (await open_connector()).close()
         client = await MqttClient(server.port, lambda _: None).connected()
         for number in range(60):
             await client.publish("data/x", b"%d" % number, qos=1)
@@ -253,11 +253,11 @@ def test_a_session_survives_the_death_of_its_broker(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
         server.stop()
         server.start()
-        door = await open_door()
+        connector = await open_connector()
         while len(received) < 60:
             await asyncio.sleep(0.01)
         assert received == list(range(60))
-        await door.close()
+        await connector.close()
 
     try:
         server.start()

@@ -16,7 +16,7 @@ from regraft.overlay.configuration import Configuration
 from regraft.producers.brokers.broker_messages import SubscribeRequest
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.amqp_interest import AmqpInterest, Binding
-from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.connectors import LocalMessage
 from regraft.producers.nodes.groups_once import (
     GroupHandlers,
     excluded_groups,
@@ -28,8 +28,8 @@ from regraft.producers.nodes.groups_once import (
 from regraft.producers.nodes.mqtt_interest import MqttInterest
 from regraft.producers.nodes.node_clients import NodeClients
 from regraft.producers.nodes.subject_filters import content_of, filter_of
-from tests.producers.nodes.door_brokers import Received
-from tests.producers.nodes.door_kit import broker_of, needs, until
+from tests.producers.nodes.connector_brokers import Received
+from tests.producers.nodes.connector_kit import broker_of, needs, until
 from tests.producers.nodes.node_fleet import NodeFleet
 
 BROKERS = ("b01", "b02", "b03")
@@ -128,7 +128,7 @@ def test_work_is_done_once(kind: str, tmp_path: Path) -> None:
     handled = lambda broker: sorted(int(each.payload) for each in ledger[broker].got.get("job.x", []))  # noqa: E731
 
     async def steps(brokers: dict[str, Any]) -> None:
-        await fleet.begin({name: broker.door for name, broker in brokers.items()})
+        await fleet.begin({name: broker.connector for name, broker in brokers.items()})
         for name in ("b02", "b03"):
             await brokers[name].want("job.*", "workers")
         if kind == "nats":

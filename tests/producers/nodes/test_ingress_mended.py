@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.connectors import LocalMessage
 from regraft.producers.nodes.jetstream_taken import StreamTaken
-from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.nodes.nats_connector import NatsConnector
 from regraft.schemas.safe_names import safe_name
-from tests.producers.nodes.door_brokers import Received
-from tests.producers.nodes.door_kit import until
+from tests.producers.nodes.connector_brokers import Received
+from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.server_process import free_port
 
 STREAM = "ORDERS"
 MENDED_S_MAX = 9.0
-Steps = Callable[[NatsDoor, Any, Received], Awaitable[None]]
+Steps = Callable[[NatsConnector, Any, Received], Awaitable[None]]
 
 
 def server_in(directory: Path) -> NatsServer:
@@ -40,25 +40,25 @@ async def make_stream(stream: Any, copies: int) -> None:
                 await asyncio.sleep(0.3)
 
 
-def run_door(servers: list[NatsServer], steps: Steps, name: str = "b01") -> None:
-    """Run steps with an open door that reads from a stream, and with a client's JetStream."""
+def run_connector(servers: list[NatsServer], steps: Steps, name: str = "b01") -> None:
+    """Run steps with an open connector that reads from a stream, and with a client's JetStream."""
     import nats
 
     async def go() -> None:
         client, received = await nats.connect([server.url for server in servers]), Received()
         stream = client.jetstream()
         await make_stream(stream, len(servers))
-        door = NatsDoor(",".join(server.leaf_url for server in servers), name, stream=STREAM)
+        connector = NatsConnector(",".join(server.leaf_url for server in servers), name, stream=STREAM)
 
         def take(message: LocalMessage) -> None:
             if message.subject == "orders.x":  # Not the stream's answers to its publisher.
                 received.messages.append(message)
 
-        await door.start(lambda *one: received.interest.append(one), take)
+        await connector.start(lambda *one: received.interest.append(one), take)
         try:
-            await asyncio.wait_for(steps(door, stream, received), 120)
+            await asyncio.wait_for(steps(connector, stream, received), 120)
         finally:
-            await door.close()
+            await connector.close()
             await client.close()
 
     try:
@@ -84,80 +84,80 @@ async def all_there(received: Received, count: int) -> None:
 def test_a_deleted_consumer_is_made_again(tmp_path: Path) -> None:
     """Within seconds, where it was: what was stored meanwhile crosses, and nothing twice, safe or not."""
 
-    async def steps(door: NatsDoor, stream: Any, received: Received) -> None:
+    async def steps(connector: NatsConnector, stream: Any, received: Received) -> None:
         for ended in (10, 20):
             await publish(stream, range(ended - 10, ended))
             await all_there(received, ended)
             for message in received.messages[1 : ended - 2]:  # Not the first, nor the last two.
-                door.release(message.receipt)
+                connector.release(message.receipt)
             await asyncio.sleep(0.1)
             await stream.delete_consumer(STREAM, "regraft-b01")
         await publish(stream, range(20, 30))
         await all_there(received, 30)
-        assert door.counts["consumer_made_again"] == 2
-        assert door.fault == ""
+        assert connector.counts["consumer_made_again"] == 2
+        assert connector.fault == ""
         for message in received.messages:
-            door.release(message.receipt)
+            connector.release(message.receipt)
         await asyncio.sleep(0.3)
         assert len(received.messages) == 30
         assert (await stream.consumer_info(STREAM, "regraft-b01")).ack_floor.stream_seq == 30
 
-    run_door([server_in(tmp_path)], steps)
+    run_connector([server_in(tmp_path)], steps)
 
 
 @pytest.mark.stack
 def test_a_deleted_stream_is_reported_until_it_is_back(tmp_path: Path) -> None:
     """The fault names it; what it stored crosses as any other message; a new one is read from its beginning."""
 
-    async def steps(door: NatsDoor, stream: Any, received: Received) -> None:
+    async def steps(connector: NatsConnector, stream: Any, received: Received) -> None:
         await publish(stream, range(3))
         await all_there(received, 3)
         await stream.delete_stream(STREAM)
         async with asyncio.timeout(MENDED_S_MAX):
-            while "stream not found (stream 'ORDERS')" not in door.fault:
+            while "stream not found (stream 'ORDERS')" not in connector.fault:
                 await asyncio.sleep(0.01)
-        assert door.is_open
+        assert connector.is_open
         await stream._nc.publish("orders.x", b"3")
         await all_there(received, 4)
         await stream.add_stream(name=STREAM, subjects=["orders.>"])
         await publish(stream, range(4, 7))
         async with asyncio.timeout(MENDED_S_MAX):
-            while door.fault:
+            while connector.fault:
                 await asyncio.sleep(0.01)
         await until(lambda: len(received.messages) >= 7)
         await asyncio.sleep(0.3)
         assert {int(message.payload) for message in received.messages} == set(range(7))
-        door.release(received.messages[0].receipt)  # Of the former stream: it acknowledges nothing of this one.
+        connector.release(received.messages[0].receipt)  # Of the former stream: it acknowledges nothing of this one.
         for message in received.messages[4:]:
-            door.release(message.receipt)
+            connector.release(message.receipt)
         await asyncio.sleep(0.3)
         assert (await stream.consumer_info(STREAM, "regraft-b01")).ack_floor.stream_seq == 3
 
-    run_door([server_in(tmp_path)], steps)
+    run_connector([server_in(tmp_path)], steps)
 
 
 @pytest.mark.stack
 def test_a_server_without_jetstream_is_reported_until_it_has_it_again(tmp_path: Path) -> None:
-    """The door stays open for everything else; what the stream holds crosses once JetStream is switched on."""
+    """The connector stays open for everything else; what the stream holds crosses once JetStream is switched on."""
     server = server_in(tmp_path)
     settings = server.file.read_text()
 
-    async def steps(door: NatsDoor, stream: Any, received: Received) -> None:
+    async def steps(connector: NatsConnector, stream: Any, received: Received) -> None:
         await publish(stream, range(3))
         await all_there(received, 3)
         server.stop()
         server.file.write_text(settings.replace("jetstream {", "# {"))
         server.start()
-        await until(lambda: door.fault == "JetStream does not answer (stream 'ORDERS')")
-        assert door.is_open
+        await until(lambda: connector.fault == "JetStream does not answer (stream 'ORDERS')")
+        assert connector.is_open
         server.stop()
         server.file.write_text(settings)
         server.start()
-        await until(lambda: door.is_open and not door.fault)
+        await until(lambda: connector.is_open and not connector.fault)
         await publish(stream, range(3, 6))
         await all_there(received, 6)
 
-    run_door([server], steps)
+    run_connector([server], steps)
 
 
 @pytest.mark.stack
@@ -190,7 +190,7 @@ def test_ingress_survives_the_loss_of_leaders(tmp_path: Path) -> None:
                 except nats.errors.Error:
                     await asyncio.sleep(0.2)
 
-    async def steps(_door: NatsDoor, stream: Any, received: Received) -> None:
+    async def steps(_connector: NatsConnector, stream: Any, received: Received) -> None:
         for turn, what in enumerate(("CONSUMER", "STREAM")):
             await send(stream, range(10 * turn, 10 * turn + 10))
             await until(lambda: len(received.messages) == 10 * turn + 10)  # noqa: B023
@@ -203,7 +203,7 @@ def test_ingress_survives_the_loss_of_leaders(tmp_path: Path) -> None:
         await send(stream, range(30, 40))
         await until(lambda: {int(message.payload) for message in received.messages} == set(range(40)))
 
-    run_door(servers, steps)
+    run_connector(servers, steps)
 
 
 @pytest.mark.stack
@@ -211,12 +211,12 @@ def test_ingress_survives_the_loss_of_leaders(tmp_path: Path) -> None:
 def test_a_broker_may_have_any_name(tmp_path: Path, name: str) -> None:
     """The node's consumer is named after it, without characters that JetStream refuses."""
 
-    async def steps(_door: NatsDoor, stream: Any, received: Received) -> None:
+    async def steps(_connector: NatsConnector, stream: Any, received: Received) -> None:
         await publish(stream, range(2))
         await all_there(received, 2)
         assert [each.name for each in await stream.consumers_info(STREAM)] == [f"regraft-{safe_name(name)}"]
 
-    run_door([server_in(tmp_path)], steps, name)
+    run_connector([server_in(tmp_path)], steps, name)
 
 
 def test_a_new_consumer_begins_at_the_first_message_that_is_not_safe() -> None:

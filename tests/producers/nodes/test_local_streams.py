@@ -15,9 +15,9 @@ import structlog
 from regraft.overlay.configuration import Configuration
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes import local_streams
-from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
 from regraft.producers.nodes.local_streams import LocalStreams
-from tests.producers.nodes.door_kit import needs, until
+from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.nats_site import NatsSite, at_client_port, at_leaf_port, nats_site
 
@@ -131,11 +131,11 @@ def test_a_local_stream_stores_what_its_site_publishes(
     ask_again_s = 0.2
 
     async def go() -> None:
-        door_of = partial(at, local_streams=names)
-        async with nats_site(tmp_path, PAIR, door_of=door_of, has_streams=True) as site:
+        connector_of = partial(at, local_streams=names)
+        async with nats_site(tmp_path, PAIR, connector_of=connector_of, has_streams=True) as site:
             await two_sites(site)
             nodes: list[Any] = list(site.fleet.nodes.values())
-            await until(lambda: not names or all(node.door._streams.subjects for node in nodes))
+            await until(lambda: not names or all(node.connector._streams.subjects for node in nodes))
             await until(lambda: all(node.clients.interest_count == (1 if names else 2) for node in nodes))
             await site.fleet.all_confirmed()
             for number in range(10):
@@ -162,8 +162,8 @@ def test_clients_keep_what_they_want_beside_a_local_stream(
     monkeypatch.setattr(local_streams, "LOOK_S", 0.1)
 
     async def go() -> None:
-        door_of = partial(at, local_streams=["ORDERS"])
-        async with nats_site(tmp_path, PAIR, door_of=door_of, has_streams=True) as site:
+        connector_of = partial(at, local_streams=["ORDERS"])
+        async with nats_site(tmp_path, PAIR, connector_of=connector_of, has_streams=True) as site:
             await two_sites(site)
             got: list[tuple[str, bytes]] = []
 
@@ -203,19 +203,19 @@ def test_clients_keep_what_they_want_beside_a_local_stream(
 
 @pytest.mark.stack
 @pytest.mark.parametrize("at", [at_leaf_port, at_client_port])
-def test_a_door_with_local_streams_opens_only_if_they_can_be_listed(
+def test_a_connector_with_local_streams_opens_only_if_they_can_be_listed(
     at: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server without JetStream is named with what to do."""
     needs("nats")
-    for module in ("nats_door", "nats_client_door"):
+    for module in ("nats_connector", "nats_client_connector"):
         monkeypatch.setattr(f"regraft.producers.nodes.{module}.CONNECT_S_MAX", 1.0)
 
     async def go() -> None:
         with NatsServer("b01", tmp_path) as server:
-            door = at(server, "b01", ["ORDERS"])
-            with pytest.raises(DoorError, match=r"set no node\.local_streams"):
-                await door.start(lambda *_: None, lambda _: None)
-            assert not door.is_open
+            connector = at(server, "b01", ["ORDERS"])
+            with pytest.raises(ConnectorError, match=r"set no node\.local_streams"):
+                await connector.start(lambda *_: None, lambda _: None)
+            assert not connector.is_open
 
     asyncio.run(go())

@@ -1,4 +1,4 @@
-"""The door next to real Mosquittos whose logs have other forms, or leave something out."""
+"""The connector next to real Mosquittos whose logs have other forms, or leave something out."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from regraft.infra.mosquitto_server import mosquitto_settings
-from regraft.producers.nodes.doors import DoorError
-from tests.producers.nodes.door_kit import until
+from regraft.producers.nodes.connectors import ConnectorError
+from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
-from tests.producers.nodes.test_mqtt_door import MqttSite
+from tests.producers.nodes.test_mqtt_connector import MqttSite
 
 WITH_SPACE = "log_timestamp_format %Y-%m-%d %H:%M:%S\n"
 FORMS = {
@@ -48,7 +48,7 @@ def test_the_log_is_read_in_any_form(form: str, has_file: bool, tmp_path: Path) 
             await late.unsubscribe("b")
             await until(lambda: ("b", False) in site.received.interest)
             assert site.received.wanted == before | {"c.1/x20/x"}
-            assert not {*site.door.counts} - {"log_ambiguous"}
+            assert not {*site.connector.counts} - {"log_ambiguous"}
         finally:
             await site.close()
 
@@ -75,13 +75,13 @@ SETTINGS = mosquitto_settings(0).split("\n", 1)[1]  # All but the listener.
     ],
 )
 def test_what_the_log_leaves_out_is_said_at_the_start(left_out: str, more: str, said: str, tmp_path: Path) -> None:
-    """A log without ends of interest is refused with what to set; with listed filters the door opens."""
+    """A log without ends of interest is refused with what to set; with listed filters the connector opens."""
     needs_mosquitto()
     server = MqttServer("b01", tmp_path, SETTINGS.replace(left_out or "\n\n", "") + more, is_plain=True)
 
     async def steps(server: MqttServer) -> None:
         site = MqttSite(server)
-        with pytest.raises(DoorError, match=said):
+        with pytest.raises(ConnectorError, match=said):
             await site.open()
         other = MqttSite(server, filters=["a/#"])
         await other.open()
@@ -92,7 +92,7 @@ def test_what_the_log_leaves_out_is_said_at_the_start(left_out: str, more: str, 
 
 
 def test_a_form_that_changes_while_it_runs_is_learned(tmp_path: Path) -> None:
-    """Mosquitto reads its settings again on a signal: the door makes another connection, and misses nothing."""
+    """Mosquitto reads its settings again on a signal: the connector makes another connection, and misses nothing."""
     needs_mosquitto()
     server = MqttServer("b01", tmp_path)
 
@@ -107,8 +107,8 @@ def test_a_form_that_changes_while_it_runs_is_learned(tmp_path: Path) -> None:
             await asyncio.sleep(0.5)
             await client.subscribe("a")
             await until(lambda: site.received.wanted == {"a"})
-            assert "log_line_unreadable" not in site.door.counts
-            assert site.door.counts["refused"] == 1
+            assert "log_line_unreadable" not in site.connector.counts
+            assert site.connector.counts["refused"] == 1
         finally:
             await site.close()
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes import mqtt_door
-from regraft.producers.nodes.doors import DoorError, LocalMessage
-from regraft.producers.nodes.mqtt_door import MqttDoor
-from tests.producers.nodes.door_kit import until
+from regraft.producers.nodes import mqtt_connector
+from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
+from regraft.producers.nodes.mqtt_connector import MqttConnector
+from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttServer, needs_mosquitto
 from tests.producers.nodes.server_process import free_port
 
@@ -52,8 +52,8 @@ class Guarded(MqttServer):
         plugin = f"plugin {PLUGINS[0]}\nplugin_opt_config_file {file}\n"
         self.file.write_text(f"{text}\n{plugin}listener {self.web_port} 127.0.0.1\nprotocol websockets\n")
 
-    def door(self, **more: Any) -> MqttDoor:
-        return MqttDoor(self.url, "b01", "node", "x", **more)
+    def connector(self, **more: Any) -> MqttConnector:
+        return MqttConnector(self.url, "b01", "node", "x", **more)
 
 
 def run(directory: Path, node: Collection[tuple[str, str]], go: Callable[[Guarded], Awaitable[None]]) -> None:
@@ -85,11 +85,13 @@ def test_a_node_with_the_needed_rights_serves_clients_over_websockets(tmp_path: 
     """The four rights of the documentation are enough, and the log reports clients of every listener."""
 
     async def go(server: Guarded) -> None:
-        door, wanted, came, got = server.door(), set(), list[LocalMessage](), list[bytes]()
-        await door.start(lambda subject, is_wanted: (wanted.add if is_wanted else wanted.discard)(subject), came.append)
+        connector, wanted, came, got = server.connector(), set(), list[LocalMessage](), list[bytes]()
+        await connector.start(
+            lambda subject, is_wanted: (wanted.add if is_wanted else wanted.discard)(subject), came.append
+        )
         client = web_client(server.web_port, got)
         await until(lambda: wanted == {"in", "in.>"})
-        assert door.publish(LocalMessage("in.a", b"1"))
+        assert connector.publish(LocalMessage("in.a", b"1"))
         await until(lambda: got == [b"1"])
         client.publish("out/a", b"2")
         await until(lambda: [message.payload for message in came] == [b"2"])
@@ -97,7 +99,7 @@ def test_a_node_with_the_needed_rights_serves_clients_over_websockets(tmp_path: 
         await until(lambda: not wanted)
         client.disconnect()
         client.loop_stop()
-        await door.close()
+        await connector.close()
 
     run(tmp_path, NEEDED, go)
 
@@ -109,11 +111,11 @@ def test_a_node_with_the_needed_rights_serves_clients_over_websockets(tmp_path: 
 def test_a_missing_right_is_named(
     missing: tuple[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the right to subscribe, or to read the log, the door does not open."""
-    monkeypatch.setattr(mqtt_door, "CONNECT_S_MAX", 1.5)
+    """Without the right to subscribe, or to read the log, the connector does not open."""
+    monkeypatch.setattr(mqtt_connector, "CONNECT_S_MAX", 1.5)
 
     async def go(server: Guarded) -> None:
-        with pytest.raises(DoorError, match=said):
-            await server.door().start(lambda *_: None, lambda _: None)
+        with pytest.raises(ConnectorError, match=said):
+            await server.connector().start(lambda *_: None, lambda _: None)
 
     run(tmp_path, [right for right in NEEDED if right != missing], go)

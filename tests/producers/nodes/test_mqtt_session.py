@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.producers.nodes import mqtt_session
-from regraft.producers.nodes.doors import LocalMessage
-from regraft.producers.nodes.mqtt_door import MqttDoor
+from regraft.producers.nodes.connectors import LocalMessage
+from regraft.producers.nodes.mqtt_connector import MqttConnector
 from regraft.producers.nodes.mqtt_session import MqttLogin, MqttSession, RefusedError
-from tests.producers.nodes.door_kit import until
+from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_stand_in import StandIn, stand_in
 
 LARGE_BYTES = 1_000  # Longer packets are not accepted here.
@@ -319,24 +319,24 @@ def test_the_end_of_a_session_is_announced() -> None:
 
 
 def test_a_message_becomes_safe_while_the_broker_is_away() -> None:
-    """The door of a durable session acknowledges it on redelivery, and takes it only once."""
+    """The connector of a durable session acknowledges it on redelivery, and takes it only once."""
 
     async def go() -> None:
         async with stand_in() as broker:
             received: list[LocalMessage] = []
-            door = MqttDoor(f"mqtt://127.0.0.1:{broker.port}", "b01", is_durable=True, filters=["#"])
-            await door.start(lambda *_: None, received.append)
+            connector = MqttConnector(f"mqtt://127.0.0.1:{broker.port}", "b01", is_durable=True, filters=["#"])
+            await connector.start(lambda *_: None, received.append)
             message = mqtt5.PublishPacket("t", b"1", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=7)
             broker.send(message)
             await until(lambda: len(received) == 1)
             broker.welcome = RESUMED
             broker.cut()
-            await until(lambda: not door.is_open)
-            door.release(received[0].receipt)
-            await until(lambda: door.is_open)
+            await until(lambda: not connector.is_open)
+            connector.release(received[0].receipt)
+            await until(lambda: connector.is_open)
             broker.send(message)
             await until(lambda: mqtt5.PubAckPacket(7) in broker.got)
-            assert (len(received), door.counts["redelivered"]) == (1, 1)
-            await door.close()
+            assert (len(received), connector.counts["redelivered"]) == (1, 1)
+            await connector.close()
 
     asyncio.run(go())

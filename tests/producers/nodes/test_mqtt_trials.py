@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from regraft.producers.nodes.doors import LocalMessage
-from regraft.producers.nodes.mqtt_door import MqttDoor
+from regraft.producers.nodes.connectors import LocalMessage
+from regraft.producers.nodes.mqtt_connector import MqttConnector
 from regraft.producers.nodes.mqtt_trials import AGAIN_S, PAUSE_S, TopicTrials
-from tests.producers.nodes.door_kit import until
+from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 
 ALLOWED = "topic readwrite #\ntopic read $SYS/#\n"
@@ -27,16 +27,16 @@ def test_messages_of_qos_0_that_the_broker_denies_are_counted(tmp_path: Path) ->
     server = MqttServer("b01", tmp_path, f"acl_file {rules}\n").start()
 
     async def go() -> None:
-        door, levels = MqttDoor(server.url, "b01"), []
-        await door.start(lambda *_: None, lambda _: None)
+        connector, levels = MqttConnector(server.url, "b01"), []
+        await connector.start(lambda *_: None, lambda _: None)
         client = await MqttClient(server.port, lambda message: levels.append(message.qos)).connected()
         await client.subscribe("#")
         for number in range(20):
-            assert door.publish(LocalMessage("denied.x", b"%d" % number))
+            assert connector.publish(LocalMessage("denied.x", b"%d" % number))
             await asyncio.sleep(0.05)
-        await until(lambda: door.counts["broker_refused"] >= 18)
+        await until(lambda: connector.counts["broker_refused"] >= 18)
         for number in range(50):
-            assert door.publish(LocalMessage("allowed.x", b"%d" % number))
+            assert connector.publish(LocalMessage("allowed.x", b"%d" % number))
         await until(lambda: len(levels) >= 50)
         assert sum(levels) <= 1
         rules.write_text(ALLOWED)
@@ -45,13 +45,13 @@ def test_messages_of_qos_0_that_the_broker_denies_are_counted(tmp_path: Path) ->
         await asyncio.sleep(0.5)
         del levels[:]
         for number in range(20):
-            assert door.publish(LocalMessage("denied.x", b"%d" % number))
+            assert connector.publish(LocalMessage("denied.x", b"%d" % number))
             await asyncio.sleep(0.05)
         await until(lambda: len(levels) == 20)
         assert levels[0] == 1
         assert sum(levels) <= 3
         client.close()
-        await door.close()
+        await connector.close()
 
     try:
         asyncio.run(asyncio.wait_for(go(), 60))

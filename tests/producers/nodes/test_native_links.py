@@ -13,11 +13,11 @@ import pytest
 
 from regraft.overlay.configuration import Configuration
 from regraft.producers.nodes import look_for_nodes
-from regraft.producers.nodes.doors import Door, DoorError
-from regraft.producers.nodes.mqtt_door import MqttDoor
-from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.nodes.connectors import Connector, ConnectorError
+from regraft.producers.nodes.mqtt_connector import MqttConnector
+from regraft.producers.nodes.nats_connector import NatsConnector
 from regraft.producers.real_fleet.link_proxy import LinkProxy
-from tests.producers.nodes.door_kit import needs, until
+from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.nats_site import at_client_port, at_leaf_port
@@ -33,7 +33,7 @@ PLACES = (("protocol", "amqp091"), ("uri", "amqp://"))  # Of both ends of a shov
 
 
 class Site:
-    """Two brokers, ways to open a door at each, and a client of each; ``link`` makes the native link."""
+    """Two brokers, ways to open a connector at each, and a client of each; ``link`` makes the native link."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -45,7 +45,7 @@ class Site:
 
     async def link(self) -> None: ...
 
-    def door(self, broker: str) -> Door: ...
+    def connector(self, broker: str) -> Connector: ...
 
     async def publish(self, payload: bytes) -> None: ...
 
@@ -77,8 +77,8 @@ class Nats(Site):
         second.start()
         await asyncio.sleep(1.5)
 
-    def door(self, broker: str) -> Door:
-        return NatsDoor(self.of[broker].leaf_url, broker)
+    def connector(self, broker: str) -> Connector:
+        return NatsConnector(self.of[broker].leaf_url, broker)
 
     async def connect(self) -> None:
         import nats
@@ -114,8 +114,8 @@ class Mqtt(Site):
         first.start()
         await asyncio.sleep(1.5)
 
-    def door(self, broker: str) -> Door:
-        return MqttDoor(self.of[broker].url, broker)
+    def connector(self, broker: str) -> Connector:
+        return MqttConnector(self.of[broker].url, broker)
 
     async def connect(self) -> None:
         for server in self.of.values():
@@ -153,11 +153,11 @@ class Amqp(Site):
             connection.channel().exchange_bind(destination, source, self.KEY)
         connection.close()
 
-    def door(self, broker: str) -> Door:
-        from regraft.producers.nodes.amqp_door import AmqpDoor
+    def connector(self, broker: str) -> Connector:
+        from regraft.producers.nodes.amqp_connector import AmqpConnector
         from regraft.producers.nodes.amqp_place import AmqpPlace
 
-        return AmqpDoor(self.server.url, broker, place=AmqpPlace(self.of[broker], self.server.api))
+        return AmqpConnector(self.server.url, broker, place=AmqpPlace(self.of[broker], self.server.api))
 
     async def connect(self) -> None:
         for exchange in self.of.values():
@@ -281,7 +281,7 @@ class NatsLeafLink(Nats):
         await self.link()
 
 
-class BothKindsOfDoor(Nats):
+class BothKindsOfConnector(Nats):
     """Two nodes beside one server, one at its leaf port, the other at its client port."""
 
     async def begin(self) -> None:
@@ -289,7 +289,7 @@ class BothKindsOfDoor(Nats):
         self.servers.append(server)
         self.of = dict.fromkeys(PAIR, server)
 
-    def door(self, broker: str) -> Door:
+    def connector(self, broker: str) -> Connector:
         server = self.of[broker]
         return at_leaf_port(server, broker) if broker == "b01" else at_client_port(server, broker)
 
@@ -308,7 +308,7 @@ WHOLE: dict[type[Site], str] = {
     NatsCluster: "nats",
     NatsGateways: "nats",
     NatsLeafLink: "nats",
-    BothKindsOfDoor: "nats",
+    BothKindsOfConnector: "nats",
     MqttBridge: "mqtt",
     FederatedExchanges: "amqp",
 }
@@ -335,16 +335,16 @@ def test_a_second_node_does_not_open(kind: type[Site], order: tuple[str, str], t
     """The node that starts second refuses, with the other's name, and the first stays open."""
 
     async def steps(site: Any) -> None:
-        doors = [site.door(broker) for broker in order]
+        connectors = [site.connector(broker) for broker in order]
         try:
-            await doors[0].start(lambda *_: None, lambda _: None)
-            with pytest.raises(DoorError, match=f"node {order[0]}"):
-                await doors[1].start(lambda *_: None, lambda _: None)
-            assert doors[0].is_open
-            assert not doors[1].is_open
+            await connectors[0].start(lambda *_: None, lambda _: None)
+            with pytest.raises(ConnectorError, match=f"node {order[0]}"):
+                await connectors[1].start(lambda *_: None, lambda _: None)
+            assert connectors[0].is_open
+            assert not connectors[1].is_open
         finally:
-            for door in doors:
-                await door.close()
+            for connector in connectors:
+                await connector.close()
 
     run(kind, WHOLE[kind], tmp_path, steps)
 
@@ -355,10 +355,10 @@ def test_a_link_made_later_starts_no_storm(kind: type[Site], tmp_path: Path) -> 
 
     async def steps(site: Any) -> None:
         fleet = NodeFleet(Configuration.of(0, PAIR, [PAIR]))
-        await fleet.begin({broker: site.door(broker) for broker in PAIR})
+        await fleet.begin({broker: site.connector(broker) for broker in PAIR})
         await site.link()
         await site.connect()
-        while not all(node.door.is_open for node in fleet.nodes.values()):
+        while not all(node.connector.is_open for node in fleet.nodes.values()):
             await asyncio.sleep(0.05)
         await fleet.all_confirmed()
         for number in range(MESSAGES):
@@ -366,7 +366,8 @@ def test_a_link_made_later_starts_no_storm(kind: type[Site], tmp_path: Path) -> 
             await asyncio.sleep(0.1)
         await asyncio.sleep(2)
         dropped = sum(
-            node.door.counts["carried_by_another"] + node.door.counts["echoed"] for node in fleet.nodes.values()
+            node.connector.counts["carried_by_another"] + node.connector.counts["echoed"]
+            for node in fleet.nodes.values()
         )
         await fleet.close()
         assert len(site.got) == MESSAGES
@@ -384,15 +385,15 @@ def test_a_gateway_that_opens_later_is_found(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(look_for_nodes, "ASK_S", 0.5)
 
     async def steps(site: Any) -> None:
-        doors = {broker: site.door(broker) for broker in PAIR}
-        for door in doors.values():
-            await door.start(lambda *_: None, lambda _: None)
+        connectors = {broker: site.connector(broker) for broker in PAIR}
+        for connector in connectors.values():
+            await connector.start(lambda *_: None, lambda _: None)
         site.way.is_refusing = False
-        await until(lambda: not doors["b02"].is_open)
-        assert doors["b01"].is_open
-        assert "node b01" in doors["b02"].fault
-        for door in doors.values():
-            await door.close()
+        await until(lambda: not connectors["b02"].is_open)
+        assert connectors["b01"].is_open
+        assert "node b01" in connectors["b02"].fault
+        for connector in connectors.values():
+            await connector.close()
 
     run(ClosedGateway, "nats", tmp_path, steps)
 
@@ -405,13 +406,13 @@ def test_the_end_of_a_way_in_one_direction_is_not_ready(
     monkeypatch.setattr(look_for_nodes, "ASK_S", 0.5)
 
     async def steps(site: Any) -> None:
-        doors = {broker: site.door(broker) for broker in PAIR}
-        for door in doors.values():
-            await door.start(lambda *_: None, lambda _: None)
-        await until(lambda: "node b01" in doors["b02"].fault)
-        assert all(door.is_open for door in doors.values())
-        assert not doors["b01"].fault
-        for door in doors.values():
-            await door.close()
+        connectors = {broker: site.connector(broker) for broker in PAIR}
+        for connector in connectors.values():
+            await connector.start(lambda *_: None, lambda _: None)
+        await until(lambda: "node b01" in connectors["b02"].fault)
+        assert all(connector.is_open for connector in connectors.values())
+        assert not connectors["b01"].fault
+        for connector in connectors.values():
+            await connector.close()
 
     run(kind, "amqp", tmp_path, steps)

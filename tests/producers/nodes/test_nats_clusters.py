@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.doors import LocalMessage
-from regraft.producers.nodes.nats_door import NatsDoor
-from tests.producers.nodes.door_kit import until
+from regraft.producers.nodes.connectors import LocalMessage
+from regraft.producers.nodes.nats_connector import NatsConnector
+from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.server_process import free_port
 
@@ -36,12 +36,12 @@ def cluster(directory: Path) -> dict[str, NatsServer]:
 
 
 class Ingress:
-    """A door that takes a replicated stream, and a client that publishes until the stream has acknowledged."""
+    """A connector that takes a replicated stream, and a client that publishes until the stream has acknowledged."""
 
     def __init__(self, servers: dict[str, NatsServer]) -> None:
         self.servers, self.acknowledged = servers, 0
         self.came: set[int] = set()
-        self.door = NatsDoor(",".join(server.leaf_url for server in servers.values()), "b01", stream=STREAM)
+        self.connector = NatsConnector(",".join(server.leaf_url for server in servers.values()), "b01", stream=STREAM)
 
     async def begin(self) -> None:
         import nats
@@ -50,12 +50,12 @@ class Ingress:
         self.client = await nats.connect(urls, reconnect_time_wait=0.1, max_reconnect_attempts=-1, error_cb=_ignore)
         self.jetstream = self.client.jetstream(timeout=1)
         await self._persistently(lambda: self.jetstream.add_stream(name=STREAM, subjects=["orders.>"], num_replicas=3))
-        await self.door.start(lambda *_: None, self._take)
+        await self.connector.start(lambda *_: None, self._take)
 
     def _take(self, message: LocalMessage) -> None:
         if message.receipt:
             self.came.add(int(message.payload))
-            self.door.release(message.receipt)
+            self.connector.release(message.receipt)
 
     async def publish(self, count: int) -> None:
         for number in range(self.acknowledged, self.acknowledged + count):
@@ -76,7 +76,7 @@ class Ingress:
                 return
 
     async def close(self) -> None:
-        await self.door.close()
+        await self.connector.close()
         await self.client.close()
 
 
@@ -84,7 +84,9 @@ async def _ignore(_error: Exception) -> None: ...
 
 
 def test_a_replicated_stream_is_taken_although_a_server_dies(tmp_path: Path) -> None:
-    """The server that leads the stream is killed, then restarted, then the door's: all acknowledged messages cross."""
+    """The server that leads the stream is killed, then restarted, then the connector's: all acknowledged messages
+    cross.
+    """
     needs_nats()
     servers = cluster(tmp_path)
 
@@ -94,7 +96,9 @@ def test_a_replicated_stream_is_taken_although_a_server_dies(tmp_path: Path) -> 
         await ingress.publish(STORED_BEFORE)
         leader = (await ingress.jetstream.stream_info(STREAM)).cluster.leader
         for victim in (servers[leader], None):
-            victim = victim or next(each for each in servers.values() if each.leaf_port == ingress.door._addresses.port)
+            victim = victim or next(
+                each for each in servers.values() if each.leaf_port == ingress.connector._addresses.port
+            )
             victim.stop()
             await ingress.publish(STORED_AFTER)
             await until(lambda: ingress.came == set(range(ingress.acknowledged)))

@@ -1,4 +1,4 @@
-"""Doors to NATS servers that ask who is there, are several, or let only some subjects through."""
+"""Connectors to NATS servers that ask who is there, are several, or let only some subjects through."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from regraft.infra.make_certificates import LocalAuthority
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.ask_api import BrokerApi
-from regraft.producers.nodes.doors import Door, DoorError, LocalMessage
+from regraft.producers.nodes.connectors import Connector, ConnectorError, LocalMessage
 from regraft.producers.nodes.nats_login import _sum_of, read_login
 from regraft.producers.nodes.nats_permissions import LeafPermissions
-from regraft.producers.nodes.node_parts import door_of
-from tests.producers.nodes.door_kit import until
+from regraft.producers.nodes.node_parts import connector_of
+from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.server_process import free_port
 
@@ -51,20 +51,20 @@ def _encoded(raw: bytes) -> str:
     return base64.b32encode(raw + _sum_of(raw)).decode().rstrip("=")
 
 
-def settings_for(at: Path, door: str, **more: Any) -> NodeSettings:
-    return NodeSettings("none:1", at / "inventory.json", at / "node.json", broker="b01", door=door, **more)
+def settings_for(at: Path, connector: str, **more: Any) -> NodeSettings:
+    return NodeSettings("none:1", at / "inventory.json", at / "node.json", broker="b01", connector=connector, **more)
 
 
-async def opened(door: Door) -> list[LocalMessage]:
+async def opened(connector: Connector) -> list[LocalMessage]:
     received: list[LocalMessage] = []
-    await door.start(lambda *_: None, received.append)
+    await connector.start(lambda *_: None, received.append)
     return received
 
 
 @pytest.fixture
 def _soon_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for door in ("nats_door", "nats_client_door"):
-        monkeypatch.setattr(f"regraft.producers.nodes.{door}.CONNECT_S_MAX", 1.0)
+    for connector in ("nats_connector", "nats_client_connector"):
+        monkeypatch.setattr(f"regraft.producers.nodes.{connector}.CONNECT_S_MAX", 1.0)
 
 
 def run(go: Callable[[], Awaitable[None]]) -> None:
@@ -83,7 +83,7 @@ def test_the_public_key_of_a_seed_is_that_of_nats(tmp_path: Path) -> None:
     assert read_login("", "", file).public_key == "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
     for text in ("", "SUAAAA", "x" * 58, Nkey(ACCOUNT).seed, "SU" + "A" * 56):
         file.write_text(text)
-        with pytest.raises(DoorError, match="holds no login"):
+        with pytest.raises(ConnectorError, match="holds no login"):
             read_login("", "", file)
 
 
@@ -91,7 +91,7 @@ def test_the_public_key_of_a_seed_is_that_of_nats(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["leaf port", "client port"])
 @pytest.mark.usefixtures("_soon_refused")
 def test_a_login_by_nkey_is_accepted_and_another_refused(place: str, tmp_path: Path) -> None:
-    """The door opens with the seed of the user; without it, the error names the login and not the port."""
+    """The connector opens with the seed of the user; without it, the error names the login and not the port."""
     user = Nkey()
 
     async def go() -> None:
@@ -100,17 +100,19 @@ def test_a_login_by_nkey_is_accepted_and_another_refused(place: str, tmp_path: P
         accounts = f"accounts {{ A: {{ users: [{{ nkey: {user.public} }}] }} }}"
         with NatsServer("b01", tmp_path, accounts, leaf, leaf_port) as server:
             url, api = (server.leaf_url, None) if place == "leaf port" else (server.url, server.api_port)
-            more = {"door_api": f"http://127.0.0.1:{api}"} if api else {}
+            more = {"connector_api": f"http://127.0.0.1:{api}"} if api else {}
             file = tmp_path / "user.nk"
             file.write_text(user.seed)
-            door = door_of(settings_for(tmp_path, url, door_credentials_file=file, **more), "b01")
-            await opened(door)
-            assert door.is_open
-            await door.close()
+            connector = connector_of(settings_for(tmp_path, url, connector_credentials_file=file, **more), "b01")
+            await opened(connector)
+            assert connector.is_open
+            await connector.close()
             file.write_text(Nkey().seed)
-            for login in ({}, {"door_credentials_file": file}):
-                with pytest.raises(DoorError, match=r"refuses (no login|the nkey) .*node\.door_credentials_file"):
-                    await opened(door_of(settings_for(tmp_path, url, **login, **more), "b01"))
+            for login in ({}, {"connector_credentials_file": file}):
+                with pytest.raises(
+                    ConnectorError, match=r"refuses (no login|the nkey) .*node\.connector_credentials_file"
+                ):
+                    await opened(connector_of(settings_for(tmp_path, url, **login, **more), "b01"))
 
     run(go)
 
@@ -134,11 +136,14 @@ def test_a_server_in_operator_mode_takes_a_creds_file(tmp_path: Path) -> None:
     async def go() -> None:
         extra = f"operator: {operator_jwt}\nresolver: MEMORY\nresolver_preload: {{ {account.public}: {account_jwt} }}"
         with NatsServer("b01", tmp_path, extra) as server:
-            for url, more in ((server.leaf_url, {}), (server.url, {"door_api": f"http://127.0.0.1:{server.api_port}"})):
-                door = door_of(settings_for(tmp_path, url, door_credentials_file=file, **more), "b01")
-                await opened(door)
-                assert door.is_open
-                await door.close()
+            for url, more in (
+                (server.leaf_url, {}),
+                (server.url, {"connector_api": f"http://127.0.0.1:{server.api_port}"}),
+            ):
+                connector = connector_of(settings_for(tmp_path, url, connector_credentials_file=file, **more), "b01")
+                await opened(connector)
+                assert connector.is_open
+                await connector.close()
 
     run(go)
 
@@ -152,12 +157,12 @@ def test_a_token_is_a_password_without_a_user(tmp_path: Path) -> None:
             file = tmp_path / "token"
             file.write_text("s3cret\n")
             api = f"http://127.0.0.1:{server.api_port}"
-            settings = settings_for(tmp_path, server.url, door_api=api, door_password_file=file)
+            settings = settings_for(tmp_path, server.url, connector_api=api, connector_password_file=file)
             assert settings.faults() == []
-            door = door_of(settings, "b01")
-            await opened(door)
-            assert door.is_open
-            await door.close()
+            connector = connector_of(settings, "b01")
+            await opened(connector)
+            assert connector.is_open
+            await connector.close()
 
     run(go)
 
@@ -172,12 +177,14 @@ def test_a_server_that_wants_tls_before_it_speaks_is_reached(tmp_path: Path) -> 
         port = free_port()
         leaf = HANDSHAKE_FIRST.format(port=port, certificate=issued.certificate_file, key=issued.key_file)
         with NatsServer("b01", tmp_path, leaf=leaf, leaf_port=port):
-            door = door_of(settings_for(tmp_path, f"tls://127.0.0.1:{port}", door_ca_file=authority.ca_file), "b01")
-            await opened(door)
-            assert door.is_open
-            await door.close()
-            with pytest.raises(DoorError, match="handshake_first"):
-                await opened(door_of(settings_for(tmp_path, f"nats://127.0.0.1:{port}"), "b01"))
+            connector = connector_of(
+                settings_for(tmp_path, f"tls://127.0.0.1:{port}", connector_ca_file=authority.ca_file), "b01"
+            )
+            await opened(connector)
+            assert connector.is_open
+            await connector.close()
+            with pytest.raises(ConnectorError, match="handshake_first"):
+                await opened(connector_of(settings_for(tmp_path, f"nats://127.0.0.1:{port}"), "b01"))
 
     run(go)
 
@@ -193,18 +200,18 @@ def test_what_permissions_cut_is_said_and_counted(tmp_path: Path) -> None:
         accounts = f"accounts {{ A: {{ users: [{{ user: u, password: p, {allowed} }}] }} }}\nno_auth_user: u"
         with NatsServer("b01", tmp_path, accounts, leaf, leaf_port) as server:
             (tmp_path / "password").write_text("p")
-            login = {"door_user": "u", "door_password_file": tmp_path / "password"}
-            door = door_of(settings_for(tmp_path, server.leaf_url, **login), "b01")
-            await opened(door)
-            assert door._permissions.limits
+            login = {"connector_user": "u", "connector_password_file": tmp_path / "password"}
+            connector = connector_of(settings_for(tmp_path, server.leaf_url, **login), "b01")
+            await opened(connector)
+            assert connector._permissions.limits
             for number in range(3):
-                door.publish(LocalMessage(f"forbidden.{number}", b"x"))
-            door.publish(LocalMessage("q.a", b"x"))
-            assert door.counts["permission_denied"] == 3
+                connector.publish(LocalMessage(f"forbidden.{number}", b"x"))
+            connector.publish(LocalMessage("q.a", b"x"))
+            assert connector.counts["permission_denied"] == 3
             await asyncio.sleep(0.5)
-            assert door.is_open
-            assert door.counts["refused"] == 0
-            await door.close()
+            assert connector.is_open
+            assert connector.counts["refused"] == 0
+            await connector.close()
 
     run(go)
 
@@ -219,7 +226,7 @@ def test_permissions_may_name_what_belongs_to_servers_and_nodes() -> None:
 
 
 @pytest.mark.stack
-def test_a_site_keeps_its_door_when_one_of_its_servers_dies(tmp_path: Path) -> None:
+def test_a_site_keeps_its_connector_when_one_of_its_servers_dies(tmp_path: Path) -> None:
     """When one of three servers dies, the node's, clients of the others stay connected through another."""
 
     async def go() -> None:
@@ -234,10 +241,10 @@ def test_a_site_keeps_its_door_when_one_of_its_servers_dies(tmp_path: Path) -> N
             for number, port in enumerate(ports)
         ]
         try:
-            door = door_of(settings_for(tmp_path, ", ".join(server.leaf_url for server in servers)), "b01")
+            connector = connector_of(settings_for(tmp_path, ", ".join(server.leaf_url for server in servers)), "b01")
             interest: list[tuple[str, bool]] = []
             received: list[LocalMessage] = []
-            await door.start(lambda *each: interest.append(each), received.append)
+            await connector.start(lambda *each: interest.append(each), received.append)
             client = await nats.connect(servers[2].url)
             got: list[bytes] = []
 
@@ -248,15 +255,15 @@ def test_a_site_keeps_its_door_when_one_of_its_servers_dies(tmp_path: Path) -> N
             await client.flush()
             await until(lambda: ("to.client", True) in interest)
             servers[0].stop()
-            await until(lambda: door.counts["refused"] > 0 and door.is_open)
+            await until(lambda: connector.counts["refused"] > 0 and connector.is_open)
             await client.publish("from.client", b"1")
             await client.flush()
             await until(lambda: [message.payload for message in received] == [b"1"])
-            assert door.publish(LocalMessage("to.client", b"2"))
+            assert connector.publish(LocalMessage("to.client", b"2"))
             await until(lambda: got == [b"2"])
             assert ("to.client", False) not in interest
             await client.close()
-            await door.close()
+            await connector.close()
         finally:
             for server in servers[1:]:
                 server.stop()
@@ -267,16 +274,16 @@ def test_a_site_keeps_its_door_when_one_of_its_servers_dies(tmp_path: Path) -> N
 def test_a_reset_behind_a_refused_login_hides_nothing() -> None:
     """A server that closes a connection whose data it has not read resets it, after it has said why."""
     needs_nats()
-    from regraft.producers.nodes.nats_client_door import NatsClientDoor
+    from regraft.producers.nodes.nats_client_connector import NatsClientConnector
 
-    door = NatsClientDoor("nats://127.0.0.1:1", "b01", BrokerApi("http://127.0.0.1:1"))
+    connector = NatsClientConnector("nats://127.0.0.1:1", "b01", BrokerApi("http://127.0.0.1:1"))
 
     async def go() -> None:
         for error in (OSError("closed"), OSError("Authorization Violation"), OSError("Connection reset by peer")):
-            await door._note_error(error)
+            await connector._note_error(error)
 
     asyncio.run(go())
-    assert door._reason == "Authorization Violation"
+    assert connector._reason == "Authorization Violation"
 
 
 @pytest.mark.usefixtures("_soon_refused")
@@ -289,8 +296,10 @@ def test_a_nats_server_without_monitoring_is_reported(tmp_path: Path) -> None:
                 (free_port(), r"/subsz does not report .*`http_port`"),
                 (other.api_port, "is the monitoring port of server"),
             ):
-                door = door_of(settings_for(tmp_path, server.url, door_api=f"http://127.0.0.1:{port}"), "b01")
-                with pytest.raises(DoorError, match=said):
-                    await opened(door)
+                connector = connector_of(
+                    settings_for(tmp_path, server.url, connector_api=f"http://127.0.0.1:{port}"), "b01"
+                )
+                with pytest.raises(ConnectorError, match=said):
+                    await opened(connector)
 
     run(go)

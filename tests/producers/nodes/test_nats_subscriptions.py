@@ -1,4 +1,4 @@
-"""At a NATS server's client port a door asks for subjects that overlap, and takes each message once."""
+"""At a NATS server's client port a connector asks for subjects that overlap, and takes each message once."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 
 from regraft.producers.nodes import nats_subscriptions
 from regraft.producers.nodes.asked_subjects import ASKED_MAX
-from regraft.producers.nodes.doors import LocalMessage
-from tests.producers.nodes.door_brokers import Received
-from tests.producers.nodes.door_kit import broker_of, needs, until
+from regraft.producers.nodes.connectors import LocalMessage
+from tests.producers.nodes.connector_brokers import Received
+from tests.producers.nodes.connector_kit import broker_of, needs, until
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.nats_site import at_client_port
 
@@ -31,8 +31,8 @@ def run(directory: Path, steps: Callable[[Any, Received], Awaitable[None]]) -> N
     async def go() -> None:
         received = Received()
         async with broker_of("nats without a leaf port", received, directory) as broker:
-            broker.door.ask_only(())
-            await broker.door.start(lambda *_: None, received.messages.append)
+            broker.connector.ask_only(())
+            await broker.connector.start(lambda *_: None, received.messages.append)
             await steps(broker, received)
 
     asyncio.run(asyncio.wait_for(go(), 60))
@@ -52,10 +52,10 @@ async def _has_responders(client: Any, subject: str) -> bool:
 
 @pytest.mark.parametrize("asked", [OVERLAPPING[:2], OVERLAPPING[3:5], OVERLAPPING])
 def test_a_message_that_several_subjects_match_is_taken_once(asked: tuple[str, ...], tmp_path: Path) -> None:
-    """However many of what is asked for match it, and what none matches is not sent to the door."""
+    """However many of what is asked for match it, and what none matches is not sent to the connector."""
 
     async def steps(broker: Any, received: Received) -> None:
-        answer = broker.door.ask_for(asked)
+        answer = broker.connector.ask_for(asked)
         assert answer is not None
         await answer
         for number in range(500):
@@ -66,7 +66,7 @@ def test_a_message_that_several_subjects_match_is_taken_once(asked: tuple[str, .
         await until(lambda: bool(received.messages) and received.messages[-1].payload == b"500")
         assert [int(each.payload) for each in received.messages if each.subject == "a.b"] == list(range(501))
         assert not matching or {each.subject for each in received.messages} == {"a.b"}
-        broker.door.ask_only(())
+        broker.connector.ask_only(())
         while await _has_responders(broker.client, "a.b"):
             await asyncio.sleep(0.02)
 
@@ -98,19 +98,19 @@ def test_nothing_is_lost_or_taken_twice_while_what_is_asked_changes(
             wanted = choice.sample(OVERLAPPING, choice.randint(1, len(OVERLAPPING)))
             return wanted + choice.sample(OTHERS, choice.randint(0, len(OTHERS)))
 
-        broker.door.ask_only(selection())
-        await until(lambda: broker.door.ask_for(()) is None)
+        broker.connector.ask_only(selection())
+        await until(lambda: broker.connector.ask_for(()) is None)
         publishing = [
             asyncio.create_task(publish(client, name))
             for client, name in ((broker.client, b"x"), (other, b"y"))
         ]  # fmt: skip
         for _ in range(300):
             if choice.random() < 0.3:
-                broker.door.ask_for(selection())
+                broker.connector.ask_for(selection())
             elif choice.random() < 0.1:
-                broker.door.ask_only([f"many.{number}" for number in range(ASKED_MAX + 1)])
+                broker.connector.ask_only([f"many.{number}" for number in range(ASKED_MAX + 1)])
             else:
-                broker.door.ask_only(selection())
+                broker.connector.ask_only(selection())
             await asyncio.sleep(choice.random() * 0.02)
         is_over = True
         await asyncio.gather(*publishing)
@@ -127,17 +127,17 @@ def test_nothing_is_lost_or_taken_twice_while_what_is_asked_changes(
 
 
 def test_what_is_asked_for_outlasts_a_restart_of_the_server(tmp_path: Path) -> None:
-    """Over the library's own reconnect, and over one that the door makes, each message is taken once."""
+    """Over the library's own reconnect, and over one that the connector makes, each message is taken once."""
 
     async def steps(broker: Any, received: Received) -> None:
         import nats
 
-        door = broker.door
-        await door.ask_for(["a.b", "a.*", "gone"])
+        connector = broker.connector
+        await connector.ask_for(["a.b", "a.*", "gone"])
         broker.server.stop()
-        door.ask_only(["a.b", "a.>"])
+        connector.ask_only(["a.b", "a.>"])
         broker.server.start()
-        await until(lambda: door.is_open and door.ask_for(()) is None)
+        await until(lambda: connector.is_open and connector.ask_for(()) is None)
         client = await nats.connect(broker.server.url)
         while not await _has_responders(client, "a.b") or await _has_responders(client, "gone"):
             await asyncio.sleep(0.02)
@@ -146,8 +146,8 @@ def test_what_is_asked_for_outlasts_a_restart_of_the_server(tmp_path: Path) -> N
             await client.publish("gone", b"")
             await client.publish("a.b", end)
             await until(lambda end=end: bool(received.messages) and received.messages[-1].payload == end)
-            await door._renew()
-            await until(lambda: door.is_open)
+            await connector._renew()
+            await until(lambda: connector.is_open)
         assert [each.payload for each in received.messages] == [b"1", b"2"]
         await client.close()
 
@@ -165,17 +165,17 @@ def test_what_the_client_may_not_subscribe_is_counted(tmp_path: Path) -> None:
 
         received = Received()
         with NatsServer("b01", tmp_path, accounts) as server:
-            door, client = at_client_port(server, "b01"), await nats.connect(server.url)
-            door.ask_only(())
-            await door.start(lambda *_: None, received.messages.append)
-            asked = door.ask_for(["a.b", "secret", "a.c"])
+            connector, client = at_client_port(server, "b01"), await nats.connect(server.url)
+            connector.ask_only(())
+            await connector.start(lambda *_: None, received.messages.append)
+            asked = connector.ask_for(["a.b", "secret", "a.c"])
             assert asked is not None
             await asked
             await client.publish("secret", b"")
             await client.publish("a.b", b"1")
             await until(lambda: received.messages == [LocalMessage("a.b", b"1")])
-            await until(lambda: door.counts == {"permission_denied": 1})
-            await door.close()
+            await until(lambda: connector.counts == {"permission_denied": 1})
+            await connector.close()
             await client.close()
 
     asyncio.run(asyncio.wait_for(go(), 60))

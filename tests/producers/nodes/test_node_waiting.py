@@ -37,7 +37,7 @@ def test_before_it_starts_the_status_file_has_nothing_else(tmp_path: Path) -> No
 def test_a_node_outside_the_overlay_is_not_ready(tmp_path: Path) -> None:
     """Nothing crosses there, however well it runs; a restart would not help, so no fault is reported."""
     health = NodeHealth(NodeWaiting("b01", StatusFile(tmp_path / "node-b01.json")))
-    health.is_running = health.is_door_open = True
+    health.is_running = health.is_connector_open = True
     health.pulse.beat()
     health.waiting.note(waiting_for("b01", is_member=True, is_in_overlay=False, lost=[]))
     outside = health()

@@ -13,12 +13,12 @@ import pytest
 
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.producers.nodes.doors import Door
-from regraft.producers.nodes.mqtt_door import MqttDoor
-from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.nodes.connectors import Connector
+from regraft.producers.nodes.mqtt_connector import MqttConnector
+from regraft.producers.nodes.nats_connector import NatsConnector
 from regraft.schemas.plan import PlanPhase
 from tests.producers.drive_plan import random_swaps
-from tests.producers.nodes.door_kit import needs
+from tests.producers.nodes.connector_kit import needs
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.node_fleet import NodeFleet, NodeLedger
@@ -141,11 +141,11 @@ class RabbitExchange:
         client = await RabbitClient(self.server.port, self.exchange, lambda _: None).connected()
         await client.close()
 
-    def door(self) -> Door:
-        from regraft.producers.nodes.amqp_door import AmqpDoor
+    def connector(self) -> Connector:
+        from regraft.producers.nodes.amqp_connector import AmqpConnector
         from regraft.producers.nodes.amqp_place import AmqpPlace
 
-        return AmqpDoor(self.server.url, self.broker, place=AmqpPlace(self.exchange, self.server.api))
+        return AmqpConnector(self.server.url, self.broker, place=AmqpPlace(self.exchange, self.server.api))
 
 
 class AmqpAtServer:
@@ -208,8 +208,8 @@ class RealSite:
             server.start()
             if isinstance(server, RabbitExchange):
                 await server.make()
-        doors = {broker: self.kind_of[broker][2](server, broker) for broker, server in self.servers.items()}
-        await self.fleet.begin(doors)
+        connectors = {broker: self.kind_of[broker][2](server, broker) for broker, server in self.servers.items()}
+        await self.fleet.begin(connectors)
         for broker, server in self.servers.items():
 
             def take(subject: str, payload: bytes, broker: str = broker) -> None:
@@ -247,10 +247,10 @@ class RealSite:
             server.stop()
 
 
-KINDS: dict[str, tuple[Any, Any, Callable[[Any, str], Door]]] = {
-    "nats": (NatsServer, NatsAtServer, lambda server, broker: NatsDoor(server.leaf_url, broker)),
-    "mqtt": (MqttServer, MqttAtServer, lambda server, broker: MqttDoor(server.url, broker)),
-    "amqp": (RabbitExchange, AmqpAtServer, lambda server, _: server.door()),
+KINDS: dict[str, tuple[Any, Any, Callable[[Any, str], Connector]]] = {
+    "nats": (NatsServer, NatsAtServer, lambda server, broker: NatsConnector(server.leaf_url, broker)),
+    "mqtt": (MqttServer, MqttAtServer, lambda server, broker: MqttConnector(server.url, broker)),
+    "amqp": (RabbitExchange, AmqpAtServer, lambda server, _: server.connector()),
 }
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from regraft.producers.nodes.doors import MemoryDoor
+from regraft.producers.nodes.connectors import MemoryConnector
 from tests.producers.nodes.test_broker_node import BROKERS, MemorySite, run_site
 from tests.producers.nodes.test_taken_for_dead import STEP_S, RunningLoop
 
@@ -23,9 +23,9 @@ def test_nodes_that_restart_together_join_again_by_one_plan(count: int) -> None:
             for broker in BROKERS[:count]:
                 await fleet.kill(broker)
             for broker in BROKERS[:count]:
-                site.doors[broker] = MemoryDoor()
-                site.doors[broker].want("data.*")
-                await fleet.begin_node(broker, site.doors[broker], is_outside=True)
+                site.connectors[broker] = MemoryConnector()
+                site.connectors[broker].want("data.*")
+                await fleet.begin_node(broker, site.connectors[broker], is_outside=True)
             while not running.loop.state.plan_log.in_force or not all(
                 fleet.nodes[broker].core.takes_clients for broker in BROKERS
             ):

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from regraft.infra.find_port import is_listening
-from regraft.producers.nodes.amqp_door import AmqpDoor
+from regraft.producers.nodes.amqp_connector import AmqpConnector
 from regraft.producers.nodes.amqp_place import AmqpPlace
 from regraft.producers.nodes.ask_api import BrokerApi
-from regraft.producers.nodes.doors import LocalMessage
-from tests.producers.nodes.door_kit import needs, until
+from regraft.producers.nodes.connectors import LocalMessage
+from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.rabbit_servers import RabbitServer, rabbit_cluster
 
 pytestmark = pytest.mark.stack
@@ -45,23 +45,23 @@ def test_what_a_cluster_confirms_crosses_once_although_the_nodes_server_dies(tmp
     async def go(servers: list[RabbitServer]) -> None:
         api = BrokerApi(",".join(server.api.url for server in servers), "guest", "guest")
         place = AmqpPlace("amq.topic", api, is_durable=True)
-        door = AmqpDoor(",".join(server.url for server in servers), "b01", place=place)
+        connector = AmqpConnector(",".join(server.url for server in servers), "b01", place=place)
 
         def take(message: LocalMessage) -> None:
             came.append(int(message.payload))
-            door.release(message.receipt)
+            connector.release(message.receipt)
 
-        await door.start(lambda *_: None, take)
+        await connector.start(lambda *_: None, take)
         publishing = asyncio.create_task(asyncio.to_thread(publish, servers[-1], confirmed))
         await until(lambda: len(came) >= BEFORE)
         servers[0].kill()
-        await until(lambda: not door.is_open)
-        await until(lambda: door.is_open)
+        await until(lambda: not connector.is_open)
+        await until(lambda: connector.is_open)
         await publishing
         await until(lambda: len(came) >= COUNT)
         await asyncio.sleep(0.3)
         assert sorted(came) == confirmed == list(range(COUNT))
-        await door.close()
+        await connector.close()
 
     with ExitStack() as stack:
         servers = rabbit_cluster(tmp_path, 3)

@@ -10,9 +10,9 @@ import pytest
 
 from regraft.overlay.configuration import Configuration
 from regraft.producers.nodes import reply_inboxes
-from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.connectors import LocalMessage
 from regraft.producers.nodes.reply_inboxes import ReplyInboxes
-from tests.producers.nodes.door_kit import needs
+from tests.producers.nodes.connector_kit import needs
 from tests.producers.nodes.nats_site import nats_site
 
 ASK = LocalMessage("svc", b"?", "_INBOX.x.1")

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from regraft.overlay.configuration import Configuration
-from regraft.producers.nodes.doors import Door, LocalMessage
-from regraft.producers.nodes.mqtt_door import MqttDoor
+from regraft.producers.nodes.connectors import Connector, LocalMessage
+from regraft.producers.nodes.mqtt_connector import MqttConnector
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of
 from regraft.producers.nodes.mqtt_retained import RETAINED_MAX, TOO_MANY, RetainedTopics
-from tests.producers.nodes.door_brokers import Received
-from tests.producers.nodes.door_kit import until
+from tests.producers.nodes.connector_brokers import Received
+from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.node_fleet import NodeFleet
 
@@ -36,13 +36,13 @@ class RetainedSite:
         self.directory = directory
         self.clients: list[MqttClient] = []
 
-    def door(self, broker: str) -> MqttDoor:
+    def connector(self, broker: str) -> MqttConnector:
         file = self.directory / f"{broker}.interest.json"
-        return MqttDoor(self.servers[broker].url, broker, interest_file=file)
+        return MqttConnector(self.servers[broker].url, broker, interest_file=file)
 
     async def begin(self) -> None:
-        doors: dict[str, Door] = {broker: self.door(broker) for broker in PAIR}
-        await self.fleet.begin(doors)
+        connectors: dict[str, Connector] = {broker: self.connector(broker) for broker in PAIR}
+        await self.fleet.begin(connectors)
 
     async def client(self, broker: str, take: Callable[[Any], None] = lambda _: None, **more: Any) -> MqttClient:
         found = await MqttClient(self.servers[broker].port, take, **more).connected()
@@ -144,25 +144,25 @@ def test_a_node_knows_after_a_restart_what_its_broker_retains(tmp_path: Path) ->
     needs_mosquitto()
     server = MqttServer("b01", tmp_path).start()
 
-    async def opened() -> tuple[MqttDoor, Received]:
-        door, received = MqttDoor(server.url, "b01", interest_file=tmp_path / "interest.json"), Received()
-        await door.start(lambda *one: received.interest.append(one), received.messages.append)
-        return door, received
+    async def opened() -> tuple[MqttConnector, Received]:
+        connector, received = MqttConnector(server.url, "b01", interest_file=tmp_path / "interest.json"), Received()
+        await connector.start(lambda *one: received.interest.append(one), received.messages.append)
+        return connector, received
 
     async def go() -> None:
-        door, received = await opened()
+        connector, received = await opened()
         for subject in ("t.x", "t.y"):
-            assert door.publish(LocalMessage(subject, b"1", headers=block_of(MqttFields(is_retained=True, qos=1))))
-        assert door.publish(LocalMessage("t.z", b"1"))
+            assert connector.publish(LocalMessage(subject, b"1", headers=block_of(MqttFields(is_retained=True, qos=1))))
+        assert connector.publish(LocalMessage("t.z", b"1"))
         assert received.wanted == {"t.x", "t.y"}
-        await door.close()
-        door, received = await opened()
+        await connector.close()
+        connector, received = await opened()
         assert received.wanted == {"t.x", "t.y"}
         client = await MqttClient(server.port, lambda _: None).connected()
         await client.publish("t/x", b"", qos=1, retain=True)
         await until(lambda: received.wanted == {"t.y"})
         client.close()
-        await door.close()
+        await connector.close()
 
     try:
         asyncio.run(asyncio.wait_for(go(), 60))

@@ -1,4 +1,4 @@
-"""Pauses between a door's attempts to connect."""
+"""Pauses between a connector's attempts to connect."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as some
 
 from regraft.overlay.configuration import Configuration
 from regraft.producers.nodes.link_frames import Probe, link_frame
-from regraft.producers.nodes.mqtt_door import MqttDoor
+from regraft.producers.nodes.mqtt_connector import MqttConnector
 from regraft.producers.nodes.mqtt_interest import MqttInterest
 from regraft.producers.nodes.roaming_clients import ANNOUNCED_MAX, KEPT_MAX, RoamingClients
-from tests.producers.nodes.door_kit import needs, until
+from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
 from tests.producers.nodes.node_fleet import NodeFleet
 
@@ -120,15 +120,15 @@ def test_a_client_that_moves_between_mosquittos_is_named_with_both(tmp_path: Pat
         fleet = NodeFleet(Configuration.of(0, ("b01", "b02"), [("b01", "b02")]))
 
         async def visit(broker: str, name: str, *, has_session: bool) -> None:
-            door: Any = fleet.nodes[broker].door
+            connector: Any = fleet.nodes[broker].connector
             client = MqttClient(servers[broker].port, lambda _: None, name, 4, has_session=has_session)
             await client.connected()
             await client.subscribe("to/device")
-            await until(lambda: door._knows(name))
+            await until(lambda: connector._knows(name))
             client.close()
 
         try:
-            await fleet.begin({broker: MqttDoor(server.url, broker) for broker, server in servers.items()})
+            await fleet.begin({broker: MqttConnector(server.url, broker) for broker, server in servers.items()})
             nodes = fleet.nodes
             await fleet.all_measured()
             with structlog.testing.capture_logs() as logs:
@@ -136,9 +136,9 @@ def test_a_client_that_moves_between_mosquittos_is_named_with_both(tmp_path: Pat
                 await visit("b01", "clean", has_session=False)
                 await visit("b02", "clean", has_session=False)
                 await visit("b02", "device", has_session=True)
-                await until(lambda: nodes["b01"].door.counts["client_at_two_brokers"] == 1)
+                await until(lambda: nodes["b01"].connector.counts["client_at_two_brokers"] == 1)
                 await visit("b01", "device", has_session=True)
-                await until(lambda: nodes["b02"].door.counts["client_at_two_brokers"] == 1)
+                await until(lambda: nodes["b02"].connector.counts["client_at_two_brokers"] == 1)
             named = [(line["client"], line["brokers"]) for line in logs if line["event"] == "client_at_two_brokers"]
             assert named == [("device", ["b01", "b02"])] * 2
         finally:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from regraft.producers.nodes import look_for_nodes, watch_echoes
-from regraft.producers.nodes.door_checks import DoorChecks
-from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.connector_checks import ConnectorChecks
+from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
 from regraft.producers.nodes.look_for_nodes import NodeSearch
 from regraft.producers.nodes.nats_protocol import with_header
 from regraft.producers.nodes.stamps import Stamp, Stamps
@@ -53,7 +53,7 @@ def test_what_the_overlay_handed_over_does_not_cross_again() -> None:
     counts: Counter[str] = Counter()
     taken: list[LocalMessage] = []
     released: list[int] = []
-    checks = DoorChecks("b01", counts, released.append, "regraft")
+    checks = ConnectorChecks("b01", counts, released.append, "regraft")
     checks.begin(lambda *_: None, taken.append)
     theirs = stamped(LocalMessage(SUBJECT, b"1", publisher="p"), Stamps("regraft", "b02"))
     ours = stamped(LocalMessage(SUBJECT, b"1", publisher="p"), Stamps("regraft", "b01"))
@@ -94,13 +94,13 @@ def test_nodes_that_reach_each_other_find_out_before_they_open(monkeypatch: pyte
         await last.look()
         await other.look()
         first = air.search("b 1")
-        with pytest.raises(DoorError, match=r"node b\.9"):
+        with pytest.raises(ConnectorError, match=r"node b\.9"):
             await first.look()
         assert (last.is_open, first.is_open, other.is_open) == (True, False, True)
         air = Air()
         last, first = air.search("b.9"), air.search("b 1")
         outcomes = await asyncio.gather(last.look(), first.look(), return_exceptions=True)
-        assert isinstance(outcomes[0], DoorError)
+        assert isinstance(outcomes[0], ConnectorError)
         assert (outcomes[1], first.is_open) == (None, True)
 
     asyncio.run(go())
@@ -135,7 +135,7 @@ def test_a_way_in_one_direction_makes_its_end_unhealthy(monkeypatch: pytest.Monk
     async def go() -> None:
         to_end: list[LocalMessage] = []
         end, begin = NodeSearch("regraft", "b01", lambda _: None), NodeSearch("regraft", "b02", to_end.append)
-        checks = DoorChecks("b01", Counter(), lambda _: None, "regraft", end)
+        checks = ConnectorChecks("b01", Counter(), lambda _: None, "regraft", end)
         await end.look()
         await begin.look()
         assert all(end.receive(message) for message in to_end)

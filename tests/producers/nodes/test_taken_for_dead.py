@@ -73,10 +73,10 @@ class RunningLoop:
                 await asyncio.sleep(STEP_S)
             yield controller
             await self.fleet.all_confirmed()
-            handed = {broker: len(site.doors[broker].handed) for broker in BROKERS}
+            handed = {broker: len(site.connectors[broker].handed) for broker in BROKERS}
             for broker in BROKERS:
                 site.publish(broker)
-            while any(len(site.doors[broker].handed) < handed[broker] + 3 for broker in BROKERS):
+            while any(len(site.connectors[broker].handed) < handed[broker] + 3 for broker in BROKERS):
                 await asyncio.sleep(0.01)
         finally:
             controller.cancel()

@@ -1,4 +1,4 @@
-"""A door asks its broker only for what other brokers want, and has asked before a subscription is confirmed."""
+"""A connector asks its broker only for what other brokers want, and has asked before a subscription is confirmed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from regraft.producers.brokers.broker_messages import Bundle, Message, Subscribe
 from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.nodes import wanted_elsewhere
 from regraft.producers.nodes.asked_subjects import ASKED_MAX, AskedSubjects
-from regraft.producers.nodes.doors import MemoryDoor
+from regraft.producers.nodes.connectors import MemoryConnector
 from regraft.producers.nodes.groups_once import GroupHandlers
 from regraft.producers.nodes.subject_filters import filter_of, subject_of_filter
 from regraft.producers.nodes.wanted_elsewhere import WantedElsewhere
-from tests.producers.nodes.door_brokers import Received
-from tests.producers.nodes.door_kit import broker_of, needs, until
+from tests.producers.nodes.connector_brokers import Received
+from tests.producers.nodes.connector_kit import broker_of, needs, until
 from tests.producers.nodes.nats_site import at_client_port, at_leaf_port, nats_site
 
 TOKENS = some.lists(some.sampled_from(["a", "b.c", "*", "x y", "t1"]).filter(lambda text: " " not in text), min_size=1)
@@ -47,7 +47,7 @@ def test_a_subject_is_found_again_in_its_filter(tokens: list[str], is_open: bool
     ],
 )
 def test_a_filter_of_no_subject_wants_everything(filter_: Any) -> None:
-    """What the door cannot ask for in part, it asks for as a whole: nothing that is wanted is left out."""
+    """What the connector cannot ask for in part, it asks for as a whole: nothing that is wanted is left out."""
     assert subject_of_filter(filter_) == ">"
 
 
@@ -75,8 +75,8 @@ def test_too_many_subjects_are_one_wildcard() -> None:
     assert asked.replace([str(number) for number in range(ASKED_MAX + 1)]) == ([], ["a"])
 
 
-class SlowDoor(MemoryDoor):
-    """A door whose broker answers when the test says so."""
+class SlowConnector(MemoryConnector):
+    """A connector whose broker answers when the test says so."""
 
     def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
         self.asked = getattr(self, "asked", [])
@@ -89,14 +89,14 @@ def subscribe(name: str, subject: str) -> Subscribe:
     return Subscribe(0, name, "b02", filter_of(subject), 0)
 
 
-def run(steps: Callable[[SlowDoor, WantedElsewhere, list[Any]], Awaitable[None]]) -> None:
+def run(steps: Callable[[SlowConnector, WantedElsewhere, list[Any]], Awaitable[None]]) -> None:
     async def go() -> None:
-        door, served = SlowDoor(), []
+        connector, served = SlowConnector(), []
 
         def serve(peer: str, message: Message) -> None:
             served.append((peer, message))
 
-        await steps(door, WantedElsewhere(door, serve, GroupHandlers("b01", lambda _: True)), served)
+        await steps(connector, WantedElsewhere(connector, serve, GroupHandlers("b01", lambda _: True)), served)
 
     asyncio.run(go())
 
@@ -104,7 +104,7 @@ def run(steps: Callable[[SlowDoor, WantedElsewhere, list[Any]], Awaitable[None]]
 def test_what_is_behind_a_subscription_waits_for_the_broker_in_order() -> None:
     """A subscription and what its sender sent later are handled once the broker has it; other peers are not held."""
 
-    async def steps(door: SlowDoor, wanted: WantedElsewhere, served: list[Any]) -> None:
+    async def steps(connector: SlowConnector, wanted: WantedElsewhere, served: list[Any]) -> None:
         first = Bundle((Unadvertise(0, "p", 0), subscribe("s", "a.*")))
         behind = [Unadvertise(0, "q", 0), subscribe("t", "b"), Unadvertise(0, "r", 0)]
         wanted.take("b02", first)
@@ -113,11 +113,11 @@ def test_what_is_behind_a_subscription_waits_for_the_broker_in_order() -> None:
         other = Unadvertise(0, "o", 0)
         wanted.take("b03", other)
         assert served == [("b03", other)]
-        door.answer.set_result(None)
+        connector.answer.set_result(None)
         await asyncio.sleep(0)
         assert served == [("b03", other), ("b02", first)]
-        assert door.asked == [["a.*"], ["b"]]
-        door.answer.set_result(None)
+        assert connector.asked == [["a.*"], ["b"]]
+        connector.answer.set_result(None)
         await asyncio.sleep(0)
         assert [message for peer, message in served if peer == "b02"] == [first, *behind]
 
@@ -128,7 +128,7 @@ def test_a_broker_that_does_not_answer_holds_up_no_link_for_long(monkeypatch: py
     """After a while, or before a peer's life ends, what waits is handled; what belongs to a former life never is."""
     monkeypatch.setattr(wanted_elsewhere, "ASK_S_MAX", 0.05)
 
-    async def steps(door: SlowDoor, wanted: WantedElsewhere, served: list[Any]) -> None:
+    async def steps(connector: SlowConnector, wanted: WantedElsewhere, served: list[Any]) -> None:
         wanted.take("b02", subscribe("s", "a"))
         await asyncio.sleep(0.1)
         assert len(served) == 1
@@ -144,8 +144,8 @@ def test_a_broker_that_does_not_answer_holds_up_no_link_for_long(monkeypatch: py
 
 
 @pytest.mark.stack
-@pytest.mark.parametrize("door_of", [at_leaf_port, at_client_port])
-def test_a_nats_server_knows_again_that_nobody_responds(door_of: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("connector_of", [at_leaf_port, at_client_port])
+def test_a_nats_server_knows_again_that_nobody_responds(connector_of: Any, tmp_path: Path) -> None:
     """A request that no broker's client answers fails at once; one that another broker's client can, is answered."""
     needs("nats")
 
@@ -153,7 +153,7 @@ def test_a_nats_server_knows_again_that_nobody_responds(door_of: Any, tmp_path: 
         import nats.errors
 
         pair = Configuration.of(0, ("b01", "b02"), [("b01", "b02")])
-        async with nats_site(tmp_path, pair, door_of=door_of) as site:
+        async with nats_site(tmp_path, pair, connector_of=connector_of) as site:
             asker, answerer = site.clients.values()
             with pytest.raises(nats.errors.NoRespondersError):
                 await asker.request("svc", b"?", timeout=5)
@@ -197,9 +197,9 @@ def test_a_rabbitmq_knows_again_what_cannot_be_routed() -> None:
 
         received = Received()
         async with broker_of("amqp", received, Path()) as broker:
-            door = broker.door
-            door.ask_only(())
-            await door.start(lambda *_: None, received.messages.append)
+            connector = broker.connector
+            connector.ask_only(())
+            await connector.start(lambda *_: None, received.messages.append)
             returned: list[bytes] = []
             channel = broker.client.main.channel
             channel.add_on_return_callback(lambda *each: returned.append(each[3]))
@@ -209,15 +209,15 @@ def test_a_rabbitmq_knows_again_what_cannot_be_routed() -> None:
 
             publish("wanted.a", b"1")
             await until(lambda: returned == [b"1"])
-            asked = door.ask_for(["wanted.>"])
+            asked = connector.ask_for(["wanted.>"])
             assert asked is not None
             await asked
             publish("wanted.a", b"2")
             publish("other", b"3")
             await until(lambda: returned == [b"1", b"3"])
             await until(lambda: [message.payload for message in received.messages] == [b"2"])
-            door.ask_only(())
-            await until(lambda: door.ask_for(()) is None)
+            connector.ask_only(())
+            await until(lambda: connector.ask_for(()) is None)
             publish("wanted.a", b"4")
             await until(lambda: returned == [b"1", b"3", b"4"])
 

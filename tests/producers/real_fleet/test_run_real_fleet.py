@@ -23,7 +23,7 @@ from regraft.schemas.client import Client
 from regraft.schemas.command import Command, CommandResult
 from regraft.schemas.plan import Plan
 from regraft.schemas.telemetry import TelemetryBatch
-from tests.producers.nodes.door_kit import needs
+from tests.producers.nodes.connector_kit import needs
 
 BROKERS = 5
 

@@ -204,9 +204,13 @@ def test_a_newer_or_damaged_header_is_refused(tmp_path: Path) -> None:
     def nonsense(meta: dict[str, str]) -> dict[str, str]:
         return meta | {"regraft.inventory": "{}"}
 
+    def from_before_releases(meta: dict[str, str]) -> dict[str, str]:
+        return meta | {SCHEMA_IDS_KEY: json.dumps([101])}
+
     for change, reason in (
         (newer, r"was written by a newer Regraft \(9\.0\): its format is 2, and this version reads formats up to 1"),
         (schema_of_tomorrow, "schema id 4711 is unknown"),
+        (from_before_releases, r"TelemetryBatch version 1 was written by a Regraft before 0\.2\.0"),
         (nonsense, "is damaged: its description cannot be read"),
     ):
         shutil.copy(tmp_path / "rec.avro", tmp_path / "changed.avro")
@@ -216,8 +220,8 @@ def test_a_newer_or_damaged_header_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_recording_of_an_older_schema_is_read_as_the_newest(tmp_path: Path) -> None:
-    """A file with version 1 of TelemetryBatch gives batches of the newest version, as dicts and as messages."""
-    ids = [101 if name == "TelemetryBatch" else latest_schema(name).schema_id for name in recorded_names()]
+    """A file with version 2 of TelemetryBatch gives batches of the newest version, as dicts and as messages."""
+    ids = [102 if name == "TelemetryBatch" else latest_schema(name).schema_id for name in recorded_names()]
     metadata = {
         "format": 1,
         "recording": "old",
@@ -234,13 +238,13 @@ def test_a_recording_of_an_older_schema_is_read_as_the_newest(tmp_path: Path) ->
     branch = recorded_names().index("TelemetryBatch") + 2
     for number in range(20):
         batch = batch_of(number)
-        body = encode_as(batch, 101)[5:]
+        body = encode_as(batch, 102)[5:]
         builder.add("telemetry", batch.time_ms, 0, number, batch.broker.encode(), branch, body)
     head = encode_header(metadata, recorded_run().inventory, b"s" * 16)
     (tmp_path / "old.avro").write_bytes(head + builder.take())
     rewritten_header(tmp_path / "old.avro", lambda meta: meta | {SCHEMA_IDS_KEY: json.dumps(ids)})
     recording = open_recording(tmp_path / "old.avro")
-    wanted = [decode(encode_as(batch_of(number), 101), TelemetryBatch) for number in range(20)]
+    wanted = [decode(encode_as(batch_of(number), 102), TelemetryBatch) for number in range(20)]
     assert [one.value for one in recording.messages()] == [encode(batch) for batch in wanted]
     assert as_batches(recording.batches()) == wanted
 

@@ -155,7 +155,7 @@ def test_everything_is_recorded_from_the_start_on_request(cluster: tuple[Produce
     """Topics are read from the oldest record to the newest, and older schemas become the newest."""
     producer, bootstrap = cluster
     messages = telemetry(range(30))
-    old = Sent("telemetry", START_MS + HOUR_MS, 3, 99, b"b3", encode_as(batch_of(3), 101))
+    old = Sent("telemetry", START_MS + HOUR_MS, 3, 99, b"b3", encode_as(batch_of(3), 102))
     send(producer, [*messages, old])
     running = Recording(bootstrap, tmp_path / "rec.avro", tuple(RECORD_TYPES), from_start=True, to_end=True)
     running.await_end()

@@ -38,10 +38,10 @@ def new_writer(out: Path, **limits: Any) -> RecordingWriter:
 
 
 def test_older_versions_and_other_framings_become_the_newest(tmp_path: Path) -> None:
-    """A batch of version 1, and one in single-object encoding, are written in the newest one; none counts as unread."""
+    """A batch of version 2, and one in single-object encoding, are written in the newest one; none counts as unread."""
     batch = batch_of(3)
     single = b"\xc3\x01" + latest_schema("TelemetryBatch").fingerprint + encode(batch)[5:]
-    old = encode_as(batch, 101)
+    old = encode_as(batch, 102)
     messages = [Sent("telemetry", START_MS, 0, place, b"b3", value) for place, value in enumerate((old, single))]
     writer = write(tmp_path / "rec.avro", messages)
     assert values_of(tmp_path / "rec.avro") == [encode(decode(old, TelemetryBatch)), encode(batch)]
@@ -51,7 +51,7 @@ def test_older_versions_and_other_framings_become_the_newest(tmp_path: Path) -> 
 def test_registry_ids_are_replaced_by_fixed_ones(tmp_path: Path) -> None:
     """Recorded with a registry's ids and read without one, a batch has the fixed id and the same body."""
     batch = batch_of(1)
-    use_wire_ids({102: 7, 101: 6})
+    use_wire_ids({103: 7, 102: 6})
     try:
         write(tmp_path / "rec.avro", [Sent("telemetry", START_MS, 0, 0, b"b1", encode(batch))])
     finally:

@@ -367,13 +367,13 @@ def test_the_readable_parts_of_a_damaged_recording_are_used(
 
 
 def test_telemetry_of_an_older_schema_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file from before telemetry separated published from delivered gives the windows of its own reader.
+    """A file from before telemetry was packed gives the windows of its own reader.
 
     Other bytes, and telemetry of a broker that is not in the inventory, are counted.
     """
     sync = b"s" * recording_format.SYNC_BYTES
     builder = recording_format.BlockBuilder(sync)
-    first = schema_by_id(101)
+    first = schema_by_id(102)
     branch = recording_format.recorded_names().index("TelemetryBatch") + 2
     inventory = place_overlay(4, 3, random.Random(1))
     known = dict(zip(TELEMETRY_BROKERS, inventory.brokers, strict=False))

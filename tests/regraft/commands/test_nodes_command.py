@@ -27,10 +27,10 @@ BROKERS = ("b00", "b01", "b02")
 WAIT_S = 60.0
 
 
-def table_of(folder: Path, addresses: dict[str, str], doors: dict[str, str]) -> Path:
+def table_of(folder: Path, addresses: dict[str, str], connectors: dict[str, str]) -> Path:
     file = folder / "nodes.csv"
-    lines = [f"{broker},{addresses[broker]},{doors[broker]}\n" for broker in addresses]
-    file.write_text("broker,address,door\n" + "".join(lines))
+    lines = [f"{broker},{addresses[broker]},{connectors[broker]}\n" for broker in addresses]
+    file.write_text("broker,address,connector\n" + "".join(lines))
     return file
 
 
@@ -90,8 +90,8 @@ def _machines(folder: Path, servers: dict[str, NatsServer], bootstrap: str) -> d
     assert made.exit_code == 0, made.output
     machines: dict[str, Path] = {}
     addresses = {broker: f"127.0.0.1:{free_port()}" for broker in BROKERS}
-    doors = {broker: server.leaf_url for broker, server in servers.items()}
-    table = table_of(folder, addresses, doors)
+    connectors = {broker: server.leaf_url for broker, server in servers.items()}
+    table = table_of(folder, addresses, connectors)
     for broker in BROKERS:
         out, machine = folder / f"out-{broker}", folder / f"machine {broker}"
         command = ["nodes", "init", str(table), "--inventory", str(folder / "i.json"), "--out", str(out)]

@@ -16,7 +16,7 @@ from regraft.inventories.source_error import SourceError
 from regraft.inventories.start_tree import cheap_tree
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.yardstick_trees import minimum_spanning_tree
+from regraft_lab.yardsticks.yardstick_trees import minimum_spanning_tree
 from tests.overlay.small_overlays import brokers_named
 
 STAY = Wishes(8, clients_stay=True)

@@ -15,7 +15,7 @@ from regraft.settings.run_settings import load_settings
 from tests.overlay.small_overlays import inventory_of, line_of
 
 INVENTORY: Inventory = replace(inventory_of(line_of(3), {}), clients_stay=True)
-TABLE = """broker,address,door,metrics_port,door_filters
+TABLE = """broker,address,connector,metrics_port,connector_filters
 b00,10.0.0.1:7411,nats://127.0.0.1:7422,9105,
 b01,10.0.0.2:7411,mqtt://127.0.0.1:1883,,"[""a/#"",""b""]"
 b02,[fd00::3]:7411,amqp://127.0.0.1:5672,,
@@ -42,12 +42,12 @@ def test_each_broker_gets_a_folder_with_what_its_machine_needs(tmp_path: Path) -
     assert tomllib.loads(files["b00/node.toml"]) == {
         "run": {"directory": "/var/lib/regraft"},
         "kafka": {"bootstrap": "kafka:9092", "security": {"tls": True}},
-        "node": {"flush_ms": 500.0, "broker": "b00", "door": "nats://127.0.0.1:7422", "metrics_port": 9105},
+        "node": {"flush_ms": 500.0, "broker": "b00", "connector": "nats://127.0.0.1:7422", "metrics_port": 9105},
     }
     file = tmp_path / "node.toml"
     file.write_text(files["b01/node.toml"])
     settings = load_settings(file=file)
-    assert settings.node.door_filters == ("a/#", "b")
+    assert settings.node.connector_filters == ("a/#", "b")
     assert settings.node.peers_file == Path("/var/lib/regraft/peers.json")
 
 
@@ -56,15 +56,15 @@ def test_names_of_brokers_make_plain_folders(tmp_path: Path) -> None:
     odd = replace(inventory_of(line_of(2), {}), clients_stay=True)
     document = json.loads(odd.to_json()) | {"brokers": ["../b", "a b"], "links": [["../b", "a b"]]}
     inventory = Inventory.from_json(json.dumps(document), "test")
-    table = "broker,address,door\n../b,h1:7411,nats://h:1\na b,h2:7411,nats://h:1\n"
+    table = "broker,address,connector\n../b,h1:7411,nats://h:1\na b,h2:7411,nats://h:1\n"
     files = node_files(inventory, read_nodes(table_of(tmp_path, table)), {}, "/d")
     assert {name.split("/")[0] for name in files} == {"%2E%2E%2Fb", "a%20b"}
 
 
 def test_all_that_is_wrong_is_listed_with_its_line(tmp_path: Path) -> None:
-    """Unknown, missing and repeated brokers, addresses, doors and settings; nothing is returned."""
+    """Unknown, missing and repeated brokers, addresses, connectors and settings; nothing is returned."""
     table = (
-        "broker,address,door,flush_ms\n"
+        "broker,address,connector,flush_ms\n"
         "b00,10.0.0.1:7411,nats://127.0.0.1:7422,5\n"
         "b00,10.0.0.1:7411,nats://127.0.0.1:7422,\n"
         "b1,10.0.0.2,mqt://127.0.0.1:1883,\n"
@@ -79,7 +79,7 @@ def test_all_that_is_wrong_is_listed_with_its_line(tmp_path: Path) -> None:
         "line 3: 10.0.0.1:7411 is the address of 2 nodes",
         "line 4: b1 is not a broker of the inventory: did you mean b01?",
         "line 4: address '10.0.0.2' is not host:port",
-        "line 4: node: door is 'mqt://127.0.0.1:1883'",
+        "line 4: node: connector is 'mqt://127.0.0.1:1883'",
         "line 2: node: flush_ms is 5",
         "b01 is a broker of the inventory, but has no line",
     ):
@@ -95,6 +95,6 @@ def test_nodes_of_a_ring_are_refused(tmp_path: Path) -> None:
 
 def test_a_list_that_is_not_one_is_named(tmp_path: Path) -> None:
     """A setting that holds a list is written as in JSON."""
-    table = "broker,address,door,door_filters\nb00,h:7411,mqtt://h:1,[a/#\n"
-    with pytest.raises(SourceError, match=r"line 2: door_filters is '\[a/#': a list is written as in JSON"):
+    table = "broker,address,connector,connector_filters\nb00,h:7411,mqtt://h:1,[a/#\n"
+    with pytest.raises(SourceError, match=r"line 2: connector_filters is '\[a/#': a list is written as in JSON"):
         read_nodes(table_of(tmp_path, table))

@@ -35,7 +35,7 @@ def _window(turn: int, epoch: int = 0, missing: str = "") -> list[StateRow | Win
             end_ms,
             "delivery",
             f"ibm {broker}",
-            delivery=PublisherDelivery("ibm", broker, 4, 4, 400, (turn,), (0xF,)),
+            delivery=PublisherDelivery("ibm", broker, 4, 4, 400, (turn,), (0xF,), (0,)),
         )
         for broker in ("b00", "b01")
     ]

@@ -16,7 +16,7 @@ COMMANDS = [
     ["control"],
     ["stream"],
     ["recover"],
-    ["node", "--broker", "b01", "--door", "nats://127.0.0.1:7422"],
+    ["node", "--broker", "b01", "--connector", "nats://127.0.0.1:7422"],
 ]
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from regraft.controller.decide.find_planners import PLANNERS, PlannerError, kind_faults, planner_spec
+from regraft.controller.decide import find_planners
+from regraft.controller.decide.find_planners import OF_THE_LAB, PLANNERS, PlannerError, kind_faults, planner_spec
 from regraft.schemas.plan import PlanPhase
 from regraft.settings.run_settings import Settings, SettingsError, load_settings
 from tests.controller.planner_packages import SOURCE, PlannerPackages, planner_packages
@@ -64,8 +65,19 @@ def test_a_child_process_gets_its_settings(packages: PlannerPackages, monkeypatc
 def test_an_unknown_name_is_answered_with_those_of_other_packages_too(packages: PlannerPackages) -> None:
     """Listing them imports nothing."""
     packages.install("stars_three", "raise SystemError('imported')", join_all="SPEC")
-    known = ", ".join(sorted({*PLANNERS, "join_all"}))
+    known = ", ".join(sorted({*PLANNERS, "join_all", *OF_THE_LAB}))
     assert faults_of("join_some") == (f"controller: planner 'join_some' is unknown: use one of {known}",)
+
+
+def test_without_the_lab_its_planners_are_answered_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With it, they are found like those of any other package."""
+    assert {planner_spec(name).name for name in OF_THE_LAB} == set(OF_THE_LAB)
+    monkeypatch.setattr(find_planners, "_plug_ins", lambda path: {})
+    for name in OF_THE_LAB:
+        (fault,) = faults_of(name)
+        assert fault == (
+            f"controller: planner {name!r} is a planner of Regraft's lab: run `pip install ./lab` in a checkout"
+        )
 
 
 BROKEN = """

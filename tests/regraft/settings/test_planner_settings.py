@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.decide.find_planners import PLANNERS
-from regraft.controller.planners.swap_links_ci import InterestSettings
+from regraft.controller.decide.find_planners import OF_THE_LAB, PLANNERS, planner_spec
+from regraft.controller.planners.steps.shared_settings import HorizonSettings
 from regraft.settings.moved_settings import RENAMED, TO_PLANNERS, moved_to, with_new_names
 from regraft.settings.run_settings import SettingsError, load_settings
 
@@ -21,32 +21,31 @@ def faults_of(**given: object) -> tuple[str, ...]:
 def test_flags_environment_and_file_reach_a_planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The closer to the call, the higher the priority of a value; all other planners have their defaults."""
     file = tmp_path / "own.toml"
-    file.write_text("[planners.swap_links_ci]\nhorizon_hops = 5\ncache_ids_max = 10\nbloom_bits = 64\n")
-    monkeypatch.setenv("REGRAFT_PLANNERS__SWAP_LINKS_CI__CACHE_IDS_MAX", "20")
-    monkeypatch.setenv("REGRAFT_PLANNERS__SWAP_LINKS_CI__BLOOM_BITS", "none")
+    file.write_text('[planners.swap_links_ci]\nhorizon_hops = 5\norder = "gain"\n')
+    monkeypatch.setenv("REGRAFT_PLANNERS__SWAP_LINKS_CI__HORIZON_HOPS", "7")
+    monkeypatch.setenv("REGRAFT_PLANNERS__SWAP_LINKS_CI__ORDER", "arrival")
     settings = load_settings({"planners": {"swap_links_ci": {"horizon_hops": 6}}}, file)
     planners = settings.controller.planners
-    assert planners["swap_links_ci"] == InterestSettings(horizon_hops=6, cache_ids_max=20)
+    assert planners["swap_links_ci"] == HorizonSettings(horizon_hops=6, order="arrival")
     assert {name: one for name, one in planners.items() if name != "swap_links_ci"} == {
         name: spec.settings() for name, spec in PLANNERS.items() if name != "swap_links_ci"
     }
     assert "planners.swap_links_ci.horizon_hops" in settings.chosen
-    assert settings.to_record()["planners"]["swap_links_ci"]["cache_ids_max"] == 20
+    assert settings.to_record()["planners"]["swap_links_ci"]["order"] == "arrival"
 
 
 def test_faults_of_planners_are_reported_with_all_others(tmp_path: Path) -> None:
     """Unknown planners and settings, wrong types and wrong values, each with its full name."""
     given = {
-        "swap_links_ci": {"horizon_hop": 5, "bloom_hashes": 65, "cache_ids_max": "many"},
+        "swap_links_ci": {"horizon_hop": 5, "horizon_hops": "many"},
         "swap_links_cl": {},
         "place_users_dynatops": 3,
     }
     assert sorted(faults_of(flags={"planners": given})) == [
         "planners.place_users_dynatops is 3: write a table, as in [planners.place_users_dynatops]",
-        "planners.swap_links_ci.cache_ids_max is 'many': input should be a valid integer, unable to parse string as an "
-        "integer (the default is none)",
         "planners.swap_links_ci.horizon_hop is not a setting: did you mean horizon_hops?",
-        "planners.swap_links_ci: bloom_hashes is 65: from 1 to 64",
+        "planners.swap_links_ci.horizon_hops is 'many': input should be a valid integer, unable to parse string as an "
+        "integer (the default is 4)",
         "planners.swap_links_cl: planner 'swap_links_cl' is unknown: did you mean swap_links_ci?",
     ]
     file = tmp_path / "own.toml"
@@ -61,17 +60,19 @@ def test_an_old_name_is_answered_with_the_new_one(name: str, monkeypatch: pytest
     (fault,) = faults_of()
     new = " and ".join(f"planners.{planner}.{name}" for planner in TO_PLANNERS[name])
     assert fault == f"controller.{name} has moved, as each planner has its own settings: give {new} instead"
-    assert all(name in {field.name for field in fields(PLANNERS[planner].settings)} for planner in TO_PLANNERS[name])
+    assert all(
+        name in {field.name for field in fields(planner_spec(planner).settings)} for planner in TO_PLANNERS[name]
+    )
     assert name not in {field.name for field in fields(ControllerSettings)}
     assert moved_to(f"emulator.{name}") == ""
 
 
 def test_every_planner_that_had_a_setting_gets_it_from_an_old_recording() -> None:
     """What was one value for all of them becomes that of each; present names override it, and nothing else changes."""
-    had = {field.name for spec in PLANNERS.values() for field in fields(spec.settings)} & TO_PLANNERS.keys()
+    specs = [*PLANNERS.values(), *map(planner_spec, OF_THE_LAB)]
+    had = {field.name for spec in specs for field in fields(spec.settings)} & TO_PLANNERS.keys()
     assert {name: set(TO_PLANNERS[name]) for name in had} == {
-        name: {spec.name for spec in PLANNERS.values() if name in {field.name for field in fields(spec.settings)}}
-        for name in had
+        name: {spec.name for spec in specs if name in {field.name for field in fields(spec.settings)}} for name in had
     }
     recorded = {"run": {"seed": 3}, "controller": {"seed": 1, "ring_free_s": 60.0}}
     new = with_new_names({**recorded, "planners": {"reassign_ids_ssbr": {"ring_free_s": 30.0}}})
@@ -87,12 +88,12 @@ def test_every_planner_that_had_a_setting_gets_it_from_an_old_recording() -> Non
 def test_a_renamed_setting_is_answered_with_its_new_name_and_read_from_old_recordings(old: str) -> None:
     """Each new name is a setting of the planner, the old one is none."""
     _, planner, old_name = old.split(".")
-    new_name = RENAMED[old].removeprefix(f"planners.{planner}.")
-    names = {field.name for field in fields(PLANNERS[planner].settings)}
-    assert (old_name in names, new_name in names) == (False, True)
+    _, to, new_name = RENAMED[old].split(".")
+    has, had = ({field.name for field in fields(planner_spec(name).settings)} for name in (to, planner))
+    assert (old_name in had, new_name in has) == (False, True)
     (fault,) = faults_of(flags={"planners": {planner: {old_name: 3}}})
-    assert fault == f"{old} has been renamed: give planners.{planner}.{new_name} instead"
-    assert with_new_names({"planners": {planner: {old_name: 3}}}) == {"planners": {planner: {new_name: 3}}}
+    assert fault == f"{old} has been renamed: give planners.{to}.{new_name} instead"
+    assert with_new_names({"planners": {planner: {old_name: 3}}})["planners"][to] == {new_name: 3}
 
 
 def test_a_setting_renamed_across_sections_is_answered_with_its_new_name() -> None:

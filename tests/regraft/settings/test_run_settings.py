@@ -136,7 +136,7 @@ def test_a_child_process_gets_exactly_the_same_settings(monkeypatch: pytest.Monk
         "redis": {"url": "redis://:secret@127.0.0.1:1/0"},
         "streaming": {"future_ms_max": None},
         "controller": {"dry_run": True, "degree_max": 5, "decision": {"noise_factor": 1.5}},
-        "planners": {"swap_links_ci": {"bloom_bits": 4096, "order": "arrival"}},
+        "planners": {"swap_links_ci": {"horizon_hops": 3, "order": "arrival"}},
     }
     settings = load_settings(given)
     monkeypatch.setenv("REGRAFT_RUN__SEED", "99")

@@ -1,0 +1,259 @@
+"""The claims of Shafique's evaluation and ours, and their table.
+
+In: figures. Out: a verdict with its evidence for each claim, Markdown. Running the evaluation does not belong here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from regraft.infra.measured_figures import Figure
+from regraft_lab.claim_evidence import Claim, Judgement, Measured, Value, undecided, verdict
+from regraft_lab.claims_block import claim_rows, put_claims
+from regraft_lab.octopia.octopia_tasks import BURSTS_PER_MIN, OURS, PACES, PAPERS, RULE_SENDER, RULE_WORKLOAD
+
+PROGRAM = "regraft_lab.octopia.octopia_claims"
+BURSTS = [workload for workload, per_min in BURSTS_PER_MIN.items() if per_min]
+EQUAL_WITHIN = 0.01
+
+
+def judge_counts(name: str, low: float, high: float, **where: Value) -> Callable[[Measured], Judgement]:
+    """Return the judge of OctopiA's saving over PADRES, a share that must be from ``low`` to ``high``."""
+
+    def judge(measured: Measured) -> Judgement:
+        ours, padres = (measured.value(name, routing=routing, **where) for routing in ("octopia", "padres"))
+        if ours is None or padres is None:
+            return undecided()
+        saved = 1 - ours / padres
+        return verdict(
+            low <= saved <= high, not low <= saved <= high, f"{ours:.1f} against {padres:.1f}: {-saved:+.1%}"
+        )
+
+    return judge
+
+
+def judge_srt(measured: Measured) -> Judgement:
+    """Judge: tables of advertisements are 93 % smaller."""
+    cut = measured.value("srt_cut", routing="octopia")
+    return undecided() if cut is None else verdict(round(cut, 2) == 0.93, round(cut, 2) != 0.93, f"{cut:.1%}")
+
+
+def judge_less(name: str, other: str, bursts: Sequence[str] = BURSTS) -> Callable[[Measured], Judgement]:
+    """Return the judge of "IDR has less" of a figure than another routing, in all bursts, for any sender."""
+
+    def judge(measured: Measured) -> Judgement:
+        found = [
+            (setting, idr, than, saved)
+            for setting, where, idr, than in _pairs(measured, name, other, bursts)
+            if (saved := measured.interval(f"{name}_saved", routing=other, **where)) is not None
+        ]
+        if not found:
+            return undecided()
+        return verdict(
+            all(saved.low > 0 for _, _, _, saved in found),
+            any(saved.high <= 0 for _, _, _, saved in found),
+            "; ".join(f"{setting}: {idr:.1f} against {than:.1f}, less {saved}" for setting, idr, than, saved in found),
+        )
+
+    return judge
+
+
+def judge_share_saved(
+    name: str, other: str, shares: Mapping[str, float], within: float
+) -> Callable[[Measured], Judgement]:
+    """Return the judge of IDR's saving in a figure, by burst: the paper's shares, give or take ``within``."""
+
+    def judge(measured: Measured) -> Judgement:
+        found = [
+            (setting, 1 - idr / than, shares[str(where["workload"])])
+            for setting, where, idr, than in _pairs(measured, name, other)
+            if where["workload"] in shares and than
+        ]
+        if not found:
+            return undecided()
+        is_so = [abs(saved - share) <= within for _, saved, share in found]
+        evidence = ", ".join(f"{setting}: {-saved:+.1%}" for setting, saved, _ in found)
+        return verdict(all(is_so), not all(is_so), evidence)
+
+    return judge
+
+
+def judge_under_1s(measured: Measured) -> Judgement:
+    """Judge: most notifications arrive within a second with dynamic routing, fewest with static TID.
+
+    Runs in which all routings deliver all notifications within a second do not count.
+    """
+    found = []
+    for sender in PACES:
+        for workload in ("burst_100k", "quotes_100k"):
+            where: dict[str, Value] = {"workload": workload, "sender": sender, "rule": "product"}
+            shares = [measured.value("under_1s_share", routing=routing, **where) for routing in ("idr", "snr", "tid")]
+            known = [share for share in shares if share is not None]
+            if len(known) == len(shares) and min(known) < 1:
+                found.append((f"{workload} by {sender}", known))
+    if not found:
+        return undecided()
+    holds = all(idr >= snr >= tid and idr > tid for _, (idr, snr, tid) in found)
+    evidence = "; ".join(f"{setting}: {' / '.join(f'{share:.1%}' for share in shares)}" for setting, shares in found)
+    return verdict(holds, not holds, evidence)
+
+
+def judge_more_bursting(measured: Measured) -> Judgement:
+    """Judge: dynamic routing saves a smaller share of the delay with two bursting publishers than with one, with three
+    an even smaller one.
+    """
+    found = []
+    for sender in PACES:
+        saved = []
+        for workload in ("burst_100k", "burst_100k_of_2", "burst_100k_of_3"):
+            where: dict[str, Value] = {"workload": workload, "sender": sender, "rule": "product"}
+            idr, snr = (measured.value("delay_ms_mean", routing=routing, **where) for routing in ("idr", "snr"))
+            saved += [] if idr is None or not snr else [1 - idr / snr]
+        found += [(sender, saved)] if len(saved) == 3 else []
+    if not found:
+        return undecided()
+    falls = [one > two > three for _, (one, two, three) in found]
+    evidence = "; ".join(f"by {sender}: {', '.join(f'{share:.1%}' for share in saved)}" for sender, saved in found)
+    return verdict(all(falls), not all(falls), evidence)
+
+
+def judge_messages(other: str, low: float, high: float) -> Callable[[Measured], Judgement]:
+    """Return the judge of IDR's additional messages, as a share of the other routing's; the worst burst counts."""
+
+    def judge(measured: Measured) -> Judgement:
+        pairs = _pairs(measured, "messages", other)
+        if not pairs:
+            return undecided()
+        more = [(setting, idr / than - 1) for setting, _, idr, than in pairs]
+        within = all(low <= share <= high for _, share in more)
+        return verdict(within, not within, ", ".join(f"{setting}: {share:+.1%}" for setting, share in more))
+
+    return judge
+
+
+def judge_predicate(measured: Measured) -> Judgement:
+    """Judge: another predicate drains the burst earlier without more messages."""
+    where: dict[str, Value] = {"routing": "idr", "workload": RULE_WORKLOAD, "sender": RULE_SENDER, "compared": "rules"}
+    ours, paper = (measured.value("drain_s", rule=rule, **where) for rule in (OURS, PAPERS))
+    # Savings are those of the paper's predicate: negative if the other one is better.
+    drain, messages = (measured.interval(f"{name}_saved", rule=OURS, **where) for name in ("drain_s", "messages"))
+    if ours is None or paper is None or drain is None or messages is None:
+        return undecided()
+    no_more = messages.mean <= 0
+    return verdict(
+        drain.high < 0 and no_more,
+        drain.mean >= 0 or not no_more,
+        f"{ours:.3f} against {paper:.3f} s, difference {drain}; of messages {messages}",
+    )
+
+
+def _pairs(
+    measured: Measured, name: str, other: str, bursts: Sequence[str] = BURSTS
+) -> list[tuple[str, dict[str, Value], float, float]]:
+    pairs = []
+    for sender in PACES:
+        for workload in bursts:
+            where: dict[str, Value] = {"workload": workload, "sender": sender, "rule": "product"}
+            idr, than = (measured.value(name, routing=routing, **where) for routing in ("idr", other))
+            if idr is not None and than is not None:
+                pairs.append((f"{workload} by {sender}", where, idr, than))
+    return pairs
+
+
+ALL_BURSTS = (
+    "draw by draw, the interval of the difference above 0, in all bursts, with a sender for each link and each broker"
+)
+PAPER_CLAIMS = (
+    Claim("VIII, Fig. 9b", "Tables of advertisements are 93 % smaller", "1 - 5/70", judge_srt),
+    Claim(
+        "VIII, Fig. 9c", '98.9 "times" fewer messages of advertisements', "read as percent, to half of one",
+        judge_counts("advertisement_messages", 0.984, 0.994),
+    ),
+    Claim(
+        "VIII, Fig. 9a", "Advertisements take 63.5 % less time", "55 to 70 % less, over links of equal length",
+        judge_counts("advertisement_delay_ms", 0.55, 0.7, links="equal"),
+    ),
+    Claim(
+        "VIII, Fig. 9a", "Advertisements take 63.5 % less time", "55 to 70 % less, over PlanetLab's links",
+        judge_counts("advertisement_delay_ms", 0.55, 0.7, links="planetlab"),
+    ),
+    Claim(
+        "VIII, Fig. 11b", "Tables of subscriptions have 33 % more entries", "15 to 50 % more",
+        judge_counts("subscription_entries", -0.5, -0.15),
+    ),
+    Claim(
+        "VIII, Fig. 11a", "Subscriptions take 33 % less time", "20 to 45 % less, over PlanetLab's, without matching",
+        judge_counts("subscription_delay_ms", 0.2, 0.45, links="planetlab"),
+    ),
+    Claim(
+        "VIII, Fig. 11c", "PADRES has 32.7 % fewer messages of subscriptions", "OctopiA has 30 to 70 % more",
+        judge_counts("subscription_messages", -0.7, -0.3),
+    ),
+    Claim("VIII", "Dynamic routing delays less than static", ALL_BURSTS, judge_less("delay_ms_mean", "snr")),
+    Claim("VIII", "Dynamic routing delays less than TID, static", ALL_BURSTS, judge_less("delay_ms_mean", "tid")),
+    Claim(
+        "VIII", "Dynamic routing delays less than TID, dynamic", ALL_BURSTS, judge_less("delay_ms_mean", "tid_dynamic")
+    ),
+    Claim("VIII", "Dynamic routing is stable before static", ALL_BURSTS, judge_less("drain_s", "snr")),
+    Claim(
+        "VIII", "Queues at the host are less loaded than in static", ALL_BURSTS,
+        judge_less("queue_measure_mean", "snr"),
+    ),
+    Claim(
+        "VIII", "Delays are 17.5, 17.7 and 21 % less than in static at 100K, 80K and 60K", "each give or take 5 %",
+        judge_share_saved(
+            "delay_ms_mean", "snr", {"burst_100k": 0.175, "burst_80k": 0.177, "burst_60k": 0.21}, 0.05
+        ),
+    ),
+    Claim(
+        "VIII", "Queues at the host are 61 % less loaded than in static", "51 to 71 % in all bursts",
+        judge_share_saved("queue_measure_mean", "snr", dict.fromkeys(BURSTS, 0.61), 0.1),
+    ),
+    Claim(
+        "VIII", "Queues at the host are 73 % less loaded than in TID, static", "63 to 83 % in all bursts",
+        judge_share_saved("queue_measure_mean", "tid", dict.fromkeys(BURSTS, 0.73), 0.1),
+    ),
+    Claim(
+        "VIII", "Queues at the host are 73 % less loaded than in TID, dynamic", "63 to 83 % in all bursts",
+        judge_share_saved("queue_measure_mean", "tid_dynamic", dict.fromkeys(BURSTS, 0.73), 0.1),
+    ),
+    Claim(
+        "VIII", "53.8, 44.1 and 31 % under 1 s in dynamic, static and TID", "in this order, TID static, drawn and real",
+        judge_under_1s,
+    ),
+    Claim(
+        "VIII", "What dynamic routing gains on static falls with more bursting publishers", "1, 2, 3 at 100K",
+        judge_more_bursting,
+    ),
+    Claim("VIII", "0.3 % more messages than static", "0 to 1 % more", judge_messages("snr", 0.0, EQUAL_WITHIN)),
+    Claim("VIII", "58.6 % fewer messages than TID, static", "50 to 70 % fewer", judge_messages("tid", -0.7, -0.5)),
+    Claim(
+        "VIII", "58.6 % fewer messages than TID, dynamic", "50 to 70 % fewer",
+        judge_messages("tid_dynamic", -0.7, -0.5),
+    ),
+)  # fmt: skip
+OUR_CLAIMS = (
+    Claim("ours", "On real quotes and PlanetLab's delays dynamic routing delays less than static",
+          "draw by draw, the interval of the difference above 0, with either sender",
+          judge_less("delay_ms_mean", "snr", ("quotes_100k",))),
+    Claim("ours", "CE + Q > tau drains a burst before CE * Q > tau, at no more messages",
+          "draw by draw at the fastest burst, by broker, on more draws", judge_predicate),
+)  # fmt: skip
+
+
+def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
+    """Return the tables of claims as Markdown."""
+    measured = Measured(figures)
+    head = f"Size {run['settings']['size']}, seed {run['seed']}."
+    return "\n".join([head, "", *claim_rows((*PAPER_CLAIMS, *OUR_CLAIMS), measured), ""])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables of a file of figures, or replace those in a README; exit with 2 if a file is unusable."""
+    return put_claims(PROGRAM, "regraft-lab octopia", claims_document, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

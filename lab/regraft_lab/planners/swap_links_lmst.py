@@ -1,0 +1,46 @@
+"""Swap links of the tree towards a minimum spanning tree by local knowledge: the lMST benchmark of Jaeger07."""
+
+from __future__ import annotations
+
+import random
+
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.steps.rank_swaps import rank_swaps
+from regraft.controller.planners.steps.shared_settings import HorizonSettings
+from regraft.controller.state.planner_interface import PlannerSpec
+from regraft.overlay.configuration import Configuration
+from regraft.schemas.plan import Proposal
+from regraft.schemas.write_figures import figure
+from regraft_lab.planners.find_lighter_swaps import lighter_swaps
+
+PLANNER = "swap_links_lmst"
+
+
+def swap_links_lmst(
+    state: TreeState, settings: HorizonSettings, context: TreeContext, rng: random.Random
+) -> list[Proposal]:
+    """Return swaps of the most expensive link of a path for a cheaper direct one between brokers within eta hops.
+
+    Source: Jaeger07, sections 3.1.2 and 5, which describe it without a formula. Cost O(pairs within eta * eta).
+    Guarantee: each swap lowers the sum of link costs; none for the overlay's cost, which the proposals hold.
+    Departures: those of :mod:`controller.planners.steps.rank_swaps`. ``rng`` draws the order of arrival, if that is
+    chosen.
+    """
+    reasons = {
+        found.swap: (
+            f"the link costs {figure(found.weight_added)}, the most expensive of its path "
+            f"{figure(found.weight_removed)}"
+        )
+        for found in lighter_swaps(state, settings.horizon_hops, state.inventory.link_cost)
+    }
+    return rank_swaps(state, settings.order, context, PLANNER, reasons, rng)
+
+
+SPEC = PlannerSpec(
+    PLANNER,
+    Configuration.KIND,
+    swap_links_lmst,
+    HorizonSettings,
+    summary="links of a tree, by link cost alone",
+    source="Jaeger07, sections 3.1.2 and 5",
+)

@@ -1,0 +1,149 @@
+"""Time a decision of the controller, from the newest window to a plan or refusals, by size of overlay.
+
+In: sizes and a seed. Out: ``decision_ms_p50``, ``decision_ms_max`` and ``memory_mb`` (the process's peak so far,
+including windows) by planner, brokers and start. Traffic is that of Jaeger07, 4 subscription lifetimes in 40 windows;
+the number of types is proportional to the brokers, so the interest of a broker does not change with the size. A
+decision is everything the controller does with a window: merge its delivery sets, plan, judge and choose. ``random``
+decides on random trees; ``settled`` starts from a tree that no swap makes cheaper and follows the traffic window by
+window, executing each plan, if the overlay is small enough to settle.
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.decide_plan import decide_plan
+from regraft.controller.decide.find_planners import planners_of
+from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.kinds.find_kind import tree_kind
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.planners.steps.search_swaps import Search, descend
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.infra.measured_figures import Figure
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree import random_tree
+from regraft_lab.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
+
+WINDOW_TICKS = 250
+HORIZON_WINDOWS = 40
+DEGREE_MAX = 8
+BROKERS_PER_TYPE = 2
+SETTLED_BROKERS_MAX = 400  # Settling 1,000 brokers takes 2,000 swaps or some minutes; a plan makes a few.
+LARGE_DECISIONS_MAX = 3
+PLANNERS_TIMED = ("swap_links_cost", "swap_links_ci")
+STARTS = ("random", "settled")
+
+
+def decision_figures(
+    sizes: Sequence[int], decisions: int, seed: int, on_progress: Callable[[str, int], None] | None = None
+) -> list[Figure]:
+    """Return the times of ``decisions`` decisions of each planner for each size; only a few for large overlays.
+
+    ``on_progress`` gets the next part and the number of parts done; there is a part for each size, planner and start.
+    Raises AssertionError if a plan does not have the predicted cost.
+    """
+    figures: list[Figure] = []
+    done = 0
+    for brokers in sizes:
+        for planner in PLANNERS_TIMED:
+            for start in STARTS:
+                if on_progress is not None:
+                    on_progress(f"{planner}, {brokers} brokers", done)
+                figures += _measure(planner, brokers, start, decisions, seed)
+                done += 1
+    return figures
+
+
+def _measure(planner: str, brokers: int, start: str, decisions: int, seed: int) -> list[Figure]:
+    if start == "settled" and brokers > SETTLED_BROKERS_MAX:
+        return []
+    count = decisions if brokers <= SETTLED_BROKERS_MAX else min(decisions, LARGE_DECISIONS_MAX)
+    overlay = _Overlay(brokers, count, seed)
+    times_ms = list(overlay.decide_on_random_trees(planner) if start == "random" else overlay.follow(planner))
+    where: dict[str, str | int | float] = {"planner": planner, "brokers": brokers, "from": start}
+    return [
+        Figure("decision_ms_p50", where, statistics.median(times_ms), "ms"),
+        Figure("decision_ms_max", where, max(times_ms), "ms"),
+        Figure("memory_mb", where, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MB"),
+    ]
+
+
+class _Overlay:
+    """One overlay of the paper's kind with traffic for a horizon and some more windows."""
+
+    def __init__(self, brokers: int, decisions: int, seed: int) -> None:
+        self.decisions = decisions
+        self.rng = random.Random(seed)
+        generator = np.random.default_rng(seed)
+        ticks = WINDOW_TICKS * (HORIZON_WINDOWS + decisions)
+        self.workload = draw_workload(
+            WorkloadSettings(broker_count=brokers, type_count=brokers // BROKERS_PER_TYPE, duration_ticks=ticks),
+            generator,
+        )
+        names = tuple(f"b{position:04d}" for position in range(brokers))
+        costs = np.triu(generator.uniform(0, 10, (brokers, brokers)), 1)
+        tree = random_tree(names, DEGREE_MAX, self.rng)
+        self.inventory = Inventory(names, generator.uniform(0, 10, brokers), costs + costs.T, DEGREE_MAX, tree)
+        self.settings = ControllerSettings(bootstrap="none", inventory_path=Path("none"))
+        self.kind = tree_kind(self.inventory, self.settings)
+        self.windows = [_window(self.workload, names, place) for place in range(HORIZON_WINDOWS + decisions)]
+
+    def decide_on_random_trees(self, planner: str) -> Iterator[float]:
+        """Yield the time of each decision in ms, each on a new random tree."""
+        for place in range(self.decisions):
+            tree = random_tree(self.inventory.brokers, DEGREE_MAX, self.rng)
+            yield self._decide(planner, tree, place)[0]
+
+    def follow(self, planner: str) -> Iterator[float]:
+        """Yield the time of each decision in ms, on a tree that follows the traffic."""
+        state = TreeState(self.inventory.bootstrap_tree, self.inventory, tuple(self.windows[:HORIZON_WINDOWS]))
+        costs = state.tree_costs.copy()
+        for _ in descend(costs, Search(sys.maxsize, DEGREE_MAX, None)):
+            pass
+        tree = Configuration.of(0, self.inventory.brokers, costs.links)
+        for place in range(self.decisions):
+            spent_ms, tree = self._decide(planner, tree, place)
+            yield spent_ms
+
+    def _decide(self, planner: str, tree: Configuration, place: int) -> tuple[float, Configuration]:
+        horizon = self.windows[place : place + HORIZON_WINDOWS]
+        fresh = horizon[-1].sets
+        newest = replace(horizon[-1], sets=DeliverySets(fresh.brokers, fresh.columns, fresh.words, fresh.span_s))
+        for window in horizon[:-1]:
+            _ = window.sets.planes  # In a live controller earlier decisions have merged these already.
+        before = Configuration(0, tree.brokers, tree.links)
+        begin = time.perf_counter()
+        state = TreeState(before, self.inventory, (*horizon[:-1], newest))
+        situation = Situation(state, newest.end_ms, self.kind, price_per_s=0.0)
+        decision = decide_plan(situation, planners_of(planner, self.settings), 1, self.settings)
+        spent_ms = (time.perf_counter() - begin) * 1000
+        if decision.plan is None:
+            return spent_ms, tree
+        after = before.replaced(1, decision.plan.links_removed, decision.plan.links_added)
+        costs = [overlay_cost(one, self.inventory, state.sets).total_per_s for one in (before, after)]
+        assert costs == sorted(costs, reverse=True), "a plan must lower the cost"
+        assert abs(costs[1] - decision.plan.cost_predicted_per_s) < 1e-6 * costs[0], (
+            "the cost must be the predicted one"
+        )
+        return spent_ms, after
+
+
+def _window(workload: Workload, brokers: tuple[str, ...], place: int) -> ClosedWindow:
+    begin, end = place * WINDOW_TICKS, (place + 1) * WINDOW_TICKS
+    first, last = workload.first_id_at(begin), workload.first_id_at(end)
+    sets = workload.delivery_sets(brokers, first, last, WINDOW_TICKS)
+    columns = tuple((f"window {place}", column) for _, column in sets.columns)  # Windows share none.
+    return ClosedWindow(begin, end, replace(sets, columns=columns), epoch_min=0, epoch_max=0)

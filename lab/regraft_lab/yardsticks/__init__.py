@@ -1,0 +1,1 @@
+"""Yardsticks: bounds and algorithms that only an evaluation compares with."""

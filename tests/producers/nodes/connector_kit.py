@@ -1,0 +1,101 @@
+"""The conformance kit: runs a requirement of test_connectors.py for every kind of connector that it concerns.
+
+A connector of another kind passes it with one description, a subclass of ``ConnectorBroker``, listed in ``KINDS``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regraft.producers.nodes.connectors import Connector
+from tests.producers.nodes.connector_brokers import (
+    AmqpBroker,
+    ConnectorBroker,
+    Feature,
+    MemoryBroker,
+    MqttBroker,
+    NatsBroker,
+    NatsClientPortBroker,
+    OldMqttBroker,
+    Received,
+)
+
+KINDS: dict[str, type[ConnectorBroker]] = {
+    "memory": MemoryBroker,
+    "nats": NatsBroker,
+    "nats without a leaf port": NatsClientPortBroker,
+    "mqtt": MqttBroker,
+    "mqtt 3.1.1": OldMqttBroker,
+    "amqp": AmqpBroker,
+}
+STEPS_S_MAX = 60.0
+WAIT_S_MAX = 30.0
+Steps = Callable[[Any, Received], Awaitable[None]]
+
+
+def requirement(
+    *features: Feature, is_durable: bool = False, is_guarded: bool = False
+) -> Callable[[Steps], Callable[..., None]]:
+    """Make a test of steps, for each kind that has these features; the options are those of a broker."""
+    kinds = [kind for kind, broker in KINDS.items() if not set(features) & set(broker.CANNOT)]
+
+    def decorate(steps: Steps) -> Callable[..., None]:
+        @pytest.mark.parametrize("kind", kinds)
+        def test(kind: str, tmp_path: Path) -> None:
+            more = KINDS[kind].DURABLE if is_durable else {}
+            run_connector(kind, tmp_path, steps, is_guarded=is_guarded, **more)
+
+        for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+            setattr(test, name, getattr(steps, name))
+        return test
+
+    return decorate
+
+
+def run_connector(kind: str, directory: Path, steps: Steps, **more: Any) -> None:
+    """Run steps with a broker of that kind, or skip the test if it is not installed; ``more`` are settings."""
+    needs(kind)
+
+    async def go() -> None:
+        received = Received()
+        async with broker_of(kind, received, directory, **more) as broker:
+            await asyncio.wait_for(steps(broker, received), STEPS_S_MAX)
+
+    asyncio.run(go())
+
+
+@asynccontextmanager
+async def broker_of(kind: str, received: Received, directory: Path, **more: Any) -> AsyncIterator[Any]:
+    """Yield a broker of that kind with one client, and a connector that is not open yet."""
+    broker = KINDS[kind](received, directory, **more)
+    await broker.begin()
+    try:
+        yield broker
+    finally:
+        await broker.end()
+
+
+def needs(kind: str) -> None:
+    """Skip the test if that kind of broker is not installed."""
+    KINDS[kind].needs()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition."""
+    async with asyncio.timeout(WAIT_S_MAX):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def opened(broker: Any, received: Received) -> Connector:
+    """Open the connector of a broker."""
+    connector: Connector = broker.connector
+    await connector.start(lambda *one: received.interest.append(one), received.messages.append)
+    assert connector.is_open
+    return connector
