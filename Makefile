@@ -11,6 +11,9 @@ STAMP := .venv/set-up-$(shell cat $(LOCKS) | sha256sum | cut -c1-16)
 DEV_STAMP := .venv/dev-$(shell cat $(LOCKS) requirements-dev.lock lab/pyproject.toml | sha256sum | cut -c1-16)
 INSTALL := infra/tools/install_packages.py
 
+# Tests start hundreds of processes: with this, each would compile again what the others have compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup dev test test-lab lint mutate demo docs doctor pin-images clean
 

@@ -8,6 +8,8 @@ import pytest
 from tests.fuzz.connectors_under_fuzz import KINDS, feed_connectors
 from tests.producers.nodes.connector_kit import needs
 
+pytestmark = pytest.mark.stack
+
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_client_publishes_is_passed_on_or_counted_at_each_kind_of_broker(kind: str, tmp_path: Path) -> None:

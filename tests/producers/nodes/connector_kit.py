@@ -34,8 +34,8 @@ KINDS: dict[str, type[ConnectorBroker]] = {
     "mqtt 3.1.1": OldMqttBroker,
     "amqp": AmqpBroker,
 }
-STEPS_S_MAX = 60.0
-WAIT_S_MAX = 30.0
+STEPS_S_MAX = 180.0
+WAIT_S_MAX = 60.0
 Steps = Callable[[Any, Received], Awaitable[None]]
 
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-WAIT_S_MAX = 20.0
+WAIT_S_MAX = 60.0
 
 
 # Below those that the system gives to outgoing connections: between the choice of a port and its use, such a connection

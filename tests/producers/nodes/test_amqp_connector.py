@@ -21,6 +21,8 @@ from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import opened, run_connector, until
 from tests.producers.nodes.http_stand_in import answering
 
+pytestmark = pytest.mark.stack
+
 
 @pytest.fixture
 def run_amqp(tmp_path: Path) -> Callable[..., None]:

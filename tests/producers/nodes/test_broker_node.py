@@ -15,6 +15,7 @@ from regraft.schemas.plan import ClientMove, PlanPhase
 from regraft.schemas.telemetry import BLOCK_SIZE
 from tests.producers.drive_plan import random_swaps
 from tests.producers.nodes.node_fleet import NodeFleet, NodeLedger
+from tests.wait_until import PATIENCE_S
 
 BROKERS = ("b01", "b02", "b03", "b04")
 LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")])
@@ -56,7 +57,7 @@ def run_site(steps: Callable[[MemorySite], Awaitable[None]], configuration: Conf
             connector.want("data.*")
         try:
             await site.fleet.begin(dict(site.connectors))
-            await asyncio.wait_for(steps(site), 60)
+            await asyncio.wait_for(steps(site), PATIENCE_S)
         finally:
             await site.fleet.close()
         assert site.fleet.failures == []

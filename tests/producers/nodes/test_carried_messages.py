@@ -27,6 +27,7 @@ from regraft.producers.nodes.links.carried_messages import (
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.telemetry import TelemetryBatch
 from tests.producers.nodes.node_fleet import NodeFleet
+from tests.wait_until import PATIENCE_S
 
 GOOD = CarriedNotification("p", 0, 1.8e12, "n0", 0, content_of("ticks"), 1, subject="ticks", payload=b"x")
 BAD: list[dict[str, Any]] = [
@@ -91,13 +92,13 @@ def test_a_frame_that_is_refused_stops_nothing_behind_it() -> None:
             connector.want("ticks")  # type: ignore[attr-defined]
         await fleet.begin(connectors)
         try:
-            await asyncio.wait_for(fleet.all_confirmed(), 20)
+            await asyncio.wait_for(fleet.all_confirmed(), PATIENCE_S)
             links = fleet.nodes["n0"].links
             for changed in (*BAD, {}):
                 session = links.peers["n1"].session
                 session.put(unchecked(publish_ms=time.time() * 1_000) if not changed else unchecked(**changed))
                 links.peers["n1"].connection.flush_soon()  # type: ignore[union-attr]
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 while not connectors["n2"].handed:  # type: ignore[attr-defined]
                     await asyncio.sleep(0.01)
             assert [len(connectors[broker].handed) for broker in ("n1", "n2")] == [1, 1]  # type: ignore[attr-defined]

@@ -21,6 +21,7 @@ from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import broker_of, needs, opened, until
 from tests.producers.nodes.hostile_messages import BLOCKS, INJECTED
 from tests.producers.nodes.rabbit_servers import needs_rabbit
+from tests.wait_until import PATIENCE_S
 
 TEXTS = st.text(st.sampled_from("ab.*>$ \r\n\0\ud800é_/"), max_size=12)
 MESSAGES = st.builds(
@@ -47,6 +48,7 @@ def test_every_message_is_passed_on_or_counted_and_none_is_met_twice(messages: l
     assert not any(message.reply and subject_fault(message.reply) for message in taken)
 
 
+@pytest.mark.stack
 @pytest.mark.parametrize("kind", ["nats", "nats without a leaf port"])
 def test_no_client_of_another_broker_gives_orders_to_a_nats_server(kind: str, tmp_path: Path) -> None:
     """Nats-Rollup from elsewhere would empty a stream; ids and what clients say to each other cross."""
@@ -74,6 +76,7 @@ def test_no_client_of_another_broker_gives_orders_to_a_nats_server(kind: str, tm
     asyncio.run(steps())
 
 
+@pytest.mark.stack
 def test_no_client_of_another_broker_routes_at_a_rabbitmq() -> None:
     """CC and BCC are further routing keys; a block can hold them as plain lines and with their types.
 
@@ -99,6 +102,7 @@ async def raw_nats(port: int) -> Any:
     return writer
 
 
+@pytest.mark.stack
 @pytest.mark.parametrize("kind", ["nats", "nats without a leaf port"])
 def test_no_client_of_nats_closes_the_connector(kind: str, tmp_path: Path) -> None:
     """Subjects that are not UTF-8, wanted and published, odd groups, headers and replies: all others cross."""
@@ -133,6 +137,7 @@ class _Raw(bytes):
     """A header's value in AMQP's encoding, type and all."""
 
 
+@pytest.mark.stack
 def test_no_client_of_rabbitmq_blocks_the_queue(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Times in ms, types that there are not, replies with line ends, names of servers: all others cross, durably."""
     needs_rabbit()
@@ -177,4 +182,4 @@ def test_no_client_of_rabbitmq_blocks_the_queue(monkeypatch: pytest.MonkeyPatch,
             await until(lambda: bool(again))
             assert [message.payload for message in again] == [b"5"]
 
-    asyncio.run(asyncio.wait_for(steps(), 60))
+    asyncio.run(asyncio.wait_for(steps(), PATIENCE_S))

@@ -77,6 +77,7 @@ def settings_of(secure: Secure, connector: str, directory: Path, authority: Loca
     )  # fmt: skip
 
 
+@pytest.mark.stack
 def test_messages_cross_a_secure_connector(secure: Secure, tmp_path: Path) -> None:
     """Each connector has a certificate; messages cross between the connectors of two overlays, even large ones and
     many.
@@ -101,6 +102,7 @@ def test_messages_cross_a_secure_connector(secure: Secure, tmp_path: Path) -> No
     asyncio.run(go())
 
 
+@pytest.mark.stack
 def test_a_peer_without_proof_is_refused(secure: Secure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a certificate of another authority on either side, or in plain text, the connector does not open."""
     for connector in ("nats.nats_connector", "mqtt.mqtt_connector", "amqp.amqp_connector"):

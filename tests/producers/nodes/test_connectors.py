@@ -19,6 +19,8 @@ from tests.producers.nodes.http_stand_in import answering
 from tests.producers.nodes.server_process import free_port
 from tests.producers.nodes.test_stamps import stamped
 
+pytestmark = pytest.mark.stack
+
 MESSAGES = (
     LocalMessage("a.empty", b""),
     LocalMessage("a.binary", bytes(range(256)) + b"\r\nLMSG x 1\r\n"),

@@ -18,6 +18,7 @@ from regraft.schemas.plan import PlanPhase
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.node_fleet import NodeFleet
+from tests.wait_until import PATIENCE_S
 
 BROKERS = ("b01", "b02", "b03")
 LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
@@ -29,7 +30,7 @@ def run_fleet(connectors: dict[str, Connector], steps: Callable[[NodeFleet], Awa
         fleet = NodeFleet(LINE)
         try:
             await fleet.begin(connectors)
-            await asyncio.wait_for(steps(fleet), 60)
+            await asyncio.wait_for(steps(fleet), PATIENCE_S)
         finally:
             await fleet.close()
         assert fleet.failures == []
@@ -261,6 +262,6 @@ def test_a_session_survives_the_death_of_its_broker(tmp_path: Path) -> None:
 
     try:
         server.start()
-        asyncio.run(asyncio.wait_for(go(), 60))
+        asyncio.run(asyncio.wait_for(go(), PATIENCE_S))
     finally:
         server.stop()

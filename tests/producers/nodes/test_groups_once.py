@@ -31,6 +31,7 @@ from regraft.producers.nodes.node_clients import NodeClients
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import broker_of, needs, until
 from tests.producers.nodes.node_fleet import NodeFleet
+from tests.wait_until import PATIENCE_S
 
 BROKERS = ("b01", "b02", "b03")
 LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
@@ -153,4 +154,4 @@ def test_work_is_done_once(kind: str, tmp_path: Path) -> None:
             stack.push_async_callback(fleet.close)
             await steps(brokers)
 
-    asyncio.run(asyncio.wait_for(go(), 60))
+    asyncio.run(asyncio.wait_for(go(), PATIENCE_S))

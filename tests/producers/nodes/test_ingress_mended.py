@@ -17,6 +17,7 @@ from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.server_process import free_port
+from tests.wait_until import PATIENCE_S
 
 STREAM = "ORDERS"
 MENDED_S_MAX = 9.0
@@ -31,7 +32,7 @@ def server_in(directory: Path) -> NatsServer:
 async def make_stream(stream: Any, copies: int) -> None:
     import nats.errors
 
-    async with asyncio.timeout(90):  # Three servers start on a busy machine.
+    async with asyncio.timeout(PATIENCE_S):  # Three servers start on a busy machine.
         while True:
             try:
                 await stream.add_stream(name=STREAM, subjects=["orders.>"], num_replicas=copies)
@@ -56,7 +57,7 @@ def run_connector(servers: list[NatsServer], steps: Steps, name: str = "b01") ->
 
         await connector.start(lambda *one: received.interest.append(one), take)
         try:
-            await asyncio.wait_for(steps(connector, stream, received), 120)
+            await asyncio.wait_for(steps(connector, stream, received), PATIENCE_S)
         finally:
             await connector.close()
             await client.close()

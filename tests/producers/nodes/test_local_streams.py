@@ -20,6 +20,7 @@ from regraft.producers.nodes.nats.local_streams import LocalStreams
 from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.nats_site import NatsSite, at_client_port, at_leaf_port, nats_site
+from tests.wait_until import PATIENCE_S
 
 PAIR = Configuration.of(0, ("b01", "b02"), [("b01", "b02")])
 
@@ -146,7 +147,7 @@ def test_a_local_stream_stores_what_its_site_publishes(
             await asyncio.sleep(ask_again_s)
             assert await stored(site, "b02") == (0 if names else 10)
 
-    asyncio.run(asyncio.wait_for(go(), 60))
+    asyncio.run(asyncio.wait_for(go(), PATIENCE_S))
 
 
 @pytest.mark.stack
@@ -198,7 +199,7 @@ def test_clients_keep_what_they_want_beside_a_local_stream(
             await own.unsubscribe()
             await until(lambda: node.clients.interest_count == 1)
 
-    asyncio.run(asyncio.wait_for(go(), 60))
+    asyncio.run(asyncio.wait_for(go(), PATIENCE_S))
 
 
 @pytest.mark.stack

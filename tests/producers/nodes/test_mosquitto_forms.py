@@ -14,6 +14,9 @@ from regraft.producers.nodes.connectors.connector import ConnectorError
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.test_mqtt_connector import MqttSite
+from tests.wait_until import PATIENCE_S
+
+pytestmark = pytest.mark.stack
 
 WITH_SPACE = "log_timestamp_format %Y-%m-%d %H:%M:%S\n"
 FORMS = {
@@ -118,6 +121,6 @@ def test_a_form_that_changes_while_it_runs_is_learned(tmp_path: Path) -> None:
 def _run(server: MqttServer, steps: Any) -> None:
     server.start()
     try:
-        asyncio.run(asyncio.wait_for(steps(server), 60))
+        asyncio.run(asyncio.wait_for(steps(server), PATIENCE_S))
     finally:
         server.stop()

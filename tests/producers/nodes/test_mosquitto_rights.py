@@ -18,6 +18,7 @@ from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttServer, needs_mosquitto
 from tests.producers.nodes.server_process import free_port
+from tests.wait_until import PATIENCE_S
 
 pytestmark = pytest.mark.stack
 
@@ -62,7 +63,7 @@ def run(directory: Path, node: Collection[tuple[str, str]], go: Callable[[Guarde
         pytest.skip("the dynamic security plugin of Mosquitto is not installed")
     server = Guarded(directory, node).start()
     try:
-        asyncio.run(asyncio.wait_for(go(server), 60))
+        asyncio.run(asyncio.wait_for(go(server), PATIENCE_S))
     finally:
         server.stop()
 

@@ -17,6 +17,9 @@ from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.emqx_stand_in import KEY, SECRET, EmqxList
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, cut, needs_mosquitto
+from tests.wait_until import PATIENCE_S
+
+pytestmark = pytest.mark.stack
 
 
 class MqttSite:
@@ -52,7 +55,7 @@ def run_site(tmp_path: Path) -> Callable[..., None]:
             server = MqttServer("b01", tmp_path, is_plain=is_plain).start()
             site = MqttSite(server, **more)
             try:
-                await asyncio.wait_for(steps(site), 60)
+                await asyncio.wait_for(steps(site), PATIENCE_S)
             finally:
                 await site.close()
                 server.stop()

@@ -19,6 +19,7 @@ from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from regraft.producers.nodes.mqtt.mqtt_session import MqttLogin, MqttSession, RefusedError
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_stand_in import StandIn, stand_in
+from tests.wait_until import PATIENCE_S
 
 LARGE_BYTES = 1_000  # Longer packets are not accepted here.
 Steps = Callable[[StandIn, "Site"], Awaitable[None]]
@@ -51,7 +52,7 @@ def run(steps: Steps, welcome: mqtt5.ConnAckPacket | None = None, **more: Any) -
         async with stand_in() as broker:
             broker.welcome = welcome or broker.welcome
             site = Site(broker.port, **more)
-            await asyncio.wait_for(steps(broker, site), 60)
+            await asyncio.wait_for(steps(broker, site), PATIENCE_S)
             site.session.cut("the test is over")
 
     asyncio.run(go())

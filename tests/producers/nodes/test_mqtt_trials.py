@@ -13,6 +13,7 @@ from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from regraft.producers.nodes.mqtt.mqtt_trials import AGAIN_S, PAUSE_S, TopicTrials
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
+from tests.wait_until import PATIENCE_S
 
 ALLOWED = "topic readwrite #\ntopic read $SYS/#\n"
 
@@ -54,7 +55,7 @@ def test_messages_of_qos_0_that_the_broker_denies_are_counted(tmp_path: Path) ->
         await connector.close()
 
     try:
-        asyncio.run(asyncio.wait_for(go(), 60))
+        asyncio.run(asyncio.wait_for(go(), PATIENCE_S))
     finally:
         server.stop()
 

@@ -24,6 +24,7 @@ from tests.producers.nodes.nats_site import at_client_port, at_leaf_port
 from tests.producers.nodes.node_fleet import NodeFleet
 from tests.producers.nodes.rabbit_servers import RabbitClient, shared_rabbit
 from tests.producers.nodes.server_process import free_port
+from tests.wait_until import PATIENCE_S
 
 pytestmark = pytest.mark.stack
 
@@ -322,7 +323,7 @@ def run(kind: type[Site], server: str, directory: Path, steps: Callable[[Any], A
         site = kind(directory)
         try:
             await site.begin()
-            await asyncio.wait_for(steps(site), 60)
+            await asyncio.wait_for(steps(site), PATIENCE_S)
         finally:
             await site.close()
 

@@ -13,6 +13,7 @@ from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.server_process import free_port
+from tests.wait_until import PATIENCE_S
 
 pytestmark = pytest.mark.stack
 
@@ -106,7 +107,7 @@ def test_a_replicated_stream_is_taken_although_a_server_dies(tmp_path: Path) -> 
         await ingress.close()
 
     try:
-        asyncio.run(asyncio.wait_for(go(), 100))
+        asyncio.run(asyncio.wait_for(go(), PATIENCE_S))
     finally:
         for server in servers.values():
             server.stop()

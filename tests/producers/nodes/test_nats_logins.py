@@ -23,6 +23,7 @@ from regraft.producers.nodes.node_parts import connector_of
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.server_process import free_port
+from tests.wait_until import PATIENCE_S
 
 USER, ACCOUNT, OPERATOR = 20 << 3, 0, 14 << 3
 HANDSHAKE_FIRST = """leafnodes {{ listen: "127.0.0.1:{port}", tls {{
@@ -71,7 +72,7 @@ def run(go: Callable[[], Awaitable[None]]) -> None:
     needs_nats()
 
     async def steps() -> None:
-        await asyncio.wait_for(go(), 60)
+        await asyncio.wait_for(go(), PATIENCE_S)
 
     asyncio.run(steps())
 

@@ -18,6 +18,7 @@ from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import broker_of, needs, until
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.nats_site import at_client_port
+from tests.wait_until import PATIENCE_S
 
 pytestmark = pytest.mark.stack
 
@@ -35,7 +36,7 @@ def run(directory: Path, steps: Callable[[Any, Received], Awaitable[None]]) -> N
             await broker.connector.start(lambda *_: None, received.messages.append)
             await steps(broker, received)
 
-    asyncio.run(asyncio.wait_for(go(), 60))
+    asyncio.run(asyncio.wait_for(go(), PATIENCE_S))
 
 
 async def _has_responders(client: Any, subject: str) -> bool:
@@ -178,4 +179,4 @@ def test_what_the_client_may_not_subscribe_is_counted(tmp_path: Path) -> None:
             await connector.close()
             await client.close()
 
-    asyncio.run(asyncio.wait_for(go(), 60))
+    asyncio.run(asyncio.wait_for(go(), PATIENCE_S))

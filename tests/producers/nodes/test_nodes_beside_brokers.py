@@ -23,6 +23,7 @@ from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.node_fleet import NodeFleet, NodeLedger
 from tests.producers.nodes.rabbit_servers import RabbitClient, shared_rabbit
+from tests.wait_until import PATIENCE_S
 
 pytestmark = pytest.mark.stack
 
@@ -264,7 +265,7 @@ def run_site(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Callab
             site = RealSite(request.param, tmp_path)
             try:
                 await site.begin()
-                await asyncio.wait_for(steps(site), 120)
+                await asyncio.wait_for(steps(site), PATIENCE_S)
             finally:
                 await site.close()
             assert site.fleet.failures == []

@@ -17,6 +17,7 @@ from regraft.producers.nodes.connectors.ask_api import BrokerApi
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.rabbit_servers import RabbitServer, rabbit_cluster
+from tests.wait_until import PATIENCE_S
 
 pytestmark = pytest.mark.stack
 
@@ -74,4 +75,4 @@ def test_what_a_cluster_confirms_crosses_once_although_the_nodes_server_dies(tmp
                 time.sleep(0.01)
             for started in [first, *(starts.submit(server.start) for server in servers[1:])]:
                 started.result()
-        asyncio.run(asyncio.wait_for(go([servers[1], servers[0], servers[2]]), 60))
+        asyncio.run(asyncio.wait_for(go([servers[1], servers[0], servers[2]]), PATIENCE_S))

@@ -14,6 +14,7 @@ from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.reply_inboxes import ReplyInboxes
 from tests.producers.nodes.connector_kit import needs
 from tests.producers.nodes.nats_site import nats_site
+from tests.wait_until import PATIENCE_S
 
 ASK = LocalMessage("svc", b"?", "_INBOX.x.1")
 OTHER = LocalMessage("data", b"1")
@@ -85,4 +86,4 @@ def test_the_first_request_of_a_connection_is_answered(tmp_path: Path) -> None:
                 assert (await client.request("away", b"?", timeout=5)).data == b"!"
             assert known.interest_count == 4
 
-    asyncio.run(asyncio.wait_for(go(), 60))
+    asyncio.run(asyncio.wait_for(go(), PATIENCE_S))

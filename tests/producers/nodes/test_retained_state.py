@@ -20,10 +20,11 @@ from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.node_fleet import NodeFleet
+from tests.wait_until import PATIENCE_S
 
 PAIR = ("b01", "b02")
 LINE = Configuration.of(0, PAIR, [PAIR])
-WAIT_S_MAX = 10.0
+WAIT_S_MAX = 30.0
 SETTLED_S = 0.5
 
 
@@ -87,7 +88,7 @@ def run(directory: Path, steps: Callable[[RetainedSite], Awaitable[None]]) -> No
         site = RetainedSite(directory)
         try:
             await site.begin()
-            await asyncio.wait_for(steps(site), 60)
+            await asyncio.wait_for(steps(site), PATIENCE_S)
         finally:
             await site.close()
         assert site.fleet.failures == []
@@ -165,7 +166,7 @@ def test_a_node_knows_after_a_restart_what_its_broker_retains(tmp_path: Path) ->
         await connector.close()
 
     try:
-        asyncio.run(asyncio.wait_for(go(), 60))
+        asyncio.run(asyncio.wait_for(go(), PATIENCE_S))
     finally:
         server.stop()
 

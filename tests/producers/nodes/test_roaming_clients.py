@@ -22,6 +22,7 @@ from regraft.producers.nodes.mqtt.mqtt_interest import MqttInterest
 from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
 from tests.producers.nodes.node_fleet import NodeFleet
+from tests.wait_until import PATIENCE_S
 
 
 def roaming(knows: Callable[[str], bool] = lambda _: True) -> RoamingClients:
@@ -146,4 +147,4 @@ def test_a_client_that_moves_between_mosquittos_is_named_with_both(tmp_path: Pat
             for server in servers.values():
                 server.stop()
 
-    asyncio.run(asyncio.wait_for(go(), 60))
+    asyncio.run(asyncio.wait_for(go(), PATIENCE_S))

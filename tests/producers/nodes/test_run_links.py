@@ -16,6 +16,7 @@ from regraft.producers.nodes.connectors.subject_filters import content_of, filte
 from regraft.producers.nodes.links.carried_messages import CarriedNotification
 from regraft.producers.nodes.links.run_links import LinkLimits, Links, LinkTls
 from regraft.producers.real_fleet.link_proxy import LinkProxy
+from tests.wait_until import PATIENCE_S
 
 LIMITS = LinkLimits(probe_ms=50.0, silence_ms_max=300.0, retry_ms=5.0, retry_ms_max=20.0)
 
@@ -63,7 +64,7 @@ def run_site(steps: Callable[[Site], Awaitable[None]], site: Site | None = None)
         present = site or Site()
         await present.proxy.start()
         try:
-            await asyncio.wait_for(steps(present), 60)
+            await asyncio.wait_for(steps(present), PATIENCE_S)
         finally:
             await present.close()
 

@@ -42,13 +42,13 @@ from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mos
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.node_fleet import NodeLedger
 from tests.producers.nodes.server_process import free_port
+from tests.wait_until import PATIENCE_S
 
 pytestmark = pytest.mark.stack
 
 BROKERS = ("b01", "b02", "b03")
 LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
 INVENTORY: Inventory = inventory_of(LINE, {("b01", "b03"): 2.0})
-PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import msgspec
+import pytest
 
 from regraft.controller.compose_loop import compose_loop
 from regraft.controller.member_settings import MemberSettings
@@ -21,6 +22,8 @@ from tests.controller.scripted_overlay import settings_of
 from tests.overlay.small_overlays import inventory_of
 from tests.producers.nodes.node_fleet import LIMITS, NodeFleet
 from tests.producers.nodes.test_broker_node import BROKERS, LINE, MemorySite, run_site
+
+pytestmark = pytest.mark.stack  # It starts none, but the nodes and the loop need their share of the wall clock.
 
 STEP_S = 0.05
 WINDOW_MS, GRACE_MS = 1_000, 200

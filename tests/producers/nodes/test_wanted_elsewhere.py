@@ -23,6 +23,7 @@ from regraft.producers.nodes.wanted_elsewhere import WantedElsewhere
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import broker_of, needs, until
 from tests.producers.nodes.nats_site import at_client_port, at_leaf_port, nats_site
+from tests.wait_until import PATIENCE_S
 
 TOKENS = some.lists(some.sampled_from(["a", "b.c", "*", "x y", "t1"]).filter(lambda text: " " not in text), min_size=1)
 
@@ -173,7 +174,7 @@ def test_a_nats_server_knows_again_that_nobody_responds(connector_of: Any, tmp_p
             await asyncio.sleep(0.2)
             assert site.fleet.nodes["b01"].counts["published"] == local
 
-    asyncio.run(asyncio.wait_for(go(), 60))
+    asyncio.run(asyncio.wait_for(go(), PATIENCE_S))
 
 
 async def _answer(client: Any) -> bytes:
@@ -221,4 +222,4 @@ def test_a_rabbitmq_knows_again_what_cannot_be_routed() -> None:
             publish("wanted.a", b"4")
             await until(lambda: returned == [b"1", b"3", b"4"])
 
-    asyncio.run(asyncio.wait_for(go(), 60))
+    asyncio.run(asyncio.wait_for(go(), PATIENCE_S))

@@ -25,6 +25,8 @@ from regraft.schemas.plan import Plan
 from regraft.schemas.telemetry import TelemetryBatch
 from tests.producers.nodes.connector_kit import needs
 
+pytestmark = pytest.mark.stack
+
 BROKERS = 5
 
 
