@@ -15,9 +15,11 @@ Value = str | int | float
 
 
 class Verdict(StrEnum):
-    """What the figures say about a claim."""
+    """What the figures say about a claim; :mod:`experiments.judge_size` has the rule."""
 
     REPRODUCED = "reproduced"
+    EXCEEDED = "exceeded"
+    SMALLER = "smaller"
     REFUTED = "refuted"
     UNDECIDED = "not decidable"
 
