@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from regraft.controller.decide.find_planners import planner_of
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.tree import swap_links_ci, swap_links_cost
+from regraft.controller.planners.tree.swap_links_ci import local_knowledge, wanting_paths
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree.configuration import Configuration
 from regraft.overlay.tree.horizon_paths import Paths, paths_within
@@ -67,10 +67,10 @@ class Round:
 RANDOM_TREE = Variant("random_tree", "static")
 MST = Variant("minimum_spanning_tree", "mst")
 MIT = Variant("maximum_interest_tree", "mit", every_rounds=4)
-CI = Variant(swap_links_ci.PLANNER, "paper")
+CI = Variant("swap_links_ci", "paper")
 LMST = Variant(swap_links_lmst.PLANNER, "paper")
 LMIT = Variant(swap_links_lmit.PLANNER, "paper")
-OURS = Variant(swap_links_cost.PLANNER, "central")
+OURS = Variant("swap_links_cost", "central")
 
 
 def adapt(
@@ -124,9 +124,9 @@ def asking_paths(planner: str, paths: Mapping[int, Paths], state: TreeState) -> 
     counted. Requests that consensus refuses are included. Source: Jaeger07, sections 4.1 and 4.3.2.
     """
     longer = [found for hops, found in paths.items() if hops > 1]
-    if planner == swap_links_ci.PLANNER:
-        known = swap_links_ci.local_knowledge(state, paths)
-        return [swap_links_ci.wanting_paths(found, known) for found in longer]
+    if planner == CI.name:
+        known = local_knowledge(state, paths)
+        return [wanting_paths(found, known) for found in longer]
     asking = []
     weights = state.inventory.link_cost if planner == swap_links_lmst.PLANNER else -state.interest
     for found in longer:

@@ -15,10 +15,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from regraft.controller.decide.find_planners import planner_of
 from regraft.controller.kinds.tree.tree_state import TreeContext
-from regraft.controller.planners.shared_settings import HorizonSettings
-from regraft.controller.planners.tree import swap_links_ci, swap_links_cost
-from regraft.controller.planners.tree.swap_links_cost import SearchSettings
 from regraft.controller.state.planner_interface import Planner
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree.build_tree import bootstrap_tree, random_tree
@@ -60,11 +58,11 @@ DISTRIBUTED: Mapping[str, DistributedSettings] = {
 }
 CENTRAL: Mapping[str, tuple[Planner, TreeContext]] = {
     "central_ci": (
-        swap_links_ci.SPEC.with_settings(HorizonSettings(horizon_hops=PAPER.horizon_hops, order="arrival")),
+        planner_of("swap_links_ci", horizon_hops=PAPER.horizon_hops, order="arrival"),
         TreeContext(proposals_max=CENTRAL_PROPOSALS_MAX),
     ),
     "central_cost": (
-        swap_links_cost.SPEC.with_settings(SearchSettings(search_words_max=SEARCH_WORDS_MAX)),
+        planner_of("swap_links_cost", search_words_max=SEARCH_WORDS_MAX),
         TreeContext(proposals_max=CENTRAL_PROPOSALS_MAX, degree_max=CENTRAL_DEGREE_MAX),
     ),
 }
