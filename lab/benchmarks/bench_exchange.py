@@ -23,10 +23,10 @@ from pathlib import Path
 import structlog
 
 from benchmarks.line_ends import NATIVE, STARTS, Killable, connector_of, end_at, relink
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.real_fleet.link_proxy import LinkProxy
+from regraft.api.emulation import LinkProxy
+from regraft.api.overlays import BrokerChange
+from regraft.api.programs import Figure, run_facts, write_figures
+from regraft.api.trees import Configuration
 from tests.producers.nodes.node_fleet import NodeFleet
 
 BROKERS = ("b01", "b02", "b03")

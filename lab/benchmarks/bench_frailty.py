@@ -21,16 +21,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
-from regraft.controller.planners.tree.steps.search_swaps import Search, descend
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.process.show_progress import show_progress
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.weighted_sets import WeightedSets
-from regraft.overlay.tree.build_tree import bootstrap_tree, random_tree
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.tree_costs import TreeCosts
-from regraft.overlay.tree.tree_cut_off import tree_cut_off
+from regraft.api.overlays import Inventory, WeightedSets
+from regraft.api.planners import FrailtyPrice, Search, descend
+from regraft.api.programs import Figure, run_facts, show_progress, write_figures
+from regraft.api.trees import Configuration, TreeCosts, bootstrap_tree, random_tree, tree_cut_off
 from regraft_lab.psoop.paper_workload import WorkloadSettings, draw_workload
 from regraft_lab.psoop.topologies import planetlab_costs, transit_stub_costs
 

@@ -19,20 +19,12 @@ from typing import cast
 
 import numpy as np
 
-from regraft.controller.kinds.overlay_kind import AnyKind
-from regraft.controller.kinds.repair import Repair, RepairTask
-from regraft.controller.kinds.ring.ring_kind import RingKind
-from regraft.controller.kinds.tree.tree_kind import TreeKind
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.process.show_progress import show_progress
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.ring.user_interests import UserInterests
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.api.kinds import AnyKind, Repair, RepairTask, RingKind, TreeKind
+from regraft.api.overlays import BrokerChange, DeliverySets, Inventory, OverlayConfiguration
+from regraft.api.planning import ClosedWindow
+from regraft.api.programs import Figure, run_facts, show_progress, write_figures
+from regraft.api.rings import ChordConfiguration, UserInterests
+from regraft.api.trees import Configuration, random_tree
 from regraft_lab.psoop.paper_workload import WorkloadSettings, draw_workload
 
 DEGREE_MAX = 8

@@ -20,25 +20,21 @@ from typing import cast
 
 import msgspec
 
-from regraft.commands.parse_assignments import parse_assignments
-from regraft.controller.decide.find_planners import planner_of
-from regraft.controller.decision_settings import DecisionSettings
-from regraft.controller.kinds.find_kind import kind_of
-from regraft.controller.kinds.overlay_kind import AnyKind
-from regraft.controller.kinds.tree.tree_state import TreeContext
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.state.plan_log import PlanLog
-from regraft.demo.demo_flags import demo_flags
-from regraft.infra.process.run_tasks import ReportWork
-from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.workloads.stock_settings import RegimeChange
-from regraft.schemas.plan import Plan, PlanPhase
-from regraft.schemas.plan_life import LIFE
-from regraft.settings.place_demo import ensure_inventory
-from regraft.settings.run_settings import Settings, load_settings
-from regraft.stages.run_stage import configure_logs
-from regraft.virtual_runs.record_virtual import START_MS, virtual_settings
-from regraft.virtual_runs.virtual_loop import VirtualLoop
+from regraft.api.emulation import START_MS, RegimeChange, VirtualLoop, virtual_settings
+from regraft.api.kinds import AnyKind, kind_of
+from regraft.api.planning import ClosedWindow, DecisionSettings, PlanLog, TreeContext, planner_of
+from regraft.api.programs import (
+    ReportWork,
+    Settings,
+    configure_logs,
+    demo_flags,
+    ensure_inventory,
+    load_settings,
+    parse_assignments,
+)
+from regraft.api.records import Plan, PlanPhase
+from regraft.api.transitions import LIFE
+from regraft.api.trees import Configuration
 
 SECOND_MS = 1_000
 SHIFT_S = 60

@@ -14,17 +14,19 @@ from typing import Any, cast
 import numpy as np
 
 from lab.benchmarks.transition_meter import CoreObserver, PlanDriver, TransitionCost
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import OverlayConfiguration, link
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.ring.chord_ring import DEFAULT_BITS
-from regraft.overlay.tree.build_tree import cycle_links, random_tree
-from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.producers.emulator.user_clients import topic_filter
-from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from regraft.producers.workloads.stock_workload import SubscriptionMaker, advertisement, load_stock_data
-from regraft.schemas.plan import ClientMove, Plan, PlanPhase
+from regraft.api.emulation import (
+    LedgerSnapshot,
+    SubscriptionMaker,
+    VirtualOverlay,
+    VirtualSettings,
+    advertisement,
+    load_stock_data,
+    topic_filter,
+)
+from regraft.api.overlays import Inventory, OverlayConfiguration, link
+from regraft.api.records import ClientMove, Plan, PlanPhase
+from regraft.api.rings import DEFAULT_BITS, ChordConfiguration
+from regraft.api.trees import Configuration, cycle_links, random_tree
 
 Draw = Callable[[random.Random], tuple[OverlayConfiguration, list[ClientMove]]]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 
 Value = str | int | float
 

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.ring.chord_ring import DEFAULT_BITS, NO_PARENT
-from regraft.overlay.ring.ring_costs import topic_roots
+from regraft.api.rings import DEFAULT_BITS, NO_PARENT, ChordConfiguration, topic_roots
 from regraft_lab.dynatops.dissemination import Positions, RootedTrees
 
 

@@ -17,8 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.ring.ring_costs import topic_roots
+from regraft.api.rings import ChordConfiguration, topic_roots
 from regraft_lab.dynatops.bayeux import TapestryMesh, draw_mesh
 from regraft_lab.dynatops.broker_interests import InterestStep
 from regraft_lab.dynatops.connected_dissemination import connected_measures

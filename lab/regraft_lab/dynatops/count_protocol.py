@@ -23,18 +23,23 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
-from regraft.producers.brokers.broker_messages import Bundle, ClientRequest, Effect, Message, Send
-from regraft.producers.brokers.chord_routing import RingRouting
-from regraft.producers.brokers.chord_tables import ChordTables, RingPlanUnderWay
-from regraft.producers.brokers.two_epochs import TwoEpochBroker
-from regraft.producers.emulator.user_clients import topic_filter
-from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from regraft.schemas.command import Command, CommandPhase, Outcome
-from regraft.schemas.plan import ClientMove
-from regraft.schemas.plan_life import answers_to
+from regraft.api.brokers import (
+    Bundle,
+    ChordTables,
+    ClientRequest,
+    Effect,
+    Message,
+    RingPlanUnderWay,
+    RingRouting,
+    Send,
+    TwoEpochBroker,
+)
+from regraft.api.emulation import VirtualOverlay, VirtualSettings, topic_filter
+from regraft.api.overlays import Inventory
+from regraft.api.programs import Figure
+from regraft.api.records import ClientMove
+from regraft.api.rings import ChordConfiguration, id_moves_between
+from regraft.api.transitions import Command, CommandPhase, Outcome, answers_to
 from regraft_lab.dynatops.random_streams import random_of
 
 Where = dict[str, str | int | float]

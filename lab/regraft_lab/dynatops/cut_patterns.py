@@ -21,12 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from regraft.controller.planners.ring.steps.assign_ring_ids import assign_ids
-from regraft.controller.planners.ring.steps.search_ring_ids import best_on_path, improve_greedily, swaps_of
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.ring.ring_costs import topic_roots
-from regraft.overlay.ring.ring_reassignment import RingProblem
+from regraft.api.planners import assign_ids, best_on_path, improve_greedily, swaps_of
+from regraft.api.programs import Figure
+from regraft.api.rings import ChordConfiguration, RingProblem, topic_roots
 
 Where = dict[str, str | int | float]
 

@@ -24,17 +24,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.planners.ring.steps.place_users import (
-    AskingUsers,
-    BrokerStates,
-    OwnPart,
-    PlacementRules,
-    choose_homes,
-    place_in_turn,
-)
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.ring.ring_costs import topic_roots
-from regraft.overlay.ring.user_clusters import UserClusters
+from regraft.api.planners import AskingUsers, BrokerStates, OwnPart, PlacementRules, choose_homes, place_in_turn
+from regraft.api.rings import ChordConfiguration, UserClusters, topic_roots
 from regraft_lab.dynatops.broker_interests import InterestStep, interest_steps
 from regraft_lab.dynatops.user_changes import Ints, UserChanges
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regraft.controller.planners.tree.steps.pack_drop import PACKING_TIE_SHARE, likely_changes_per_s
-from regraft.controller.planners.tree.steps.pack_users import ROUNDING
-from regraft.overlay.packed_users import Flags, Homes, PackingCosts, PackingInstance
+from regraft.api.planners import PACKING_TIE_SHARE, ROUNDING, likely_changes_per_s
+from regraft.api.trees import Flags, Homes, PackingCosts, PackingInstance
 
 # request_to_move, accept, replicate, connect, register, summarize, redirect; or request_to_move and a refusal.
 MOVE_MESSAGES, DECLINE_MESSAGES = 7, 2

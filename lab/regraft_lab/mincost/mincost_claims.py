@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 from regraft_lab.claim_evidence import Claim, Interval, Judgement, Measured, Value, undecided, verdict
 from regraft_lab.claims_block import claim_rows, put_claims
 from regraft_lab.mincost.mincost_tasks import CORE_SCALES, MIGRATED_FROM, OURS, PAPERS, USERS_PER_BROKER

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 from regraft_lab.claim_evidence import Claim, Judgement, Measured, Value, undecided, verdict
 from regraft_lab.claims_block import claim_rows, put_claims
 from regraft_lab.judge_size import SIZE_TEST, Size, judge_all

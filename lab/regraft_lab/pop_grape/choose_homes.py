@@ -11,17 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from regraft.controller.decide.find_planners import planner_spec
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.shared_settings import SessionSettings
-from regraft.controller.planners.tree.relocate_publisher_grape import PrioritySettings
-from regraft.controller.planners.tree.relocate_publisher_pop import TraceSettings
-from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.state.planner_interface import AnyPlannerSpec, PlannerSettings
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.build_tree import bootstrap_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.api.overlays import Inventory
+from regraft.api.planners import JointSettings, PrioritySettings, TraceSettings
+from regraft.api.planning import (
+    AnyPlannerSpec,
+    ClosedWindow,
+    PlannerSettings,
+    SessionSettings,
+    TreeContext,
+    TreeState,
+    planner_spec,
+)
+from regraft.api.trees import Configuration, bootstrap_tree
 from regraft_lab.pop_grape.observe_placement import WINDOW_MS
 
 ROUNDS_MAX = 3  # POP never settles (its averages remember few traces); GRAPE nearly always does.

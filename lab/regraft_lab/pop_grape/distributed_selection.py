@@ -13,11 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.planners.tree.steps.select_home_grape import Priority, select
-from regraft.overlay.sets.distinct_sets import Words
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.link_sides import RootedTree
-from regraft.overlay.tree.trace_sessions import HopDelays, SessionMetrics, TraceSessions
+from regraft.api.overlays import Words
+from regraft.api.planners import Priority, select
+from regraft.api.trees import Configuration, HopDelays, RootedTree, SessionMetrics, TraceSessions
 from regraft_lab.pop_grape.distributed_traces import BYTE_BITS, BrokerReport
 
 WORD_BYTES = 8

@@ -12,11 +12,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.publisher_costs import PublisherCosts
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.planning import ClosedWindow
+from regraft.api.trees import Configuration, PublisherCosts
 
 Floats = NDArray[np.float64]
 Homes = Mapping[str, str]

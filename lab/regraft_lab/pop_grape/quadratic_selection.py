@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.trace_sessions import HopDelays, TraceSessions
+from regraft.api.trees import Configuration, HopDelays, TraceSessions
 
 CLIENT = ""
 

@@ -12,11 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.planners.tree.steps.select_home_grape import Priority, select
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.link_sides import RootedTree
-from regraft.overlay.tree.trace_sessions import HopDelays, SessionMetrics, TraceSessions
+from regraft.api.planners import Priority, select
+from regraft.api.trees import Configuration, HopDelays, RootedTree, SessionMetrics, TraceSessions, random_tree
 from regraft_lab.pop_grape.quadratic_selection import reports_of, select_quadratic
 
 EIGHTH_MS = 1 / 8

@@ -12,9 +12,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.emulator.place_overlay import PROCESSING_MS_MAX, PROCESSING_MS_MIN, measured_rtt_ms
+from regraft.api.emulation import PROCESSING_MS_MAX, PROCESSING_MS_MIN, measured_rtt_ms
+from regraft.api.overlays import Inventory
+from regraft.api.trees import Configuration
 
 FAN_OUT = 2
 DEGREE_MAX = FAN_OUT + 1  # Children and parent.

@@ -15,13 +15,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.decide.find_planners import planner_of
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.tree.swap_links_ci import local_knowledge, wanting_paths
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.horizon_paths import Paths, paths_within
-from regraft.schemas.plan import Proposal
+from regraft.api.overlays import Inventory
+from regraft.api.planners import local_knowledge, wanting_paths
+from regraft.api.planning import TreeContext, TreeState, planner_of
+from regraft.api.records import Proposal
+from regraft.api.trees import Configuration, Paths, paths_within
 from regraft_lab.planners import swap_links_lmit, swap_links_lmst
 from regraft_lab.psoop.message_costs import (
     broadcast_cost,

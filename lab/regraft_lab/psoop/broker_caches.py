@@ -13,8 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.sets.distinct_sets import digit_planes, merge_sets
+from regraft.api.overlays import DeliverySets, digit_planes, merge_sets
 from regraft_lab.psoop.paper_workload import Ids, Workload
 
 

@@ -12,18 +12,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from regraft.controller.controller_settings import TransitionLimits
-from regraft.controller.execute.execute_plan import PlanRunner
-from regraft.controller.ports.memory_ports import MemoryPorts
-from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import Link, link
-from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.brokers.match_content import Filter
-from regraft.producers.virtual_overlay import VirtualOverlay
-from regraft.schemas.client import Role
-from regraft.schemas.command import Command, CommandResult
-from regraft.schemas.plan import ClientMove, Plan, PlanPhase
+from regraft.api.brokers import Filter
+from regraft.api.emulation import MemoryPorts, VirtualOverlay
+from regraft.api.overlays import Inventory, Link, link
+from regraft.api.planning import PlanLog, TransitionLimits
+from regraft.api.records import ClientMove, Plan, PlanPhase, Role
+from regraft.api.transitions import Command, CommandResult, PlanRunner
+from regraft.api.trees import Configuration
 from regraft_lab.message_tally import MessageTally
 from regraft_lab.psoop.distributed_messages import HEADER_BYTES, Exchange, MessageKind
 from regraft_lab.psoop.distributed_settings import DistributedSettings

@@ -15,17 +15,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from regraft.controller.decide.find_planners import planner_of
-from regraft.controller.kinds.tree.tree_state import TreeContext
-from regraft.controller.state.planner_interface import Planner
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.build_tree import bootstrap_tree, random_tree
-from regraft.overlay.tree.overlay_cost import overlay_cost
-from regraft.producers.brokers.broker_messages import Notification
-from regraft.producers.emulator.emulate_overlay import OverlayTiming
-from regraft.producers.emulator.emulated_parts import Served
-from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.producers.workloads.stock_settings import SYMBOLS_SHIPPED, WorkloadSettings
+from regraft.api.brokers import Notification
+from regraft.api.emulation import SYMBOLS_SHIPPED, LedgerSnapshot, OverlayTiming, Served, WorkloadSettings
+from regraft.api.overlays import Inventory
+from regraft.api.planning import Planner, TreeContext, planner_of
+from regraft.api.trees import bootstrap_tree, overlay_cost, random_tree
 from regraft_lab.message_tally import MessageTally, notifications_on_links
 from regraft_lab.psoop.distributed_agreement import Agreement, AgreementMeter
 from regraft_lab.psoop.distributed_cache import SECOND_MS

@@ -13,9 +13,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration, DegreeError
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.trees import Configuration, DegreeError
 
 BROKERS_MAX = 8  # 262,144 trees take milliseconds and 6 MB; the 4.8 million of nine brokers would take 150 MB.
 

@@ -13,11 +13,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import Link
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.horizon_paths import Paths
-from regraft.schemas.plan import Proposal
+from regraft.api.overlays import Inventory, Link
+from regraft.api.records import Proposal
+from regraft.api.trees import Configuration, Paths
 
 # An exchange is announced around its cycle and confirmed; the paper refers to its [9].
 CONTROL_MESSAGES_PER_LINK = 2

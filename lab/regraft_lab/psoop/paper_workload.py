@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.api.overlays import DeliverySets
 
 Ids = NDArray[np.int64]
 

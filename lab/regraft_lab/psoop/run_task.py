@@ -15,10 +15,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.api.overlays import Inventory
+from regraft.api.programs import Figure
+from regraft.api.trees import Configuration, random_tree
 from regraft_lab.psoop import topologies
 from regraft_lab.psoop.adapt_overlay import CI, LMIT, LMST, MIT, MST, OURS, RANDOM_TREE
 from regraft_lab.psoop.broker_caches import CacheReader, Caches

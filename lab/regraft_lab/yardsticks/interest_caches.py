@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.api.overlays import DeliverySets
 from regraft_lab.yardsticks.bloom_filters import FilterShape, bit_positions, claimed_rows, notification_ids
 
 Words = NDArray[np.uint64]

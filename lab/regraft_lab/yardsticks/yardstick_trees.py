@@ -12,8 +12,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
+from regraft.api.overlays import Inventory
+from regraft.api.trees import Configuration
 
 
 def minimum_spanning_tree(inventory: Inventory, epoch: int = 0) -> Configuration:

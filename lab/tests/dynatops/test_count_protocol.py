@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.api.rings import ChordConfiguration
 from regraft_lab.claim_evidence import Measured
 from regraft_lab.dynatops.count_protocol import (
     STEPS,

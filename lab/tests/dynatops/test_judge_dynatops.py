@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import regraft_lab.dynatops
-from regraft.infra.process.measured_figures import Figure, write_figures
+from regraft.api.programs import Figure, write_figures
 from regraft_lab.claim_evidence import Claim, Judgement, Measured, Verdict
 from regraft_lab.claims_block import END, begin_marker
 from regraft_lab.dynatops.draw_dynatops import draw_dynatops

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.controller.planners.ring.steps.place_users import PlacementRules
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.ring.user_clusters import UserClusters
+from regraft.api.planners import PlacementRules
+from regraft.api.rings import ChordConfiguration, UserClusters
 from regraft_lab.dynatops.poisson_workload import PoissonSettings, draw_poisson_changes
 from regraft_lab.dynatops.user_changes import UserChanges
 from regraft_lab.dynatops.user_model import (

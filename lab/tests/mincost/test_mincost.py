@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from regraft.controller.planners.tree.steps.pack_users import pack_random
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.packed_users import PackingCosts
+from regraft.api.planners import pack_random
+from regraft.api.programs import Figure
+from regraft.api.trees import PackingCosts
 from regraft_lab.claim_evidence import Measured, Verdict
 from regraft_lab.mincost.draw_mincost import draw_mincost
 from regraft_lab.mincost.migrate_users import migrate_users

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 from regraft_lab.claim_evidence import Measured, Verdict
 from regraft_lab.judge_size import Size
 from regraft_lab.octopia.compare_draws import draw_figures

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.planning import ClosedWindow
+from regraft.api.trees import Configuration
 from regraft_lab.pop_grape.relocation_tasks import Size
 
 SMALL_SIZE = Size(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.process.measured_figures import Figure, write_figures
+from regraft.api.programs import Figure, write_figures
 from regraft_lab.claim_evidence import Claim, Measured, Verdict
 from regraft_lab.claims_block import END, begin_marker
 from regraft_lab.judge_size import Size

@@ -6,16 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.brokers.match_content import Filter, Operator, Predicate
-from regraft.producers.emulator.emulate_overlay import inventory_timing
-from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.schemas.state import QueueState
+from regraft.api.brokers import Filter, Operator, Predicate
+from regraft.api.emulation import LedgerSnapshot, inventory_timing
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.planning import ClosedWindow, TreeState
+from regraft.api.records import QueueState
+from regraft.api.trees import Configuration, random_tree
 from regraft_lab.pop_grape.distributed_relocation import RelocatingOverlay, Settings
 from regraft_lab.pop_grape.distributed_traces import Gathered, TraceMessage
 from tests.overlay.small_overlays import NO_CAP, brokers_named, inventory_of

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.tree.configuration import Configuration
-from regraft.schemas.plan import Proposal
+from regraft.api.planning import ClosedWindow, TreeContext, TreeState
+from regraft.api.records import Proposal
+from regraft.api.trees import Configuration
 from regraft_lab.psoop import compare_optimum
 from regraft_lab.psoop.compare_optimum import (
     LINK_PLANNERS,

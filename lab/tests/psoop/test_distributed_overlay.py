@@ -9,13 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import link
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.horizon_paths import paths_within
-from regraft.overlay.tree.overlay_cost import overlay_cost
-from regraft.producers.brokers.broker_messages import Notification
+from regraft.api.brokers import Notification
+from regraft.api.overlays import Inventory, link
+from regraft.api.trees import Configuration, overlay_cost, paths_within, random_tree
 from regraft_lab.planners.swap_links_ci_paper import InterestSettings
 from regraft_lab.psoop.distributed_agreement import AgreementMeter, brokers_decision, cycle_of, exact_decision
 from regraft_lab.psoop.distributed_broker import BUSY, NOT_EXECUTED

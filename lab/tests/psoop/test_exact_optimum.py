@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration, DegreeError
-from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.trees import Configuration, DegreeError, overlay_cost
 from regraft_lab.psoop.exact_optimum import (
     BROKERS_MAX,
     TooManyTreesError,

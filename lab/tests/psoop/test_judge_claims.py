@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.process.measured_figures import Figure, write_figures
+from regraft.api.programs import Figure, write_figures
 from regraft_lab.claim_evidence import Measured, Verdict
 from regraft_lab.claims_block import END, begin_marker, with_block
 from regraft_lab.psoop.claims_table import PROGRAM, claims_document, main

@@ -5,12 +5,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import link
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.horizon_paths import paths_within
-from regraft.schemas.plan import Proposal
+from regraft.api.overlays import Inventory, link
+from regraft.api.records import Proposal
+from regraft.api.trees import Configuration, paths_within, random_tree
 from regraft_lab.psoop.message_costs import (
     behind_link,
     broadcast_cost,

@@ -4,9 +4,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.api.overlays import Inventory
+from regraft.api.trees import Configuration, random_tree
 from regraft_lab.psoop.adapt_overlay import CI, MST, RANDOM_TREE
 from regraft_lab.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
 from regraft_lab.psoop.run_rounds import OverlayRun, run_rounds

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.tree.swap_links_ci import (
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.planners import (
     LocalKnowledge,
     cycle_costs,
     indirect_costs,
@@ -18,12 +18,9 @@ from regraft.controller.planners.tree.swap_links_ci import (
     wanted_links,
     wanting_paths,
 )
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.horizon_paths import paths_within
-from regraft.overlay.tree.overlay_cost import overlay_cost
-from regraft.schemas.plan import Proposal
+from regraft.api.planning import ClosedWindow, TreeContext, TreeState
+from regraft.api.records import Proposal
+from regraft.api.trees import overlay_cost, paths_within
 from regraft_lab.planners.swap_links_ci_paper import InterestSettings, local_knowledge, swap_links_ci_paper
 from regraft_lab.yardsticks.bloom_filters import FilterShape
 from regraft_lab.yardsticks.interest_caches import InterestCaches

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.trees import Configuration
 from regraft_lab.psoop.exact_optimum import all_trees
 from regraft_lab.yardsticks.yardstick_trees import maximum_interest_tree, minimum_spanning_tree
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, overlays, sets_of

@@ -39,7 +39,7 @@ def test_stages_of_emulated_brokers_place_them(command: str, tmp_path: Path, mon
     flags = ["--set", f"run.directory={tmp_path}", "--set", "demo.brokers=6"]
     monkeypatch.setitem(stage_module.STAGES, command, lambda *_: 0)
     monkeypatch.setattr(stage_module, "check_topics", lambda *_, **__: None)
-    monkeypatch.setattr(stage_module, "configure_logs", lambda *_: None)  # Not to the runner's stream.
+    monkeypatch.setattr(log_stream, "configure_logs", lambda *_: None)  # Not to the runner's stream.
     emulated = [] if command == "emulate" else ["--emulate"]
     answer = CliRunner().invoke(app, [command, *emulated, *flags])
     assert answer.exit_code == 0, answer.output
