@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from regraft.cli import app, main
+from regraft.infra.process import log_stream
 from regraft.settings.place_demo import ensure_inventory, require_inventory
 from regraft.settings.run_settings import SettingsError, load_settings
 from regraft.stages import run_stage as stage_module
