@@ -113,7 +113,6 @@ def _network(kind: str, brokers: int, seed: int) -> Network:
     sets = workload.published_sets(names, 0, workload.notification_count, TICKS)
     homes = workload.homes(names)
     deliveries = np.zeros((brokers, brokers))
-    assert sets.delivered is not None
     for (publisher, _), handed in zip(sets.columns, np.bitwise_count(sets.delivered).T, strict=True):
         deliveries[inventory.index[homes[publisher]]] += handed
     return Network(inventory, WeightedSets.over_all([sets]), deliveries / TICKS)

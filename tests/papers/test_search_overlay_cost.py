@@ -162,9 +162,9 @@ def test_the_same_state_and_seed_give_the_same_proposals() -> None:
 
 
 def test_only_links_change_if_publishers_cannot_move() -> None:
-    """If windows do not separate published from delivered, publishers stay at their homes."""
+    """If their homes are unknown, publishers stay."""
     overlay = draw_overlay(random.Random(8), brokers_max=9)
-    mixed = [replace(span, delivered=None) for span in overlay.spans]
-    proposals = planned(state_of(replace(overlay, spans=mixed)))
+    unknown = Configuration.of(0, overlay.configuration.brokers, overlay.configuration.links, {})
+    proposals = planned(state_of(overlay).with_configuration(unknown))
     assert proposals
     assert not any(one.moves for one in proposals)

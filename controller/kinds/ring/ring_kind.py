@@ -141,10 +141,6 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         """Return True if the window knows what users want."""
         return window.interests is not None
 
-    def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
-        """Return True: the worth of a user's home depends only on who wants what."""
-        return True
-
     def counted_cost_per_s(self, window: ClosedWindow) -> float | None:
         """Return None: counters do not measure delay."""
         return None

@@ -70,8 +70,7 @@ class ReachedTree:
         """Return the overlay after the proposal.
 
         Raises NotATreeError if its links leave no tree, KeyError for a broker that is not in the overlay, HomeError for
-        a publisher that is not at the home it leaves, or for moved subscribers without separate deliveries, RingIdError
-        for a reassignment of ring IDs.
+        a publisher that is not at the home it leaves, RingIdError for a reassignment of ring IDs.
         """
         if proposal.id_moves:
             raise RingIdError("the overlay is a tree: its brokers have no ring IDs")
@@ -90,8 +89,6 @@ class ReachedTree:
         moved = {move.home_from: move.home_to for move in proposal.subscribers_moved}
         if strangers := {*moved, *moved.values()} - set(self.configuration.brokers):
             raise KeyError(min(strangers))
-        if any(window.sets.delivered is None for window in self.state.windows):
-            raise HomeError("brokers do not report deliveries separately from publications: subscribers stay")
         return ReachedTree(self.state.with_subscribers_moved(moved))
 
     def _linked(self, proposal: Proposal) -> ReachedTree:

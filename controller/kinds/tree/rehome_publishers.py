@@ -117,11 +117,11 @@ def _nearest(tree: Configuration, home: str, is_open: NDArray[np.bool_], task: R
 def _priced(
     tree: Configuration, homes: Mapping[str, str], leaving: Sequence[str], task: RepairTask
 ) -> PublisherCosts | None:
-    """Return what publishers cost at each home of the tree, or None if the windows do not show it.
+    """Return what publishers cost at each home of the tree, or None without windows.
 
     Covers all publishers if there are caps of load, which they share; else only those that leave.
     """
-    if not task.windows or any(window.sets.delivered is None for window in task.windows):
+    if not task.windows:
         return None
     provisional = {**homes, **dict.fromkeys(leaving, tree.brokers[0])}  # Any will do: homes are priced.
     spans = [window.sets for window in task.windows]
@@ -134,9 +134,8 @@ def _priced(
 def at_known_homes(sets: DeliverySets, homes: Mapping[str, str], brokers: tuple[str, ...]) -> DeliverySets:
     """Return the sets over these brokers, too, with publishers at their homes.
 
-    Publishers that ``homes`` does not name stay, and all stay if publications are not reported separately.
+    Publishers that ``homes`` does not name stay.
     """
     known = {name for name, _ in sets.columns}
     placed = {name: home for name, home in homes.items() if name in known}
-    over_all = sets.over(tuple(sorted({*sets.brokers, *brokers, *placed.values()})))
-    return over_all if sets.delivered is None else over_all.at_homes(placed)
+    return sets.over(tuple(sorted({*sets.brokers, *brokers, *placed.values()}))).at_homes(placed)

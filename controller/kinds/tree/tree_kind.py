@@ -124,14 +124,10 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         return links.total_per_s + float(access_costs_per_s(self.inventory, window).sum())
 
     def least_cost_per_s(self, windows: Sequence[ClosedWindow]) -> float | None:
-        """Return a lower bound of the cost on any tree, with subscribers where they are.
-
-        None if a window does not report deliveries separately from publications.
-        """
+        """Return a lower bound of the cost on any tree, with subscribers where they are; None without windows."""
         sets = [window.sets for window in windows]
-        is_known = bool(sets) and all(one.delivered is not None for one in sets)
         access_per_s = access_by_span_per_s(self.inventory, windows, 1)
-        return least_cost_per_s(self.inventory, sets) + float(access_per_s.mean()) if is_known else None
+        return least_cost_per_s(self.inventory, sets) + float(access_per_s.mean()) if sets else None
 
     def bill(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> ShownBill | None:
         """Return the cost of links and hand-overs at the inventory's prices; delays are not charged."""
@@ -151,10 +147,6 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
     def can_be_costed(self, window: ClosedWindow) -> bool:
         """Return True: every window knows what was delivered where."""
         return True
-
-    def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
-        """Return True if all windows report deliveries separately from publications."""
-        return all(window.sets.delivered is not None for window in windows)
 
     def counted_cost_per_s(self, window: ClosedWindow) -> float | None:
         """Return the cost by counters of notifications on each link end and broker; None if no broker sent any.

@@ -89,10 +89,7 @@ class TreeState(ContentState):
 
     @cached_property
     def publisher_costs(self) -> PublisherCosts:
-        """The cost of each publisher at each home, over the horizon and in each span, on the configuration's tree.
-
-        Raises ValueError if a window does not report deliveries separately from publications.
-        """
+        """The cost of each publisher at each home, over the horizon and in each span, on the configuration's tree."""
         return PublisherCosts(self.configuration, self.inventory, self.span_sets)
 
     @cached_property
@@ -165,7 +162,6 @@ class TreeState(ContentState):
         for window, sets in zip(self.windows, self.window_sets, strict=True):
             own = {column: place for place, column in enumerate(sets.columns)}
             places = [columns[column] for column in sets.columns]
-            assert sets.delivered is not None
             delivered = sets.delivered[sets.brokers.index(key[0])]
             part = window.parts.received.get(key)
             if part is None:

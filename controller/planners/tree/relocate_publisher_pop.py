@@ -178,7 +178,6 @@ def _subscribers(
 ) -> Iterator[Floats]:
     """Yield for each chosen notification how many subscribers received it, by broker."""
     delivered = window.sets.delivered
-    assert delivered is not None, "publishers are priced only where this is known"
     mean = subscribers_mean(window, publisher, delivered[:, columns])
     for column, bit in chosen:
         yield mean * (delivered[:, column] >> np.uint64(bit) & np.uint64(1))

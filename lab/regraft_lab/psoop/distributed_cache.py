@@ -45,7 +45,8 @@ class NotificationIds:
         for row, ids in zip(words, ids_of_broker, strict=True):
             places = np.searchsorted(keys, ids >> np.uint64(BLOCK_BITS))
             np.bitwise_or.at(row, places, np.uint64(1) << (ids & np.uint64(BLOCK_SIZE - 1)))
-        return DeliverySets(brokers, tuple(columns[place] for place in order), words[:, order], span_s)
+        words = words[:, order]
+        return DeliverySets(brokers, tuple(columns[place] for place in order), words, span_s, words)
 
 
 class NotificationCache:

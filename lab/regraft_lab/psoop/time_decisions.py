@@ -113,7 +113,8 @@ class _Overlay:
     def _decide(self, planner: str, tree: Configuration, place: int) -> tuple[float, Configuration]:
         horizon = self.windows[place : place + HORIZON_WINDOWS]
         fresh = horizon[-1].sets
-        newest = replace(horizon[-1], sets=DeliverySets(fresh.brokers, fresh.columns, fresh.words, fresh.span_s))
+        sets = DeliverySets(fresh.brokers, fresh.columns, fresh.words, fresh.span_s, fresh.delivered)
+        newest = replace(horizon[-1], sets=sets)
         for window in horizon[:-1]:
             _ = window.sets.planes  # In a live controller earlier decisions have merged these already.
         before = Configuration(0, tree.brokers, tree.links)

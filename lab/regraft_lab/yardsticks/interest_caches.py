@@ -117,7 +117,7 @@ def newest_ids(windows: Sequence[DeliverySets], ids_max: int) -> DeliverySets:
                 new[row] = _first_bits(new[row], newest_first, int(room[row]))
         kept[:, places] |= new
         room -= np.minimum(counts, room)
-    return DeliverySets(whole.brokers, whole.columns, kept, whole.span_s)
+    return DeliverySets(whole.brokers, whole.columns, kept, whole.span_s, kept & whole.delivered)
 
 
 def bloom_interest(sets: DeliverySets, bits: int, hashes: int) -> Counts:

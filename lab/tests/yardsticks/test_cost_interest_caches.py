@@ -55,7 +55,8 @@ def test_counted_costs_are_the_true_ones_on_a_line_of_three(drawn: Drawn) -> Non
     known = local_knowledge(state_of(inventory, sets), COUNTED, paths_within(tree, 2))
     p = inventory.processing_cost
     for i, k, j in paths_within(tree, 2)[2].tolist():
-        of_i = DeliverySets(sets.brokers, sets.columns, sets.words & sets.words[i], sets.span_s)
+        words = sets.words & sets.words[i]
+        of_i = DeliverySets(sets.brokers, sets.columns, words, sets.span_s, words)
         c_ij = indirect_costs(np.array([[i, k, j]]), known)[0, -1]
         total = known.interest[i, i] * p[i]
         total += known.interest[i, k] * (inventory.link_cost[i, k] + p[k]) + known.interest[i, j] * (c_ij + p[j])

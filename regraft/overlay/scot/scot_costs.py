@@ -58,12 +58,12 @@ class ScotCosts:
     """The cost of each publisher at each broker in some spans: ``costs_per_s`` (spans, publishers, brokers).
 
     ``publishers`` are sorted; brokers are those of the overlay. Cost O(brokers * columns), plus O(brokers) for each
-    publisher, span and cluster. Raises ValueError if there is no span, or ``delivered`` of one is not known.
+    publisher, span and cluster. Raises ValueError if there is no span.
     """
 
     def __init__(self, overlay: ScotConfiguration, inventory: Inventory, spans: Sequence[DeliverySets]) -> None:
-        if not spans or any(one.delivered is None for one in spans):
-            raise ValueError("published and delivered are not reported separately in every span")
+        if not spans:
+            raise ValueError("no span to price publishers on: at least one window is needed")
         self.overlay, self.inventory = overlay, inventory
         self.spans_s: Floats = np.array([max(one.span_s, 1e-9) for one in spans])
         self.publishers = tuple(sorted({name for one in spans for name, _ in one.columns}))
@@ -135,7 +135,6 @@ class ScotCosts:
 
 def _cluster_part(sets: DeliverySets, members: Sequence[str]) -> DeliverySets:
     """Return the deliveries in a cluster, as if nothing else had been published."""
-    assert sets.delivered is not None
     rows = [sets.brokers.index(broker) for broker in members]
     delivered = sets.delivered[rows]
     return replace(sets, brokers=tuple(members), words=delivered, delivered=delivered)

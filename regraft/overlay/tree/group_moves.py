@@ -57,8 +57,6 @@ class _Walk:
     def __init__(
         self, configuration: Configuration, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]
     ) -> None:
-        if sets.delivered is None:
-            raise ValueError("published and delivered are not reported separately: subscribers cannot be moved")
         self._words, self.delivered = sets.words, sets.delivered
         self._costs = inventory.link_cost / max(sets.span_s, 1e-9)
         self._kept = _published_at_home(sets, homes)
@@ -101,7 +99,6 @@ class _Walk:
 
 def _published_at_home(sets: DeliverySets, homes: Mapping[str, str]) -> Words:
     """Return what each broker has without its subscribers, shape (brokers, columns): what was published there."""
-    assert sets.delivered is not None
     kept = sets.words & ~sets.delivered
     row = {broker: position for position, broker in enumerate(sets.brokers)}
     placed = [(place, row[homes[name]]) for place, (name, _) in enumerate(sets.columns) if homes.get(name) in row]

@@ -154,7 +154,7 @@ class PublisherCosts:
         owner = np.array(keys, dtype=np.intp)
         order = np.argsort(owner, kind="stable")
         groups, columns = np.unique(owner[order], return_inverse=True)
-        delivered = [span.delivered for span in spans if span.delivered is not None]
+        delivered = [span.delivered for span in spans]
         published = [span.published for span in spans]
         return np.concatenate(delivered, axis=1)[:, order], np.concatenate(published)[order], columns, groups
 
@@ -180,12 +180,6 @@ def _check(configuration: Configuration, inventory: Inventory, spans: Sequence[D
         raise ValueError("no span to price publishers on: at least one window is needed")
     if any(span.brokers != configuration.brokers for span in spans) or inventory.brokers != configuration.brokers:
         raise ValueError("configuration, inventory and delivery sets must cover the same brokers")
-    unknown = sum(span.delivered is None for span in spans)
-    if unknown:
-        raise ValueError(
-            f"in {unknown} of {len(spans)} spans published and delivered are not reported separately, so "
-            "publishers cannot be priced elsewhere: build the sets with published masks"
-        )
 
 
 def _grouped_counts(words: Words, starts: Places) -> Floats:

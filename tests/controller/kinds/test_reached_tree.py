@@ -137,7 +137,6 @@ def test_moved_subscribers_cost_what_they_would_have_cost_there(seed: int) -> No
     index = {broker: place for place, broker in enumerate(brokers)}
     for window in start.state.windows:
         sets = window.sets
-        assert sets.delivered is not None
         delivered = sets.delivered.copy()
         delivered[index[target]] |= delivered[index[emptied]]
         delivered[index[emptied]] = 0

@@ -95,13 +95,13 @@ def test_cost_is_unbiased_over_samples_and_a_gain_knows_its_error(seed: int) -> 
         before, after = (overlay_cost(tree, inventory, sets).total_per_s for tree in trees)
         return before, 1 - after / before
 
-    true, _ = cost_and_gain(DeliverySets(names, columns, words, 5.0))
+    true, _ = cost_and_gain(DeliverySets(names, columns, words, 5.0, words))
     found, errors, share = [], [], 1 / (1 << power)
     for number in range(samples):
         sampling = Sampling(power, 1, number)
         kept = [place for place, (name, block) in enumerate(columns) if sampling.includes(name, 64 * block)]
         chosen = tuple(columns[place] for place in kept)
-        part = DeliverySets(names, chosen, words[:, kept], 5.0 * share, share=share)
+        part = DeliverySets(names, chosen, words[:, kept], 5.0 * share, words[:, kept], share)
         found.append(cost_and_gain(part))
         gains = [cost_and_gain(group)[1] for group in time_slices(part, groups)]
         errors.append(np.std(gains, ddof=1) / groups**0.5)
