@@ -13,7 +13,6 @@ from regraft.controller.decide.find_planners import planners_of
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.controller.planners.swap_links_cost import SearchSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.cost import overlay_cost
@@ -25,7 +24,7 @@ from regraft.run_records.collect_run import assemble_windows, configurations_of
 from regraft.schemas.plan import Verdict
 from regraft.streaming.reference_aggregator import ReferenceAggregator
 from tests.controller.small_kinds import tree_kind
-from tests.scenarios.closed_loop import GRACE_MS, ClosedLoop
+from tests.scenarios.closed_loop import DESCENTS_ONLY, GRACE_MS, ClosedLoop
 
 QUIET_MS = 30 * 60_000
 WINDOW_MS = 15_000
@@ -112,8 +111,7 @@ def test_publishers_move_if_that_really_saves_and_then_stay() -> None:
     windows = traffic_of(place, 3)
     inventory = settled(place, windows, "swap_links_cost")
     # No link of a settled tree should move, so the search for them is only a descent: more would take most of the time.
-    links = {"swap_links_cost": SearchSettings(escape_words_max=0)}
-    chain = settings_of("swap_links_cost+relocate_publishers_joint", planners=links)
+    chain = settings_of("swap_links_cost+relocate_publishers_joint", planners=DESCENTS_ONLY)
     loop = ClosedLoop(inventory, WORKLOAD, 3, chain, window_ms=WINDOW_MS, flush_ms=FLUSH_MS)
     loop.run_for(QUIET_MS)
     gains = gains_per_s(loop, windows)
