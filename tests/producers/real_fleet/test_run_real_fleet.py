@@ -99,7 +99,7 @@ def stop_when_seen(status_file: Path, notes: int, stop: threading.Event) -> None
     ("brokers", "outages", "expected"),
     [
         (NATS, [], []),
-        (NATS, ["death b1 at 3 for 2"], ["b1: died", "b1: restarted, empty"]),
+        (NATS, ["death b1 at 3 for 4"], ["b1: died", "b1: restarted, empty"]),
         (
             NATS,
             ["cut {0} at 4 for 3", "slow {1} at 5 for 3 by 20"],
@@ -107,7 +107,7 @@ def stop_when_seen(status_file: Path, notes: int, stop: threading.Event) -> None
         ),
         (
             MQTT,
-            ["death b1 at 3 for 2"],
+            ["death b1 at 3 for 4"],
             ["b1: died", "b1: restarted, empty"],
         ),
         (AMQP, [], []),
