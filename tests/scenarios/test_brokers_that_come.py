@@ -19,11 +19,12 @@ from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.schemas.member import MemberState
 from regraft.schemas.order import Order, OrderKind
 from regraft.virtual_runs.virtual_loop import VirtualLoop
+from tests.scenarios.closed_loop import DESCENTS_ONLY
 from tests.scenarios.test_closed_loop import WORKLOAD
 from tests.scenarios.test_closed_loop_ring import CHECKINS
 
 COMES_S = 30
-ACTING = ControllerSettings(bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False)
+ACTING = ControllerSettings(bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, planners=DESCENTS_ONLY)
 
 
 def tree(seed: int) -> tuple[Inventory, WorkloadSettings | CheckinSettings, ControllerSettings]:

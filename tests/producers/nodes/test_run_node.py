@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from regraft.controller.execute.transition import SendCommand, Transition, Trans
 from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.kafka.read_messages import read_messages
 from regraft.infra.kafka.record_writer import RecordWriter
-from regraft.infra.local.kafka_server import RunningKafka, start_kafka
+from regraft.infra.local.kafka_server import RunningKafka
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange
 from regraft.overlay.plan_digest import plan_digest
@@ -52,10 +51,9 @@ INVENTORY: Inventory = inventory_of(LINE, {("b01", "b03"): 2.0})
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
+def kafka(kafka: RunningKafka) -> RunningKafka:
     needs_nats()
-    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
+    return kafka
 
 
 @dataclass
