@@ -23,7 +23,7 @@ from regraft.api.planners import JointSettings, PrioritySettings, relocate_publi
 from regraft.api.planning import ClosedWindow, TreeContext, TreeState
 from regraft.api.programs import Figure, run_facts, write_figures
 from regraft.api.records import Proposal
-from regraft.api.trees import Configuration, PublisherCosts, bootstrap_tree, overlay_cost, random_tree
+from regraft.api.trees import PublisherCosts, TreeConfiguration, bootstrap_tree, overlay_cost, random_tree
 from regraft_lab.pop_grape.random_sessions import (
     Instance,
     random_hops,
@@ -122,7 +122,7 @@ def draw_state(brokers: int, rng: random.Random, *, is_capped: bool) -> TreeStat
     inventory = Inventory(names, generator.uniform(0, 10, brokers), costs + costs.T, DEGREE_MAX, tree)
     if is_capped:
         inventory = replace(inventory, load_max_per_s=_binding_caps(inventory, homes, windows))
-    return TreeState(Configuration.of(0, names, tree.links, homes), inventory, tuple(windows))
+    return TreeState(TreeConfiguration.of(0, names, tree.links, homes), inventory, tuple(windows))
 
 
 def _binding_caps(inventory: Inventory, homes: dict[str, str], windows: list[ClosedWindow]) -> np.ndarray:

@@ -31,7 +31,7 @@ from regraft.api.planners import (
 )
 from regraft.api.planning import ClosedWindow, RingContext, RingState, RingTraffic
 from regraft.api.programs import Figure, run_facts, write_figures
-from regraft.api.rings import ChordConfiguration, UserClusters, UserInterests
+from regraft.api.rings import RingConfiguration, UserClusters, UserInterests
 from regraft_lab.dynatops.poisson_workload import PATTERNS, Pattern, PoissonSettings, draw_poisson_changes
 from regraft_lab.dynatops.user_changes import UserChanges
 from regraft_lab.dynatops.user_model import (
@@ -140,7 +140,7 @@ def measure_planner(changes: UserChanges, pattern: Pattern, seed: int) -> list[F
         for user, wanted in enumerate(changes.initial_topics())
     }
     homes = {user: home for user, (home, _) in users.items()}
-    ring = ChordConfiguration.of(0, 32, ChordConfiguration.hashed(0, 32, BROKERS).id_of, homes)
+    ring = RingConfiguration.of(0, 32, RingConfiguration.hashed(0, 32, BROKERS).id_of, homes)
     interests = UserInterests.of(BROKERS, users, TOPICS)
     state = RingTraffic(ring, interests, np.ones((1, len(TOPICS))), np.ones(1))
     count = len(BROKERS)
@@ -169,7 +169,7 @@ def measure_hours(changes: UserChanges, pattern: Pattern, seed: int) -> list[Fig
     """
     rng = np.random.default_rng([seed, 1])
     asked = rng.integers(len(BROKERS), size=changes.user_count)
-    hops = hops_to_roots(ChordConfiguration.hashed(0, 32, BROKERS), TOPICS)
+    hops = hops_to_roots(RingConfiguration.hashed(0, 32, BROKERS), TOPICS)
     static = total_steps(user_steps(changes, UserHomes(asked), hops, duration_h=MADE.duration_h))
     figures = []
     for cluster_brokers in HOUR_CLUSTERS:

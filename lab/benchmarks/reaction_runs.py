@@ -34,7 +34,7 @@ from regraft.api.programs import (
 )
 from regraft.api.records import Plan, PlanPhase
 from regraft.api.transitions import LIFE
-from regraft.api.trees import Configuration
+from regraft.api.trees import TreeConfiguration
 
 SECOND_MS = 1_000
 SHIFT_S = 60
@@ -193,9 +193,9 @@ class _Overlays:
 
     kind: AnyKind
     since_s: tuple[float, ...]
-    overlays: tuple[Configuration, ...]
+    overlays: tuple[TreeConfiguration, ...]
 
-    def at(self, time_s: float) -> Configuration:
+    def at(self, time_s: float) -> TreeConfiguration:
         """Return the overlay in force at a time."""
         return [one for since_s, one in zip(self.since_s, self.overlays, strict=True) if since_s <= time_s][-1]
 
@@ -210,7 +210,7 @@ class _Overlays:
                 found += share * self.kind.cost_per_s(overlay, window)
         return found
 
-    def mean_per_s(self, overlay: Configuration, windows: Sequence[ClosedWindow]) -> float:
+    def mean_per_s(self, overlay: TreeConfiguration, windows: Sequence[ClosedWindow]) -> float:
         """Return the mean cost of an overlay over windows."""
         return statistics.fmean(self.kind.cost_per_s(overlay, window) for window in windows)
 
@@ -293,7 +293,7 @@ def _kept(
 
 
 def _saving(
-    overlays: _Overlays, early: Configuration, later: Sequence[ClosedWindow], start_s: float, end_s: float
+    overlays: _Overlays, early: TreeConfiguration, later: Sequence[ClosedWindow], start_s: float, end_s: float
 ) -> Saving:
     held_per_s = overlays.mean_per_s(overlays.at(start_s), later)
     reachable_per_s = held_per_s - overlays.mean_per_s(early, later)
@@ -305,7 +305,7 @@ def _saving(
     return Saving(reachable_per_s / held_per_s, after_s, share)
 
 
-def settled(kind: AnyKind, start: Configuration, windows: Sequence[ClosedWindow]) -> Configuration:
+def settled(kind: AnyKind, start: TreeConfiguration, windows: Sequence[ClosedWindow]) -> TreeConfiguration:
     """Return the overlay on which the oracle's planners find next to nothing more to save on these windows.
 
     Stops when a round saves less than ORACLE_GAIN_SHARE_MIN, or after ORACLE_ROUNDS_MAX rounds.

@@ -24,7 +24,6 @@ from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlan
 from regraft.producers.brokers.two_epochs import TwoEpochBroker
 
 __all__ = [
-    "LOCAL",
     "BrokerPhase",
     "BrokerProtocol",
     "Bundle",
@@ -35,6 +34,7 @@ __all__ = [
     "Effect",
     "End",
     "Filter",
+    "LOCAL",
     "Message",
     "Notification",
     "Operator",

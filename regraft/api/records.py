@@ -15,7 +15,6 @@ from regraft.schemas.write_figures import figure
 
 __all__ = [
     "BLOCK_SIZE",
-    "RUNS",
     "ClientMove",
     "Delivery",
     "EventKind",
@@ -23,6 +22,7 @@ __all__ = [
     "PlanPhase",
     "Proposal",
     "QueueState",
+    "RUNS",
     "Role",
     "SampleRule",
     "Sampling",

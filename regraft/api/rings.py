@@ -1,6 +1,6 @@
 """Rings as values: configurations, ids, costs, users."""
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
 from regraft.overlay.ring.chord_ring import DEFAULT_BITS, NO_PARENT, ChordRing, ring_key
 from regraft.overlay.ring.ring_costs import RingCost, overlay_ring_cost, ring_cost, topic_roots
 from regraft.overlay.ring.ring_reassignment import Mapping, RingProblem
@@ -10,11 +10,11 @@ from regraft.overlay.ring.user_clusters import UserClusters
 from regraft.overlay.ring.user_interests import UserInterests
 
 __all__ = [
-    "DEFAULT_BITS",
-    "NO_PARENT",
-    "ChordConfiguration",
     "ChordRing",
+    "DEFAULT_BITS",
     "Mapping",
+    "NO_PARENT",
+    "RingConfiguration",
     "RingCost",
     "RingProblem",
     "RingSwaps",

@@ -5,7 +5,7 @@ Costs are those of Jaeger07, Eq. 1-2, per second.
 
 from regraft.overlay.packed_users import Flags, Floats, Homes, PackingCosts, PackingInstance, tree_prices
 from regraft.overlay.tree.build_tree import bootstrap_tree, cycle_links, random_tree
-from regraft.overlay.tree.configuration import Configuration, DegreeError
+from regraft.overlay.tree.configuration import DegreeError, TreeConfiguration
 from regraft.overlay.tree.horizon_paths import Paths, paths_within
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.overlay_cost import overlay_cost
@@ -15,7 +15,6 @@ from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
 from regraft.overlay.tree.tree_cut_off import tree_cut_off
 
 __all__ = [
-    "Configuration",
     "DegreeError",
     "Flags",
     "Floats",
@@ -29,6 +28,7 @@ __all__ = [
     "RootedTree",
     "SessionMetrics",
     "TraceSessions",
+    "TreeConfiguration",
     "TreeCosts",
     "bootstrap_tree",
     "cycle_links",

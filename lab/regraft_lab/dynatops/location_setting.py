@@ -19,7 +19,7 @@ import numpy as np
 
 from regraft.api.emulation import DAY_MINUTES, Checkins, checkins_of
 from regraft.api.planners import PlacementRules
-from regraft.api.rings import ChordConfiguration, UserClusters
+from regraft.api.rings import RingConfiguration, UserClusters
 from regraft_lab.dynatops.chord_baseline import random_configuration
 from regraft_lab.dynatops.dissemination import Floats
 from regraft_lab.dynatops.location_grid import RTT_MS_PER_KM, LocationGrid, draw_rtt_ms
@@ -63,7 +63,7 @@ class LocationSetting:
 
     workload: LocationWorkload
     statistics: VisitStatistics
-    configuration: ChordConfiguration
+    configuration: RingConfiguration
     rtt_ms: Floats
 
     @property

@@ -14,7 +14,7 @@ from typing import Literal
 from regraft.api.planners import LocalKnowledge, agreed_swaps, mean_common_interest, rank_swaps
 from regraft.api.planning import HorizonSettings, PlannerSpec, TreeContext, TreeState
 from regraft.api.records import Proposal
-from regraft.api.trees import Configuration, Paths, paths_within
+from regraft.api.trees import Paths, TreeConfiguration, paths_within
 from regraft_lab.yardsticks.bloom_filters import HASHES_MAX, PAPER_HASHES, FilterShape
 from regraft_lab.yardsticks.interest_caches import InterestCaches, newest_ids
 
@@ -96,7 +96,7 @@ def interest_caches(state: TreeState, ids_max: int | None, shape: FilterShape | 
 
 SPEC = PlannerSpec(
     PLANNER,
-    Configuration.KIND,
+    TreeConfiguration.KIND,
     swap_links_ci_paper,
     InterestSettings,
     summary="links of a tree, by cost and common interest from caches and Bloom filters",

@@ -7,7 +7,7 @@ import random
 from regraft.api.planners import rank_swaps
 from regraft.api.planning import HorizonSettings, PlannerSpec, TreeContext, TreeState
 from regraft.api.records import Proposal, figure
-from regraft.api.trees import Configuration
+from regraft.api.trees import TreeConfiguration
 from regraft_lab.planners.find_lighter_swaps import lighter_swaps
 
 PLANNER = "swap_links_lmst"
@@ -35,7 +35,7 @@ def swap_links_lmst(
 
 SPEC = PlannerSpec(
     PLANNER,
-    Configuration.KIND,
+    TreeConfiguration.KIND,
     swap_links_lmst,
     HorizonSettings,
     summary="links of a tree, by link cost alone",

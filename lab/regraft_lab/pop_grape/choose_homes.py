@@ -22,7 +22,7 @@ from regraft.api.planning import (
     TreeState,
     planner_spec,
 )
-from regraft.api.trees import Configuration, bootstrap_tree
+from regraft.api.trees import TreeConfiguration, bootstrap_tree
 from regraft_lab.pop_grape.observe_placement import WINDOW_MS
 
 ROUNDS_MAX = 3  # POP never settles (its averages remember few traces); GRAPE nearly always does.
@@ -73,7 +73,7 @@ def decide_homes(way: Way, inventory: Inventory, windows: Sequence[ClosedWindow]
     homes = dict(windows[-1].homes)
     if way.planner is None:
         return homes
-    tree = Configuration.of(0, inventory.brokers, bootstrap_tree(inventory).links, homes)
+    tree = TreeConfiguration.of(0, inventory.brokers, bootstrap_tree(inventory).links, homes)
     state = TreeState(tree, inventory, tuple(windows))
     for proposal in way.planner.plan(state, way.settings, TreeContext(), rng):
         for move in proposal.moves:

@@ -23,7 +23,7 @@ from regraft.api.brokers import (
     TwoEpochBroker,
 )
 from regraft.api.transitions import Command
-from regraft.api.trees import Configuration
+from regraft.api.trees import TreeConfiguration
 from regraft_lab.pop_grape.distributed_traces import (
     TRACE_HEADER,
     Chosen,
@@ -50,7 +50,7 @@ class TracingCore(TwoEpochBroker[RoutingTables, TreePlanUnderWay]):
     def __init__(
         self,
         broker: str,
-        configuration: Configuration,
+        configuration: TreeConfiguration,
         boot_ms: int,
         tracer: TracingBroker,
         on_sent: Callable[[str, str, TraceMessage], None],

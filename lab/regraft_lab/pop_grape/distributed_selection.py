@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from regraft.api.overlays import Words
 from regraft.api.planners import Priority, select
-from regraft.api.trees import Configuration, HopDelays, RootedTree, SessionMetrics, TraceSessions
+from regraft.api.trees import HopDelays, RootedTree, SessionMetrics, TraceSessions, TreeConfiguration
 from regraft_lab.pop_grape.distributed_traces import BYTE_BITS, BrokerReport
 
 WORD_BYTES = 8
@@ -120,7 +120,7 @@ class Selection:
         return report.output_ms[report.neighbours.index(peer)]
 
 
-def answered_tree(reports: Sequence[BrokerReport]) -> Configuration:
+def answered_tree(reports: Sequence[BrokerReport]) -> TreeConfiguration:
     """Return the known part of the tree: the brokers that answered, and the links among them."""
     brokers = {report.broker for report in reports}
     links = {
@@ -129,7 +129,7 @@ def answered_tree(reports: Sequence[BrokerReport]) -> Configuration:
         for peer in report.neighbours
         if report.broker < peer and peer in brokers
     }
-    return Configuration.of(0, brokers, links)
+    return TreeConfiguration.of(0, brokers, links)
 
 
 def session_of(reports: Sequence[BrokerReport]) -> TraceSessions:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.api.planners import Priority, select
-from regraft.api.trees import Configuration, HopDelays, RootedTree, SessionMetrics, TraceSessions, random_tree
+from regraft.api.trees import HopDelays, RootedTree, SessionMetrics, TraceSessions, TreeConfiguration, random_tree
 from regraft_lab.pop_grape.quadratic_selection import reports_of, select_quadratic
 
 EIGHTH_MS = 1 / 8
@@ -25,7 +25,7 @@ SHARES = (0.0, 0.0, 0.1, 0.5, 1.0)  # Shares of a publisher's traffic that a bro
 class Instance:
     """One publisher at ``present`` with a trace session."""
 
-    configuration: Configuration
+    configuration: TreeConfiguration
     sessions: TraceSessions
     delays: HopDelays
     present: int

@@ -19,7 +19,7 @@ from regraft.api.overlays import Inventory
 from regraft.api.planners import local_knowledge, wanting_paths
 from regraft.api.planning import TreeContext, TreeState, planner_of
 from regraft.api.records import Proposal
-from regraft.api.trees import Configuration, Paths, paths_within
+from regraft.api.trees import Paths, TreeConfiguration, paths_within
 from regraft_lab.planners import swap_links_lmit, swap_links_lmst
 from regraft_lab.psoop.message_costs import (
     broadcast_cost,
@@ -55,7 +55,7 @@ class Variant:
 class Round:
     """The outcome of one round: the next tree, and the costs of messages by kind."""
 
-    configuration: Configuration
+    configuration: TreeConfiguration
     broadcast: float = 0.0
     request: float = 0.0
     exchange: float = 0.0
@@ -91,13 +91,13 @@ def adapt(
 
 
 @lru_cache(maxsize=4)
-def _spanning_tree(inventory: Inventory) -> Configuration:
+def _spanning_tree(inventory: Inventory) -> TreeConfiguration:
     """Return the minimum spanning tree, cached because costs rarely change between rounds."""
     return minimum_spanning_tree(inventory)
 
 
-def _renumbered(tree: Configuration, present: Configuration) -> Configuration:
-    return present if tree.links == present.links else Configuration(present.epoch + 1, tree.brokers, tree.links)
+def _renumbered(tree: TreeConfiguration, present: TreeConfiguration) -> TreeConfiguration:
+    return present if tree.links == present.links else TreeConfiguration(present.epoch + 1, tree.brokers, tree.links)
 
 
 def _adapt_by_brokers(variant: Variant, state: TreeState, members: NDArray[np.int64], rng: random.Random) -> Round:
@@ -157,5 +157,5 @@ def _adapt_centrally(
     return Round(configuration, report, 0.0, exchange, accepted)
 
 
-def _exchanged(configuration: Configuration, proposal: Proposal) -> Configuration:
+def _exchanged(configuration: TreeConfiguration, proposal: Proposal) -> TreeConfiguration:
     return configuration.replaced(configuration.epoch + 1, proposal.links_removed, proposal.links_added)

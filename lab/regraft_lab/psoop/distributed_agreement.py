@@ -16,7 +16,7 @@ from regraft.api.overlays import Inventory, Link
 from regraft.api.planners import cycle_costs, wanting_paths
 from regraft.api.planning import TreeContext, TreeState
 from regraft.api.records import Proposal
-from regraft.api.trees import Configuration, paths_within
+from regraft.api.trees import TreeConfiguration, paths_within
 from regraft_lab.planners.swap_links_ci_paper import InterestSettings, local_knowledge, swap_links_ci_paper
 from regraft_lab.psoop.distributed_central import cached_state
 from regraft_lab.psoop.distributed_estimates import removals
@@ -99,7 +99,7 @@ class AgreementMeter:
                 self._compare_proposed(state.configuration, proposal)
         return True
 
-    def _compare_proposed(self, tree: Configuration, proposal: Proposal) -> None:
+    def _compare_proposed(self, tree: TreeConfiguration, proposal: Proposal) -> None:
         (removed,), (added,) = proposal.links_removed, proposal.links_added
         decisions = [
             brokers_decision(self._overlay, path) for path in (tree.path(*added), tree.path(added[1], added[0]))

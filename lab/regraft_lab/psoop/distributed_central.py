@@ -12,7 +12,7 @@ from regraft.api.emulation import LedgerSnapshot, OverlayTiming, WorkloadSetting
 from regraft.api.overlays import Inventory
 from regraft.api.planning import ClosedWindow, Planner, TreeContext, TreeState
 from regraft.api.records import BLOCK_SIZE, Proposal
-from regraft.api.trees import Configuration
+from regraft.api.trees import TreeConfiguration
 from regraft_lab.psoop.distributed_exchanges import TransitionDriver, message_cost
 from regraft_lab.psoop.distributed_messages import HEADER_BYTES, MessageKind
 from regraft_lab.psoop.distributed_overlay import FINISH_MS_MAX, FINISH_STEP_MS, CachedOverlay
@@ -32,7 +32,7 @@ def cached_state(cached: CachedOverlay) -> TreeState:
     return TreeState(cached.present, cached.inventory, (window,))
 
 
-def with_proposals(present: Configuration, proposals: list[Proposal]) -> Configuration:
+def with_proposals(present: TreeConfiguration, proposals: list[Proposal]) -> TreeConfiguration:
     """Return the tree after all proposals of one call, applied in order."""
     for proposal in proposals:
         present = present.replaced(present.epoch + 1, proposal.links_removed, proposal.links_added)

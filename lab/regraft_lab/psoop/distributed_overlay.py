@@ -23,7 +23,7 @@ from regraft.api.emulation import (
     inventory_timing,
 )
 from regraft.api.overlays import Inventory
-from regraft.api.trees import Configuration
+from regraft.api.trees import TreeConfiguration
 from regraft_lab.message_tally import MessageTally
 from regraft_lab.psoop.distributed_broker import NOT_EXECUTED, DistributedBroker, LocalView
 from regraft_lab.psoop.distributed_cache import CachingCells, NotificationCache, NotificationIds, TrafficRecord
@@ -81,7 +81,7 @@ class CachedOverlay:
             broker.cells = CachingCells(name, self.ids, self.caches[name], self.traffic)
 
     @property
-    def present(self) -> Configuration:
+    def present(self) -> TreeConfiguration:
         """The tree that notifications published at the executor currently take."""
         core = self.virtual.cores[self.executor]
         return core.tables[core.epoch].configuration

@@ -26,7 +26,7 @@ from regraft.api.overlays import DeliverySets, Inventory
 from regraft.api.planners import Search, descend
 from regraft.api.planning import ClosedWindow, ControllerSettings, Situation, TreeState, decide_plan, planners_of
 from regraft.api.programs import Figure
-from regraft.api.trees import Configuration, bootstrap_tree, overlay_cost, random_tree
+from regraft.api.trees import TreeConfiguration, bootstrap_tree, overlay_cost, random_tree
 from regraft_lab.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
 
 WINDOW_TICKS = 250
@@ -105,19 +105,19 @@ class _Overlay:
         costs = state.tree_costs.copy()
         for _ in descend(costs, Search(sys.maxsize, DEGREE_MAX, None)):
             pass
-        tree = Configuration.of(0, self.inventory.brokers, costs.links)
+        tree = TreeConfiguration.of(0, self.inventory.brokers, costs.links)
         for place in range(self.decisions):
             spent_ms, tree = self._decide(planner, tree, place)
             yield spent_ms
 
-    def _decide(self, planner: str, tree: Configuration, place: int) -> tuple[float, Configuration]:
+    def _decide(self, planner: str, tree: TreeConfiguration, place: int) -> tuple[float, TreeConfiguration]:
         horizon = self.windows[place : place + HORIZON_WINDOWS]
         fresh = horizon[-1].sets
         sets = DeliverySets(fresh.brokers, fresh.columns, fresh.words, fresh.span_s, fresh.delivered)
         newest = replace(horizon[-1], sets=sets)
         for window in horizon[:-1]:
             _ = window.sets.planes  # In a live controller earlier decisions have merged these already.
-        before = Configuration(0, tree.brokers, tree.links)
+        before = TreeConfiguration(0, tree.brokers, tree.links)
         begin = time.perf_counter()
         state = TreeState(before, self.inventory, (*horizon[:-1], newest))
         situation = Situation(state, newest.end_ms, self.kind, price_per_s=0.0)

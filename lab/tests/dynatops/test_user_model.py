@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.api.planners import PlacementRules
-from regraft.api.rings import ChordConfiguration, UserClusters
+from regraft.api.rings import RingConfiguration, UserClusters
 from regraft_lab.dynatops.poisson_workload import PoissonSettings, draw_poisson_changes
 from regraft_lab.dynatops.user_changes import UserChanges
 from regraft_lab.dynatops.user_model import (
@@ -201,7 +201,7 @@ def test_a_cluster_of_one_is_a_static_home() -> None:
 
 def test_requests_to_the_root_take_the_hops_of_the_route() -> None:
     """From each broker over its fingers to the rendezvous; none from the rendezvous itself."""
-    ring = ChordConfiguration.hashed(0, 32, [f"b{number:02d}" for number in range(12)])
+    ring = RingConfiguration.hashed(0, 32, [f"b{number:02d}" for number in range(12)])
     topics = ("goals", "rain", "wind")
     hops = hops_to_roots(ring, topics)
     for row, broker in enumerate(ring.brokers):

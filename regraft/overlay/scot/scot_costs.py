@@ -22,7 +22,7 @@ from regraft.overlay.cost_breakdown import CostBreakdown, summed_breakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.publisher_costs import PublisherCosts
 
@@ -105,7 +105,7 @@ class ScotCosts:
             return np.asarray(wanted[:, :, None] * inventory.processing_cost[inventory.index[members[0]]])
         found = np.zeros((*wanted.shape, len(members)))
         links = [pair for pair in self.overlay.cluster_links if pair[0] in members]
-        tree = Configuration.of(self.overlay.epoch, members, links)
+        tree = TreeConfiguration.of(self.overlay.epoch, members, links)
         costs = PublisherCosts(tree, inventory.restricted_to(members), parts)
         for name in costs.publishers:
             found[:, self.place_of[name], :] = costs.costs_by_span_per_s(name)

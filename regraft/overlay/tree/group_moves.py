@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.distinct_sets import Words
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree, link_sides
 
 Floats = NDArray[np.float64]
 
 
 def group_move_changes_per_s(
-    configuration: Configuration, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]
+    configuration: TreeConfiguration, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]
 ) -> Floats:
     """Return the increase of link cost if all subscribers of one broker move to another, shape (from, to).
 
@@ -35,7 +35,7 @@ def group_move_changes_per_s(
 
 
 def part_move_changes_per_s(
-    configuration: Configuration,
+    configuration: TreeConfiguration,
     inventory: Inventory,
     sets: DeliverySets,
     homes: Mapping[str, str],
@@ -55,7 +55,7 @@ class _Walk:
     """Walks the tree from a broker, tracking what the near side of each link still wants without its subscribers."""
 
     def __init__(
-        self, configuration: Configuration, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]
+        self, configuration: TreeConfiguration, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]
     ) -> None:
         self._words, self.delivered = sets.words, sets.delivered
         self._costs = inventory.link_cost / max(sets.span_s, 1e-9)

@@ -21,7 +21,7 @@ from regraft.controller.state.plan_target import configuration_before
 from regraft.controller.state.planner_interface import Planner
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase, Proposal, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.small_kinds import tree_kind
@@ -46,7 +46,7 @@ def window_of(
 
 
 def situation_of(inventory: Inventory = INVENTORY) -> Situation:
-    placed = Configuration.of(0, TREE.brokers, TREE.links, HOMES)
+    placed = TreeConfiguration.of(0, TREE.brokers, TREE.links, HOMES)
     state = TreeState(placed, inventory, tuple(window_of(1000 * at) for at in range(3)))
     return Situation(state, now_ms=3500, kind=tree_kind(inventory), price_per_s=0.0)
 
@@ -161,7 +161,7 @@ def executed_plan(phase: PlanPhase = PlanPhase.VERIFYING) -> Plan:
 def test_the_gain_of_a_move_is_verified_on_later_windows() -> None:
     """The observed gain compares the traffic after the plan at the new home with the same traffic at the old one."""
     plan = executed_plan()
-    after = Configuration.of(1, TREE.brokers, TREE.links, {"p": "b04"})
+    after = TreeConfiguration.of(1, TREE.brokers, TREE.links, {"p": "b04"})
     before = configuration_before(plan, after)
     assert before.home_of == {"p": "b00"}
     moved = HOMES | {"p": "b04"}
@@ -180,7 +180,7 @@ def test_the_gain_of_a_move_is_verified_on_later_windows() -> None:
 def test_the_move_of_a_publisher_that_falls_silent_is_verified() -> None:
     """Without traffic the move saves nothing."""
     plan = executed_plan()
-    after = Configuration.of(1, TREE.brokers, TREE.links, {"p": "b04"})
+    after = TreeConfiguration.of(1, TREE.brokers, TREE.links, {"p": "b04"})
     others = {"q": "b00", "r": "b02"}
     windows = [window_of(4000 + 1000 * at, others, epoch=1) for at in range(2)]
     before = configuration_before(plan, after)

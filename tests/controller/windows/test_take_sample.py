@@ -12,7 +12,7 @@ from regraft.controller.windows.take_sample import take_sample
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets, MaskCells
 from regraft.overlay.sets.time_slices import time_slices
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.schemas.sampled_blocks import FULL, RUNS, SampleRule, Sampling
 from tests.controller.windows.sampled_traffic import batches_of, draw_traffic, window_of_batches
@@ -85,7 +85,7 @@ def test_cost_is_unbiased_over_samples_and_a_gain_knows_its_error(seed: int) -> 
             words[wanting, column] = [rng.getrandbits(64) for _ in wanting]
     columns = tuple((f"p{column // 20:02d}", column % 20) for column in range(blocks))
     trees = [
-        Configuration.of(0, names, [(names[rng.randrange(place)], names[place]) for place in range(1, brokers)])
+        TreeConfiguration.of(0, names, [(names[rng.randrange(place)], names[place]) for place in range(1, brokers)])
         for _ in range(2)
     ]
     costs = np.array([[0.0 if i == j else 1.0 + (i * j) % 5 for j in range(brokers)] for i in range(brokers)])

@@ -16,7 +16,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.distinct_sets import Words
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.trace_sessions import HopDelays, TraceSessions
 
@@ -51,7 +51,7 @@ def trace_sessions(windows: Sequence[ClosedWindow], length_min: int, length_max:
 
 
 def hop_delays(
-    configuration: Configuration,
+    configuration: TreeConfiguration,
     inventory: Inventory,
     windows: Sequence[ClosedWindow],
     tree: RootedTree,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from regraft.controller.planners.tree.steps.trace_publishers import hop_delays, subscribers_mean, trace_sessions
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.schemas.state import LinkRtt
 from tests.controller.published_windows import queue_of, window_of
@@ -95,6 +95,6 @@ def test_means_are_weighted_by_what_passed() -> None:
         windows_of([Published("p", 0, EVERYWHERE)], 1, queues=(queue_of("b00", "", wait_ms=wait, per_s=per_s),))[0]
         for wait, per_s in ((4.0, 1.0), (8.0, 3.0))
     ]
-    configuration = Configuration.of(0, LINE.brokers, LINE.links)
+    configuration = TreeConfiguration.of(0, LINE.brokers, LINE.links)
     delays = hop_delays(configuration, inventory_of(LINE, {}), windows, RootedTree.of(LINE), link_delays=False)
     assert delays.local.tolist() == [7.0, 0.0, 0.0]
