@@ -21,7 +21,7 @@ import structlog
 from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.read_inventory import load_inventory
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.read_commands import KafkaUnreachableError

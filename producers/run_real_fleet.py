@@ -24,7 +24,7 @@ from regraft.infra.local.supervise import Supervisor
 from regraft.infra.process.stack_error import StackError
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.read_inventory import load_inventory
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator.outage_schedule import Outage, outage_of, with_names

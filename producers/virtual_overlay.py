@@ -14,10 +14,10 @@ from typing import cast
 import simpy
 
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import RingConfiguration
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
-from regraft.producers.brokers.chord_parts import RingBroker
+from regraft.producers.brokers.ring_parts import RingBroker
 from regraft.producers.brokers.tree_publishers import TreeBroker
 from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emit_telemetry import CANDIDATES_MAX, ReportForwarder, TelemetryEmitter

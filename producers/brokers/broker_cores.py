@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
-from regraft.producers.brokers.chord_routing import ring_broker
+from regraft.producers.brokers.ring_routing import ring_broker
 from regraft.producers.brokers.scot_routing import scot_broker
 from regraft.producers.brokers.tree_routing import tree_broker
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration, link
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseConfirmed,

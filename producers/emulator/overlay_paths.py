@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration, link
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Notification
-from regraft.producers.brokers.chord_trees import TOPIC
 from regraft.producers.brokers.epoch_change import digest_mismatch, requested_change
+from regraft.producers.brokers.ring_trees import TOPIC
 from regraft.schemas.command import Command
 
 Hop = tuple[str, bool]  # A broker, and whether a notification reaches it from its topic's rendezvous.

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.chord_ring import DEFAULT_BITS
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.build_tree import random_tree
 

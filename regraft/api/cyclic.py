@@ -6,15 +6,15 @@ from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.scot.structured_cyclic import ScotBroker, StructuredCyclicOverlay, scot_overlay
 
 __all__ = [
-    "CongestionRule",
     "LENGTH",
     "PRODUCT",
-    "QueueWindow",
     "RULES",
+    "WINDOW_MS",
+    "CongestionRule",
+    "QueueWindow",
     "ScotBroker",
     "ScotConfiguration",
     "StructuredCyclicOverlay",
-    "WINDOW_MS",
     "as_text",
     "clusters_of",
     "scot_overlay",

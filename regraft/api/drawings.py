@@ -3,8 +3,8 @@
 from regraft.report_page.drawing_parts import STYLE, LineStyle, add_legend, plot_with_bars, svg_text
 
 __all__ = [
-    "LineStyle",
     "STYLE",
+    "LineStyle",
     "add_legend",
     "plot_with_bars",
     "svg_text",

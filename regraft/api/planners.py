@@ -55,6 +55,10 @@ from regraft.controller.planners.tree.swap_links_ci import (
 )
 
 __all__ = [
+    "NEWEST_SHARE",
+    "PACKING_TIE_SHARE",
+    "ROUNDING",
+    "TIE_SHARE",
     "AskingUsers",
     "BrokerStates",
     "Budget",
@@ -62,17 +66,13 @@ __all__ = [
     "ImprovementPath",
     "JointSettings",
     "LocalKnowledge",
-    "NEWEST_SHARE",
     "OwnPart",
-    "PACKING_TIE_SHARE",
     "PlacementRules",
     "PlacementSettings",
     "Priority",
     "PrioritySettings",
-    "ROUNDING",
     "Reassignment",
     "Search",
-    "TIE_SHARE",
     "TraceSettings",
     "agreed_swaps",
     "assign_ids",

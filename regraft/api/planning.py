@@ -18,6 +18,8 @@ from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSettings, PlannerSpec
 
 __all__ = [
+    "PAPER_RATE_FILTER",
+    "TERM_FIRST",
     "AnyPlannerSpec",
     "AssemblyLimits",
     "ClosedWindow",
@@ -26,7 +28,6 @@ __all__ = [
     "HorizonSettings",
     "MemberSettings",
     "Order",
-    "PAPER_RATE_FILTER",
     "PlanLog",
     "Planner",
     "PlannerSettings",
@@ -36,7 +37,6 @@ __all__ = [
     "RingTraffic",
     "SessionSettings",
     "Situation",
-    "TERM_FIRST",
     "TransitionLimits",
     "TreeContext",
     "TreeState",

@@ -13,10 +13,10 @@ from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import Settings, load_settings
 
 __all__ = [
-    "Advance",
     "EXIT_CALL",
     "EXIT_FAILED",
     "EXIT_INTERRUPTED",
+    "Advance",
     "Figure",
     "ReportWork",
     "Settings",

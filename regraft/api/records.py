@@ -15,6 +15,7 @@ from regraft.schemas.write_figures import figure
 
 __all__ = [
     "BLOCK_SIZE",
+    "RUNS",
     "ClientMove",
     "Delivery",
     "EventKind",
@@ -22,7 +23,6 @@ __all__ = [
     "PlanPhase",
     "Proposal",
     "QueueState",
-    "RUNS",
     "Role",
     "SampleRule",
     "Sampling",

@@ -6,11 +6,11 @@ from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcom
 from regraft.schemas.plan_life import LIFE, answers_to
 
 __all__ = [
+    "LIFE",
     "Command",
     "CommandPhase",
     "CommandResult",
     "EmitEvent",
-    "LIFE",
     "Outcome",
     "PersistPlan",
     "PlanRunner",

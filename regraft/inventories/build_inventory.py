@@ -19,7 +19,7 @@ from regraft.inventories.source_error import SourceError
 from regraft.inventories.start_tree import cheap_tree
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.real_fleet.place_fleet import NODE_MS
 
 Floats = NDArray[np.float64]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from regraft.inventories.found_brokers import counted
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.name_some import name_some
 
 Floats = NDArray[np.float64]

@@ -16,7 +16,7 @@ from typing import Any
 from regraft.inventories.read_tables import Row, read_table
 from regraft.inventories.source_error import SourceError
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.nodes.node_parts import address_of
 from regraft.schemas.name_near import name_near
 from regraft.schemas.safe_names import safe_name

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.report_page.page_theme import INK, LINE, LOAD, PAPER, SOFT, follow_theme
 from regraft.run_records.run_record import RunRecord
 from regraft.schemas.plan import Plan, PlanPhase

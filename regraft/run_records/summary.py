@@ -9,9 +9,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.run_records.judge_plans import began_after, has_saved, is_to_save, serves_members
 from regraft.run_records.run_record import RunRecord, ShadowRun
 from regraft.schemas.plan import Plan, PlanPhase

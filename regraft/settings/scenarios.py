@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 
 STOCKS, CHORD, OUTAGE, SCOT, MINCOST = "stocks", "chord", "outage", "scot", "mincost"
 NATS, MQTT, AMQP = "nats", "mqtt", "amqp"

@@ -12,8 +12,8 @@ from regraft.controller.kinds.ring.ring_state import RingState, ring_traffic_of
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.gather_deliveries import gather_deliveries
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.chord_ring import ring_key
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.client import Client, PredicateRecord, Role
 from regraft.schemas.command import Command, CommandPhase, CommandResult

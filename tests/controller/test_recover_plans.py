@@ -11,8 +11,8 @@ from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.members import FleetView, extended
 from regraft.overlay.overlay_configuration import OverlayConfiguration, link
-from regraft.overlay.ring.chord_configuration import RingConfiguration
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings

@@ -18,7 +18,7 @@ from typing import Any, cast
 import msgspec
 from pika import BasicProperties, frame
 
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
 from regraft.producers.nodes.amqp.amqp_place import AmqpPlace

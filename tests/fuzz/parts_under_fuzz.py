@@ -26,7 +26,7 @@ from regraft.infra.kafka.decode_strictly import UnreadableRecordError, decode_st
 from regraft.infra.process.stack_error import StackError
 from regraft.overlay.inventory import InventoryError
 from regraft.overlay.members import FleetView
-from regraft.overlay.tree.configuration import NotATreeError
+from regraft.overlay.tree.tree_configuration import NotATreeError
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.producers.recordings.record_topics import RECORD_TYPES
 from regraft.producers.recordings.recording_parts import RecordingError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import OFF_RING, IdMove, Plan, PlanPhase
 
 LINE = TreeConfiguration.of(3, "abcd", [("a", "b"), ("b", "c"), ("c", "d")], {"p": "b", "q": "d"})

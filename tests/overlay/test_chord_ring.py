@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
 from regraft.overlay.ring.chord_ring import ChordRing, RingError, hashed_ids, ring_key
+from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
 from regraft.schemas.plan import IdMove
 
 rings = st.integers(3, 10).flatmap(

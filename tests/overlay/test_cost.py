@@ -5,8 +5,8 @@ from hypothesis import given
 
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import link_crossings, overlay_cost
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from tests.overlay.small_overlays import (
     brokers_named,
     cost_by_delivery_trees,

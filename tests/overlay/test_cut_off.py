@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_cut_off import ring_cut_off
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_cut_off import tree_cut_off
 from tests.overlay.small_overlays import brokers_named, line_of
 

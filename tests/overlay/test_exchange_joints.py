@@ -14,9 +14,9 @@ from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.weighted_sets import WeightedSets
 from regraft.overlay.tree.build_tree import bootstrap_tree
-from regraft.overlay.tree.configuration import NotATreeError, TreeConfiguration
 from regraft.overlay.tree.exchange_joints import exchange_joints
 from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.tree_configuration import NotATreeError, TreeConfiguration
 from tests.overlay.small_overlays import overlays
 
 

@@ -10,7 +10,7 @@ import pytest
 from regraft.overlay.inventory import Inventory, InventoryError
 from regraft.overlay.members import extended
 from regraft.overlay.read_inventory import load_inventory, parse_inventory
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.tree.build_tree import bootstrap_tree
 from regraft.schemas.member import BrokerFacts
 from tests.overlay.small_overlays import inventory_of, line_of

@@ -11,10 +11,10 @@ from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.publisher_sets import PublisherSets
 from regraft.overlay.tree.build_tree import cycle_links
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.overlay_costs import OverlayCosts
 from regraft.overlay.tree.publisher_costs import PublisherCosts
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import LinkSwap
 from regraft.overlay.tree.walk_cuts import walk_cuts
 from tests.overlay.published_overlays import PublishedOverlay, published_overlays

@@ -5,7 +5,7 @@ import pytest
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.plan_digest import overlay_digest, plan_digest
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase
 from tests.controller.scripted_ring import RING
 

@@ -10,7 +10,7 @@ from regraft.overlay.inventory import Inventory, InventoryError
 from regraft.overlay.members import FleetView
 from regraft.overlay.prices import Prices, per_month
 from regraft.overlay.read_inventory import parse_inventory
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 from tests.overlay.small_overlays import inventory_of, line_of
 

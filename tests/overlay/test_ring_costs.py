@@ -8,8 +8,8 @@ import random
 import numpy as np
 import pytest
 
-from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.chord_ring import ChordRing
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import overlay_ring_cost, ring_cost
 from regraft.overlay.ring.user_interests import UserInterests
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 
 
 @pytest.mark.parametrize("seed", range(12))

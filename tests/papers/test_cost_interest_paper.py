@@ -23,9 +23,9 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.horizon_paths import paths_within
 from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import Proposal
 from tests.overlay.small_overlays import NO_CAP, inventory_of, line_of, overlays, sets_of
 

@@ -19,8 +19,8 @@ from regraft.controller.planners.tree.relocate_publisher_pop import (
     trace_probability,
 )
 from regraft.controller.planners.tree.steps.trace_publishers import columns_by_publisher
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, Proposal
 from tests.controller.published_windows import costs_along, state_of, window_of
 from tests.overlay.published_overlays import Published, PublishedOverlay, draw_overlay, published_overlays, spans_of

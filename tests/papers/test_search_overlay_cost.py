@@ -15,8 +15,8 @@ from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.search_overlay_cost import OverlaySearchSettings, search_overlay_cost
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import Proposal
 from regraft_lab.psoop.exact_optimum import tree_costs_per_s
 from tests.overlay.published_overlays import PublishedOverlay, draw_overlay, published_overlays

@@ -6,7 +6,7 @@ import random
 
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.tree.build_tree import cycle_links
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.virtual_overlay import VirtualOverlay
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove, HomeMove

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
+from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.schemas.command import Command, CommandPhase, Outcome

@@ -6,13 +6,13 @@ import msgspec
 import numpy as np
 
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
 from regraft.overlay.ring.ring_breakdown import ring_breakdown
+from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.run_records.run_record import (
     BurstFigures,
     DecisionTime,

@@ -12,10 +12,10 @@ import numpy as np
 from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import Dropped, Notification, SubscribeRequest
-from regraft.producers.brokers.chord_messages import AttachRequest
 from regraft.producers.brokers.match_content import Filter
+from regraft.producers.brokers.ring_messages import AttachRequest
 from regraft.producers.brokers.two_epochs import FROM_THE_DEAD
 from regraft.producers.emulator.emulate_overlay import EmulatedBroker
 from regraft.producers.emulator.user_clients import topic_filter

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.execute.transition import EmitEvent, SendCommand, Transition, TransitionEffect
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.scot_routing import ScotBroker
 from regraft.producers.virtual_overlay import VirtualOverlay

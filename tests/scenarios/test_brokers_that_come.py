@@ -10,7 +10,7 @@ import pytest
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.member_settings import MemberSettings
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.newcomers import newcomer_of
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.virtual_overlay import VirtualSettings

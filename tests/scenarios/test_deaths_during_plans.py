@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import id_moves_between
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.ring.ring_configuration import id_moves_between
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.broker_protocol import BrokerPhase
 from regraft.producers.brokers.match_content import Filter

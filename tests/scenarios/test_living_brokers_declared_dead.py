@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     ArriveRequest,
@@ -23,7 +23,7 @@ from regraft.producers.brokers.broker_messages import (
     SubscribeRequest,
     UserTaken,
 )
-from regraft.producers.brokers.chord_messages import AttachRequest, MoveAckRequest, MovedSubscription
+from regraft.producers.brokers.ring_messages import AttachRequest, MoveAckRequest, MovedSubscription
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove, HomeMove

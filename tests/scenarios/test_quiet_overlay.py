@@ -16,8 +16,8 @@ from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.planners.tree.swap_links_cost import SearchSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
+from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
@@ -16,7 +16,7 @@ from regraft.producers.brokers.broker_messages import (
     UserDrained,
     UserMoves,
 )
-from regraft.producers.brokers.chord_messages import AttachRequest, MoveAckRequest, MovedSubscription
+from regraft.producers.brokers.ring_messages import AttachRequest, MoveAckRequest, MovedSubscription
 from regraft.producers.brokers.two_epochs import CLIENT_WAIT_MS_MAX
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import CommandPhase, Outcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
+from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
@@ -15,7 +15,7 @@ from regraft.producers.brokers.broker_messages import (
     UserDrained,
     UserMoves,
 )
-from regraft.producers.brokers.chord_messages import AttachRequest, MoveAckRequest, MovedSubscription, Register
+from regraft.producers.brokers.ring_messages import AttachRequest, MoveAckRequest, MovedSubscription, Register
 from regraft.producers.brokers.two_epochs import BROKER_DIED, FROM_THE_DEAD
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import Command, CommandPhase, Outcome

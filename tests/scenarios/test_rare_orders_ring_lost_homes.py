@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
+from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
+from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
 from regraft.producers.brokers.broker_messages import AdvertiseRequest, SubscribeRequest, UnadvertiseRequest
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import CommandPhase, Outcome

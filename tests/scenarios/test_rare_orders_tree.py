@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseAck,

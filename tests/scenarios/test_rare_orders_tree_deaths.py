@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regraft.overlay.overlay_configuration import link
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseAck,

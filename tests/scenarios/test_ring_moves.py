@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
+from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
 from tests.producers.ring_overlays import RingRun
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from regraft.overlay.overlay_configuration import link
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.command import CommandPhase
 from tests.scenarios.step_by_step import StepByStep
 

@@ -22,7 +22,7 @@ from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.read_clocks import read_clock_offsets_ms
 from regraft.infra.local.kafka_server import RunningKafka
 from regraft.infra.process.find_port import choose_ports
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.event import AdaptationEvent, EventKind

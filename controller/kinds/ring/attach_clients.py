@@ -13,7 +13,7 @@ import numpy as np
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.find_homes import strayed_users
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.name_some import name_some

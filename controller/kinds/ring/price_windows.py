@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.cost_breakdown import CostBreakdown
-from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.ring_breakdown import ring_breakdown
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import RingCost, overlay_ring_cost
 from regraft.overlay.ring.user_interests import UserInterests
 

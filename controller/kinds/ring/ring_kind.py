@@ -20,7 +20,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.find_homes import homes_in
 from regraft.overlay.cost_breakdown import CostBreakdown, mean_breakdown
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.plan import Proposal, Verdict

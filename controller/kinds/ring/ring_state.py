@@ -20,7 +20,7 @@ from regraft.controller.state.overlay_state import OverlayState
 from regraft.controller.state.planner_interface import PlannerContext
 from regraft.overlay.cut_off import CutOff
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import RingCost, TopicCosts, at_positions, topic_costs, topic_roots
 from regraft.overlay.ring.ring_cut_off import ring_cut_off
 from regraft.overlay.ring.user_interests import UserInterests

@@ -16,8 +16,8 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import per_month
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.live_view import ShownBill
 
 Floats = NDArray[np.float64]

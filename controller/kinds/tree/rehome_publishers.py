@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from regraft.controller.kinds.repair import RepairTask
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.weighted_sets import WeightedSets
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.publisher_costs import PublisherCosts
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import TreeCosts
 from regraft.schemas.plan import ClientMove, HomeMove
 

@@ -18,9 +18,9 @@ from regraft.controller.kinds.repair import Repair, RepairTask, change_text, mov
 from regraft.controller.kinds.tree.rehome_publishers import at_known_homes, rehomed_publishers, rehomed_subscribers
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.sets.weighted_sets import WeightedSets
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.exchange_joints import exchange_joints
 from regraft.overlay.tree.join_fragments import JoinedFragments, join_fragments
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import TreeCosts
 from regraft.schemas.plan import ClientMove
 from regraft.schemas.write_figures import figure

@@ -23,10 +23,10 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.least_cost import least_cost_per_s
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.live_view import ShownBill
 from regraft.schemas.plan import Proposal, Verdict
 from regraft.schemas.write_figures import figure

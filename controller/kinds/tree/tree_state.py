@@ -22,9 +22,9 @@ from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.publisher_sets import PublisherSets
 from regraft.overlay.sets.time_slices import time_slices
 from regraft.overlay.sets.weighted_sets import WeightedSets
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_costs import OverlayCosts
 from regraft.overlay.tree.publisher_costs import PublisherCosts
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import TreeCosts
 from regraft.overlay.tree.tree_cut_off import tree_cut_off
 

@@ -23,7 +23,7 @@ from regraft.controller.planners.ring.steps.place_users import (
     place_in_turn,
 )
 from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec, moving_proposal
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import overlay_ring_cost
 from regraft.overlay.ring.user_clusters import UserClusters
 from regraft.overlay.ring.user_interests import UserInterests

@@ -15,7 +15,7 @@ from regraft.controller.planners.shared_settings import OrderSettings, SessionSe
 from regraft.controller.planners.tree.steps.rank_moves import rank_moves
 from regraft.controller.planners.tree.steps.select_home_grape import GrapeSelection, Priority
 from regraft.controller.state.planner_interface import PlannerSpec
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, Proposal
 from regraft.schemas.write_figures import figure
 

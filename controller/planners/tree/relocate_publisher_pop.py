@@ -19,8 +19,8 @@ from regraft.controller.planners.tree.steps.rank_moves import rank_moves
 from regraft.controller.planners.tree.steps.trace_publishers import columns_by_publisher, subscribers_mean
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.planner_interface import PlannerSpec
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, Proposal
 from regraft.schemas.write_figures import figure
 

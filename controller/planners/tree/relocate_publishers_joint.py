@@ -23,9 +23,9 @@ from regraft.controller.planners.tree.steps.search_homes import HomeSearch
 from regraft.controller.planners.tree.steps.select_home_grape import GrapeSelection, Priority
 from regraft.controller.planners.tree.steps.trace_publishers import hop_delays, trace_sessions
 from regraft.controller.state.planner_interface import PlannerSpec, moving_proposal
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.publisher_placement import PublisherPlacement
 from regraft.overlay.tree.trace_sessions import SessionMetrics
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, Proposal
 
 PLANNER = "relocate_publishers_joint"

@@ -19,8 +19,8 @@ from regraft.controller.planners.shared_settings import HorizonSettings
 from regraft.controller.planners.tree.steps.rank_swaps import rank_swaps
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.overlay_configuration import link
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.horizon_paths import Paths, paths_within
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import LinkSwap
 from regraft.schemas.plan import Proposal
 from regraft.schemas.write_figures import figure

@@ -14,7 +14,7 @@ from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
 from regraft.controller.planners.tree.steps.search_swaps import Search, descend, escape, is_worth_its_frailty
 from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec
 from regraft.overlay.overlay_configuration import Link
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import Proposal
 
 PLANNER = "swap_links_cost"

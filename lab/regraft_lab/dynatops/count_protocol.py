@@ -25,12 +25,12 @@ import numpy as np
 
 from regraft.api.brokers import (
     Bundle,
-    ChordTables,
     ClientRequest,
     Effect,
     Message,
     RingPlanUnderWay,
     RingRouting,
+    RingTables,
     Send,
     TwoEpochBroker,
 )
@@ -67,11 +67,11 @@ STEP_OF = {
 STEPS = ("commands", "overlay", "pubsub", "drain")
 
 
-class CountingCore(TwoEpochBroker[ChordTables, RingPlanUnderWay]):
+class CountingCore(TwoEpochBroker[RingTables, RingPlanUnderWay]):
     """A broker that counts the messages it sends, and requests of its clients, by kind."""
 
     def __init__(self, broker: str, configuration: RingConfiguration, boot_ms: int, sent: Counter[str]) -> None:
-        super().__init__(broker, ChordTables(broker, configuration), boot_ms, RingRouting)
+        super().__init__(broker, RingTables(broker, configuration), boot_ms, RingRouting)
         self._sent = sent
 
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:

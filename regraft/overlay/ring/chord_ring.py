@@ -1,7 +1,7 @@
 """A Chord ring: node positions with fixed IDs, their finger tables, and the routes of greedy lookup.
 
 Positions are 0 .. n - 1 in the order of the IDs. Which broker is at which position belongs to
-:mod:`overlay.ring.chord_configuration`.
+:mod:`overlay.ring.ring_configuration`.
 
 Source: Stoica et al., Chord, SIGCOMM 2001; Zhao13, section 3. A finger that is the target counts as a hit (inclusive
 lookup), as Zhao13's Fig. 2 requires.

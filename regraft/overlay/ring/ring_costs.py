@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.chord_ring import ChordRing, ring_key
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 
 Floats = NDArray[np.float64]

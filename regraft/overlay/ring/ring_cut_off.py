@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.cut_off import CutOff
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import at_positions, topic_roots
 from regraft.overlay.ring.user_interests import UserInterests
 

@@ -31,7 +31,7 @@ from regraft.overlay.scot.scot_places import (
     regions_of,
 )
 from regraft.overlay.scot.structured_cyclic import OverlayShapeError, StructuredCyclicOverlay, scot_overlay
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, IdMove, LinkPair, Plan, RingId
 
 

@@ -22,9 +22,9 @@ from regraft.overlay.cost_breakdown import CostBreakdown, summed_breakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.publisher_costs import PublisherCosts
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 
 Floats = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from regraft.overlay.inventory import Inventory, InventoryError
 from regraft.overlay.overlay_configuration import Link, link
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 
 
 def bootstrap_tree(inventory: Inventory) -> TreeConfiguration:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.sets.distinct_sets import Words
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 
 WORDS_AT_ONCE = 1 << 17  # Words swept over at a time, so that they stay in the processor's cache.
 

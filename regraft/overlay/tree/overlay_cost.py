@@ -9,8 +9,8 @@ from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree, link_sides
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 
 
 def overlay_cost(configuration: TreeConfiguration, inventory: Inventory, sets: DeliverySets) -> CostBreakdown:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.distinct_sets import Words
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import Places, RootedTree, link_sides
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 
 Floats = NDArray[np.float64]
 

@@ -23,8 +23,8 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.sets.distinct_sets import Words
 from regraft.overlay.sets.weighted_sets import WeightedSets, weighed
-from regraft.overlay.tree.configuration import NotATreeError, TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree, link_sides
+from regraft.overlay.tree.tree_configuration import NotATreeError, TreeConfiguration
 
 WORDS_AT_ONCE = 1 << 16  # Words processed at a time, so that they stay in the processor's cache.
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.cut_off import CutOff
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 
 Floats = NDArray[np.float64]
 

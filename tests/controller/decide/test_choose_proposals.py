@@ -14,8 +14,8 @@ from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts, as_swaps
 from regraft.schemas.plan import PlanPhase, Proposal, Verdict
 from tests.controller.choose_all import choose_proposals

@@ -9,7 +9,7 @@ from regraft.controller.decide.decide_plan import Decision, decide_plan
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import Proposal, Verdict
 from tests.controller.decide.test_decide_moves import (
     HOMES,

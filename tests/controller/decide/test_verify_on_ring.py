@@ -14,7 +14,7 @@ from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_target import configuration_after, configuration_before
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.schemas.plan import ClientMove, IdMove, Plan, Proposal, RingId
 from tests.controller.choose_all import choose_proposals
 from tests.controller.ring_situations import (

@@ -8,7 +8,7 @@ from regraft.controller.execute.transition import EmitEvent, PersistPlan, SendCo
 from regraft.controller.execute.weigh_claims import PeerClaims
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.plan_digest import plan_digest
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import Plan, PlanPhase

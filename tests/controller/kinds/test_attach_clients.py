@@ -4,7 +4,7 @@ import pytest
 
 from regraft.controller.kinds.ring.attach_clients import topic_traffic, with_clients
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.plan import ClientMove
 from tests.controller.scripted_ring import BROKERS, RING, ring_window

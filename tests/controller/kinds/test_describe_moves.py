@@ -5,7 +5,7 @@ from dataclasses import replace
 from regraft.controller.kinds.tree.describe_moves import effect_text
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove
 from tests.overlay.small_overlays import inventory_of, line_of, publishers_of
 

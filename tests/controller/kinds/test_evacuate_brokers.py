@@ -12,7 +12,7 @@ from regraft.controller.kinds.overlay_kind import EVACUATION
 from regraft.controller.kinds.tree.evacuate_publishers import publishers_leaving
 from regraft.controller.state.planner_interface import emptying_proposal
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.plan import ClientMove, HomeMove, PlanPhase, Verdict
 from tests.controller.decide.test_decide_moves import HOMES, INVENTORY, TREE, situation_of

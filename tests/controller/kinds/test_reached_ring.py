@@ -11,7 +11,7 @@ from regraft.controller.kinds.overlay_kind import HomeError, RingIdError
 from regraft.controller.kinds.ring.reached_ring import ReachedRing
 from regraft.controller.kinds.ring.ring_state import RingState
 from regraft.overlay.overlay_configuration import LinkError
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import overlay_ring_cost
 from regraft.schemas.plan import ClientMove, IdMove, Proposal
 from tests.controller.scripted_ring import (

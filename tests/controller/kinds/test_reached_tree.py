@@ -16,8 +16,8 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.build_tree import cycle_links, random_tree
-from regraft.overlay.tree.configuration import NotATreeError, TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.tree_configuration import NotATreeError, TreeConfiguration
 from regraft.schemas.plan import ClientMove, HomeMove, Proposal
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, publishers_of
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from regraft.controller.kinds.repair import RepairTask
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.chord_ring import RingError
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import overlay_ring_cost
 from regraft.schemas.plan import OFF_RING, ClientMove, IdMove
 from tests.controller.kinds.drawn_repairs import drawn_change

@@ -15,8 +15,8 @@ from regraft.controller.kinds.repair import RepairTask
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import MEMBERSHIP, REPAIR, ClientMove
 from tests.controller.kinds.drawn_repairs import DrawnRepair, drawn_repair
 from tests.controller.small_kinds import tree_kind

@@ -13,7 +13,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.registered_clients import RegisteredClients
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.client import Client, Role
 from regraft.schemas.part_blocks import number_of_subscriber
 from regraft.schemas.sampled_blocks import FULL

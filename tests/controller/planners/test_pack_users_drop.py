@@ -15,7 +15,7 @@ from regraft.controller.planners.tree.pack_users_drop import PackingSettings, pa
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, HomeMove, Verdict
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.small_kinds import tree_kind

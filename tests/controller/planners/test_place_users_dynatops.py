@@ -13,7 +13,7 @@ from regraft.controller.kinds.ring.ring_state import RingContext, RingState, Rin
 from regraft.controller.planners.ring.place_users_dynatops import PLANNER, PlacementSettings, place_users_dynatops
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.plan import ClientMove, Proposal

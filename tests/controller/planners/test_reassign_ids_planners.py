@@ -12,7 +12,7 @@ from regraft.controller.kinds.ring.ring_state import RingContext, RingState, Rin
 from regraft.controller.planners.ring.reassign_ids_assignment import reassign_ids_assignment
 from regraft.controller.planners.ring.reassign_ids_ssbr import reassign_ids_ssbr
 from regraft.controller.planners.shared_settings import ReassignmentSettings
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.schemas.plan import Proposal
 from tests.controller.scripted_ring import BROKERS, OTHER, RING, TOPIC, ring_state, ring_window
 from tests.overlay.drawn_ring_problems import FIG_2_AFTER, FIG_2_BEFORE

@@ -1,7 +1,7 @@
 """Homes are where windows saw publishers, updated by the plans since."""
 
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from tests.controller.small_kinds import tree_kind
 from tests.overlay.small_overlays import inventory_of, line_of, sets_of
 

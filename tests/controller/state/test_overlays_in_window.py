@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from regraft.controller.state.overlays_in_window import overlays_in, time_shares
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase
 from tests.controller.scripted_windows import closed_window
 from tests.overlay.small_overlays import line_of

@@ -10,7 +10,7 @@ from regraft.controller.planners.tree.relocate_publisher_pop import TraceSetting
 from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings
 from regraft.controller.state.planner_interface import PlannerSettings
 from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from tests.controller.published_windows import state_of
 from tests.overlay.published_overlays import draw_overlay
 

@@ -11,8 +11,8 @@ from regraft.controller.state.find_homes import homes_before
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.state.plan_target import configuration_after
 from regraft.overlay.plan_digest import plan_digest
-from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
 from regraft.overlay.ring.chord_ring import RingError
+from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
 from regraft.schemas.command import CommandPhase
 from regraft.schemas.plan import ClientMove, IdMove, PhaseChange, Plan, PlanPhase, Proposal, RingId
 from tests.controller.scripted_ring import BITS, BROKERS, RING, placing, reassigning, ring_inventory, ring_window

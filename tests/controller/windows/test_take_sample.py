@@ -12,8 +12,8 @@ from regraft.controller.windows.take_sample import take_sample
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets, MaskCells
 from regraft.overlay.sets.time_slices import time_slices
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.sampled_blocks import FULL, RUNS, SampleRule, Sampling
 from tests.controller.windows.sampled_traffic import batches_of, draw_traffic, window_of_batches
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import RingConfiguration
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import Answer, End
 from regraft.producers.brokers.broker_protocol import BrokerPhase

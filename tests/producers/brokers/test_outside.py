@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import RingConfiguration
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     Advertise,
@@ -23,9 +23,9 @@ from regraft.producers.brokers.broker_messages import (
     SubscribeRequest,
 )
 from regraft.producers.brokers.broker_protocol import BrokerPhase
-from regraft.producers.brokers.chord_messages import Join
-from regraft.producers.brokers.chord_tables import ChordTables
 from regraft.producers.brokers.match_content import Operator, Predicate
+from regraft.producers.brokers.ring_messages import Join
+from regraft.producers.brokers.ring_tables import RingTables
 from regraft.producers.brokers.tree_tables import RoutingTables
 from regraft.schemas.command import Command, CommandPhase, Outcome, Refusal
 from regraft.schemas.plan import OFF_RING, IdMove
@@ -58,8 +58,8 @@ def test_no_path_over_a_lost_broker_is_kept_on_a_tree() -> None:
 
 def test_no_path_over_a_lost_broker_is_kept_on_a_ring() -> None:
     """Nor is a path to a broker that one of the rings lacks."""
-    older, later = ChordTables("a", RING), RING.at_epoch(4)
-    kept, cut = (ChordTables("a", later, lost=lost) for lost in (frozenset(), frozenset("b")))
+    older, later = RingTables("a", RING), RING.at_epoch(4)
+    kept, cut = (RingTables("a", later, lost=lost) for lost in (frozenset(), frozenset("b")))
     assert [kept.same_route(older, "a", broker) for broker in "abcd"] == [True, True, True, False]
     assert [cut.same_route(older, "a", broker) for broker in "abc"] == [True, False, "b" not in RING.route("a", "c")]
 

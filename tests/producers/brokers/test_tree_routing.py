@@ -1,6 +1,6 @@
 """One broker's core, message by message: the worked cases behind the tests of rare orders."""
 
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
     Advertise,

@@ -7,7 +7,7 @@ import pytest
 import simpy
 
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
 from regraft.producers.emulator.delivery_cells import CellRule

@@ -10,7 +10,7 @@ import pytest
 from regraft.controller.execute.transition import SendCommand, Transition, TransitionEffect
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.judge_losses import BROKER_WAS_DEAD, LOST_WITH_BROKER
 from regraft.producers.emulator.ledger import UNEXPLAINED
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings

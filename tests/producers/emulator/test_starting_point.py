@@ -10,8 +10,8 @@ import pytest
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.plan_digest import plan_digest
-from regraft.overlay.ring.chord_configuration import RingConfiguration
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.emulator.starting_point import is_undecided, starting_point
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings

@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.nodes.connectors.connector import LocalMessage, MemoryConnector
 from regraft.schemas.client import Role
 from regraft.schemas.command import Command, CommandPhase, Outcome

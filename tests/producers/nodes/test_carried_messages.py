@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import AdvertiseAck, Bundle, End, Subscribe
 from regraft.producers.nodes.connectors.connector import Connector, MemoryConnector
 from regraft.producers.nodes.connectors.subject_filters import content_of, filter_of

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import SubscribeRequest
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.amqp.amqp_interest import AmqpInterest, Binding

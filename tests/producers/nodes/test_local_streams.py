@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
 from regraft.producers.nodes.nats import local_streams

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.nodes.connectors import look_for_nodes
 from regraft.producers.nodes.connectors.connector import Connector, ConnectorError
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.nodes.connectors.connector import Connector
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from regraft.producers.nodes.nats.nats_connector import NatsConnector

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.nodes import reply_inboxes
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.reply_inboxes import ReplyInboxes

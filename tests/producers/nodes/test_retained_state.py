@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.nodes.connectors.connector import Connector, LocalMessage
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from regraft.producers.nodes.mqtt.mqtt_headers import MqttFields, block_of

@@ -14,7 +14,7 @@ import structlog
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.nodes.connectors.roaming_clients import ANNOUNCED_MAX, KEPT_MAX, RoamingClients
 from regraft.producers.nodes.links.link_frames import Probe, link_frame
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector

@@ -26,7 +26,7 @@ from regraft.infra.local.kafka_server import RunningKafka
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange
 from regraft.overlay.plan_digest import plan_digest
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.client import Client
 from regraft.schemas.codec import decode

@@ -16,7 +16,7 @@ from regraft.inventories.source_error import SourceError
 from regraft.inventories.start_tree import cheap_tree
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.read_inventory import load_inventory, parse_inventory
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft_lab.yardsticks.yardstick_trees import minimum_spanning_tree
 from tests.overlay.small_overlays import brokers_named
 

@@ -11,7 +11,7 @@ from regraft.inventories.source_error import SourceError
 from regraft.inventories.write_node_files import node_files, read_nodes
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.read_inventory import parse_inventory
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.settings.run_settings import load_settings
 from tests.overlay.small_overlays import inventory_of, line_of
 

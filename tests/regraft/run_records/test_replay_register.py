@@ -10,7 +10,7 @@ from regraft.controller.controller_settings import AssemblyLimits
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.local.kafka_server import RunningKafka
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.run_records.collect_run import (
     StoredRun,
     assemble_windows,

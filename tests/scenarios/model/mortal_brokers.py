@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Notification
 from tests.scenarios.model.kept_account import Pair
 

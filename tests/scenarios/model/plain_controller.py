@@ -14,9 +14,9 @@ import msgspec
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration, link
 from regraft.overlay.plan_digest import BETWEEN
-from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
+from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.plan import ClientMove
 from regraft.schemas.plan_life import answers_to

@@ -10,9 +10,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.tree.build_tree import cycle_links, random_tree
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from tests.scenarios.model.plain_controller import PlannedChange, plan
 from tests.scenarios.model.scripted_scenario import BITS, Scenario, topic_at
 

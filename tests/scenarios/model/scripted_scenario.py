@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration, link
-from regraft.overlay.ring.chord_configuration import RingConfiguration
-from regraft.overlay.tree.configuration import TreeConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from tests.scenarios.model.kept_account import Rules
 from tests.scenarios.model.overlay_model import DELIVER, STEP, OverlayModel, State
 from tests.scenarios.model.plain_controller import PlannedChange

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.overlay.overlay_configuration import Link
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_costs import OverlayCosts
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_cut_off import tree_cut_off
 
 

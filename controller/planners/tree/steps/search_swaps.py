@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
 from regraft.overlay.overlay_configuration import Link, link
-from regraft.overlay.tree.configuration import NotATreeError
+from regraft.overlay.tree.tree_configuration import NotATreeError
 from regraft.overlay.tree.tree_costs import LinkSwap, Places, TreeCosts
 from regraft.overlay.tree.walk_cuts import walk_cuts
 

@@ -16,9 +16,9 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.distinct_sets import Words
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.trace_sessions import HopDelays, TraceSessions
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 
 Floats = NDArray[np.float64]
 

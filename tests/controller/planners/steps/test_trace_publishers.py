@@ -3,8 +3,8 @@
 import numpy as np
 
 from regraft.controller.planners.tree.steps.trace_publishers import hop_delays, subscribers_mean, trace_sessions
-from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.state import LinkRtt
 from tests.controller.published_windows import queue_of, window_of
 from tests.overlay.published_overlays import Published, spans_of

@@ -1,8 +1,8 @@
 """Topic trees at one broker of a Chord ring: joining, leaving and flushing.
 
 In: requests of local users and control messages from neighbours. Out: effects. Every tree belongs to an epoch; while
-two are live, both trees are kept. Notifications belong to :mod:`producers.brokers.chord_routing`, the change from one
-epoch to the next to :mod:`producers.brokers.chord_change`.
+two are live, both trees are kept. Notifications belong to :mod:`producers.brokers.ring_routing`, the change from one
+epoch to the next to :mod:`producers.brokers.ring_change`.
 
 A topic's tree is the union of the greedy routes from its rendezvous to the brokers with a local subscription (Zhao13,
 section 3). A broker joins at its parent, which joins at its own, up to one that is already part of the tree.
@@ -25,7 +25,8 @@ from regraft.producers.brokers.broker_messages import (
     Send,
     SubscribeRequest,
 )
-from regraft.producers.brokers.chord_messages import (
+from regraft.producers.brokers.match_content import Filter, Operator
+from regraft.producers.brokers.ring_messages import (
     AskFlush,
     EndTopic,
     GrantFlush,
@@ -35,9 +36,8 @@ from regraft.producers.brokers.chord_messages import (
     Probe,
     ProbeBack,
 )
-from regraft.producers.brokers.chord_parts import RingBroker, RingParts
-from regraft.producers.brokers.chord_tables import ChordTables, TopicEntry, TopicSubscription
-from regraft.producers.brokers.match_content import Filter, Operator
+from regraft.producers.brokers.ring_parts import RingBroker, RingParts
+from regraft.producers.brokers.ring_tables import RingTables, TopicEntry, TopicSubscription
 from regraft.producers.brokers.two_epochs import ProtocolError
 
 TOPIC = "topic"  # The attribute in which filters and notifications name their topic.
@@ -95,7 +95,7 @@ class TopicTrees:
             effects += self.issue(tables, local, now_ms)
         return effects
 
-    def issue(self, tables: ChordTables, local: TopicSubscription, now_ms: float) -> list[Effect]:
+    def issue(self, tables: RingTables, local: TopicSubscription, now_ms: float) -> list[Effect]:
         """Add a subscription to an epoch's tree."""
         effects: list[Effect] = []
         entry = self.entered(tables, local.topic, effects)
@@ -163,7 +163,7 @@ class TopicTrees:
             effects += self.confirm(fresh, tables.epoch, now_ms)
         return effects
 
-    def _holds_later(self, tables: ChordTables, topic: str, peer: str) -> bool:
+    def _holds_later(self, tables: RingTables, topic: str, peer: str) -> bool:
         """Return True if an acknowledgement to a child also holds in later epochs that derive its place."""
         later = (other.topics.get(topic) for other in self._core.epochs() if other.epoch > tables.epoch)
         return all(
@@ -185,7 +185,7 @@ class TopicTrees:
 
     # --- trees -------------------------------------------------------------------------------------------------------
 
-    def entered(self, tables: ChordTables, topic: str, effects: list[Effect]) -> TopicEntry:
+    def entered(self, tables: RingTables, topic: str, effects: list[Effect]) -> TopicEntry:
         """Return the topic's entry; join the tree first if there is none."""
         entry = tables.topics.get(topic)
         if entry is None:
@@ -199,7 +199,7 @@ class TopicTrees:
                 effects.append(Send(parent, Join(tables.epoch, topic, max(self._core.tables))))
         return entry
 
-    def accept_join(self, tables: ChordTables, source: str, message: Join, now_ms: float) -> list[Effect]:
+    def accept_join(self, tables: RingTables, source: str, message: Join, now_ms: float) -> list[Effect]:
         """Accept a neighbour as a child."""
         effects: list[Effect] = []
         entry = self.entered(tables, message.topic, effects)
@@ -210,7 +210,7 @@ class TopicTrees:
                 self.entered(later, message.topic, effects).add_child(source, message.issued_max)
         return effects + self._ring.on_joined(tables, message.topic, source) + self.settle(message.topic, now_ms)
 
-    def accept_join_ack(self, tables: ChordTables, message: JoinAck, now_ms: float) -> list[Effect]:
+    def accept_join_ack(self, tables: RingTables, message: JoinAck, now_ms: float) -> list[Effect]:
         """Note that the path from the rendezvous is complete."""
         entry = tables.topics.get(message.topic)
         if entry is None:
@@ -227,7 +227,7 @@ class TopicTrees:
                 effects += self.consider_leaving(other, joined)
         return effects
 
-    def accept_leave(self, tables: ChordTables, source: str, message: Leave) -> list[Effect]:
+    def accept_leave(self, tables: RingTables, source: str, message: Leave) -> list[Effect]:
         """Release a child, also in epochs that derived its place."""
         effects: list[Effect] = []
         for other in self._core.epochs():
@@ -238,7 +238,7 @@ class TopicTrees:
                     effects += self.consider_leaving(other, entry)
         return effects
 
-    def consider_leaving(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
+    def consider_leaving(self, tables: RingTables, entry: TopicEntry) -> list[Effect]:
         """Ask for a flush if a subscription has ended; leave the tree if no subscriber, child or publisher is left."""
         if not entry.is_joined or entry.flushing is not None:
             return []  # Reconsidered once joined and flushed.
@@ -249,7 +249,7 @@ class TopicTrees:
         del tables.topics[entry.topic]
         return [] if entry.parent is None else self._leave(tables, entry.topic, entry.parent)
 
-    def _leave(self, tables: ChordTables, topic: str, parent: str) -> list[Effect]:
+    def _leave(self, tables: RingTables, topic: str, parent: str) -> list[Effect]:
         """Leave a tree at the parent, and also a place in a later epoch that was derived from this one.
 
         A derived place that is still needed becomes this broker's own: the parent may have yet to derive it, and will
@@ -270,7 +270,7 @@ class TopicTrees:
                 issued_max = tables.epoch
         return [Send(parent, Leave(tables.epoch, topic, issued_max)), *effects]
 
-    def ask_flush(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
+    def ask_flush(self, tables: RingTables, entry: TopicEntry) -> list[Effect]:
         """Ask for everything published so far, for the subscriptions that have ended."""
         if not entry.is_joined or entry.flushing is not None:
             return []
@@ -280,7 +280,7 @@ class TopicTrees:
 
     # --- flushes -----------------------------------------------------------------------------------------------------
 
-    def begin_flush(self, tables: ChordTables, message: AskFlush) -> list[Effect]:
+    def begin_flush(self, tables: RingTables, message: AskFlush) -> list[Effect]:
         """Send a probe to every publisher of a topic, or grant the flush if it has none."""
         publishers = tables.registered.get(message.topic, {})
         if not publishers:
@@ -292,13 +292,13 @@ class TopicTrees:
             effects += self._ring.route_onward(tables, probe)
         return effects
 
-    def answer_probe(self, tables: ChordTables, message: Probe) -> list[Effect]:
+    def answer_probe(self, tables: RingTables, message: Probe) -> list[Effect]:
         """Send a probe back behind its publisher's notifications."""
         root = tables.rendezvous(message.topic)
         back = ProbeBack(tables.epoch, root, message.topic, message.publisher, message.asker)
         return self._ring.route_onward(tables, back)
 
-    def accept_probe_back(self, tables: ChordTables, message: ProbeBack) -> list[Effect]:
+    def accept_probe_back(self, tables: RingTables, message: ProbeBack) -> list[Effect]:
         """Note a returned probe; grant the flush if it is the last."""
         key = message.topic, message.asker
         missing = tables.flushes.get(key)
@@ -310,7 +310,7 @@ class TopicTrees:
         del tables.flushes[key]
         return self._ring.route_onward(tables, GrantFlush(tables.epoch, message.asker, message.topic))
 
-    def end_flush(self, tables: ChordTables, message: GrantFlush) -> list[Effect]:
+    def end_flush(self, tables: RingTables, message: GrantFlush) -> list[Effect]:
         """Release the subscriptions that had ended when the flush was requested."""
         entry = tables.topics.get(message.topic)
         if entry is None or entry.flushing is None:

@@ -14,13 +14,13 @@ enough. So no broker needs to know who is dead to know what has ended: EndBehind
 from __future__ import annotations
 
 from regraft.producers.brokers.broker_messages import Effect, Send
-from regraft.producers.brokers.chord_endings import TopicEndings
-from regraft.producers.brokers.chord_messages import EndBehind
-from regraft.producers.brokers.chord_moves import MovingUsers
-from regraft.producers.brokers.chord_parts import RingBroker
-from regraft.producers.brokers.chord_publishers import TopicPublishers
-from regraft.producers.brokers.chord_tables import ChordTables
-from regraft.producers.brokers.chord_trees import TopicTrees
+from regraft.producers.brokers.ring_endings import TopicEndings
+from regraft.producers.brokers.ring_messages import EndBehind
+from regraft.producers.brokers.ring_moves import MovingUsers
+from regraft.producers.brokers.ring_parts import RingBroker
+from regraft.producers.brokers.ring_publishers import TopicPublishers
+from regraft.producers.brokers.ring_tables import RingTables
+from regraft.producers.brokers.ring_trees import TopicTrees
 from regraft.schemas.command import Command, CommandPhase
 
 
@@ -42,7 +42,7 @@ class DeadBrokers:
         self._moves = moves
         self.broker = core.broker
 
-    def lose_in(self, tables: ChordTables, dead: str, now_ms: float) -> list[Effect]:
+    def lose_in(self, tables: RingTables, dead: str, now_ms: float) -> list[Effect]:
         """Stop waiting for a dead broker in one epoch, accept nothing more from it, and report what ended behind it."""
         if dead in tables.dead or dead not in tables.configuration.place_of or dead == self.broker:
             return []
@@ -61,7 +61,7 @@ class DeadBrokers:
             effects += self._trees.consider_leaving(tables, entry)
         return effects + self._forget(tables)
 
-    def note_end_behind(self, tables: ChordTables, message: EndBehind) -> list[Effect]:
+    def note_end_behind(self, tables: RingTables, message: EndBehind) -> list[Effect]:
         """Note that nothing more that crossed a dead broker comes here, and pass that on."""
         is_known = message.lost in tables.configuration.place_of  # Else it is of another plan for the same epoch.
         if message.lost in tables.ended_behind or tables.is_outside or not is_known:
@@ -71,7 +71,7 @@ class DeadBrokers:
         effects: list[Effect] = [Send(peer, message) for peer in next_ones]
         return effects + self._endings.note_ended_behind(tables) + self._forget(tables)
 
-    def _forget(self, tables: ChordTables) -> list[Effect]:
+    def _forget(self, tables: RingTables) -> list[Effect]:
         """Forget the publishers of dead brokers, and what dead brokers were to hand over."""
         later = [one for one in self._core.epochs() if one.epoch >= tables.epoch]
         effects = [effect for one in later for effect in self._publishers.end_lost_stays(one)]

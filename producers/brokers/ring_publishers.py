@@ -2,7 +2,7 @@
 
 In: requests of local publishers and control messages. Out: effects. A publisher may publish once the rendezvous of its
 topic knows it in every live epoch; until it ends, the rendezvous stays in the topic's tree. Trees belong to
-:mod:`producers.brokers.chord_trees`.
+:mod:`producers.brokers.ring_trees`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from regraft.producers.brokers.broker_messages import AdvertiseConfirmed, AdvertiseRequest, Effect, UnadvertiseRequest
-from regraft.producers.brokers.chord_messages import Register, RegisterAck, Unregister
-from regraft.producers.brokers.chord_parts import RingBroker, RingParts
-from regraft.producers.brokers.chord_tables import ChordTables, LocalPublisher, Registration
-from regraft.producers.brokers.chord_trees import TopicTrees, topic_of
+from regraft.producers.brokers.ring_messages import Register, RegisterAck, Unregister
+from regraft.producers.brokers.ring_parts import RingBroker, RingParts
+from regraft.producers.brokers.ring_tables import LocalPublisher, Registration, RingTables
+from regraft.producers.brokers.ring_trees import TopicTrees, topic_of
 
 
 class TopicPublishers:
@@ -31,7 +31,7 @@ class TopicPublishers:
         self.here[request.publisher] = LocalPublisher(topic_of(request.filter_), request.connection)
         return self.register(self._core.tables[self._core.epoch], request.publisher)
 
-    def register(self, tables: ChordTables, publisher: str) -> list[Effect]:
+    def register(self, tables: RingTables, publisher: str) -> list[Effect]:
         """Send a local publisher's registration to its rendezvous in one epoch."""
         local = self.here[publisher]
         local.unconfirmed_epochs.add(tables.epoch)
@@ -39,7 +39,7 @@ class TopicPublishers:
         message = Register(tables.epoch, root, local.topic, publisher, local.connection, self.broker)
         return self._ring.route_onward(tables, message)
 
-    def accept_registration(self, tables: ChordTables, message: Register) -> list[Effect]:
+    def accept_registration(self, tables: RingTables, message: Register) -> list[Effect]:
         """Note a publisher; if an earlier stay of it is still known, the new one waits for the end of that.
 
         That end comes behind everything published in the earlier stay, so order holds across stays.
@@ -69,7 +69,7 @@ class TopicPublishers:
         ack = RegisterAck(tables.epoch, message.home, message.publisher, message.connection)
         return effects + self._ring.route_onward(tables, ack)
 
-    def _let_wait(self, tables: ChordTables, message: Register) -> None:
+    def _let_wait(self, tables: RingTables, message: Register) -> None:
         """Let a stay wait for the end of the earlier one, unless a later stay waits."""
         waiting = tables.successors.get((message.topic, message.publisher))
         if waiting is None or waiting.connection < message.connection:
@@ -115,7 +115,7 @@ class TopicPublishers:
             effects += self._ring.route_onward(tables, message)
         return effects
 
-    def accept_unregistration(self, tables: ChordTables, message: Unregister) -> list[Effect]:
+    def accept_unregistration(self, tables: RingTables, message: Unregister) -> list[Effect]:
         """End a publisher's stay at its rendezvous; the next one under its name may begin."""
         topic, publisher = message.topic, message.publisher
         effects: list[Effect] = []
@@ -140,7 +140,7 @@ class TopicPublishers:
             effects += self._next_stay(other, topic, publisher)
         return effects
 
-    def end_lost_stays(self, tables: ChordTables) -> list[Effect]:
+    def end_lost_stays(self, tables: RingTables) -> list[Effect]:
         """End the stays of publishers whose homes are dead, behind everything that came from them in any live epoch.
 
         A flush of the newer epoch is granted without them, and also releases subscriptions of the older one.
@@ -156,11 +156,11 @@ class TopicPublishers:
         ]
         return [effect for message in over for effect in self.accept_unregistration(tables, message)]
 
-    def _next_stay(self, tables: ChordTables, topic: str, publisher: str) -> list[Effect]:
+    def _next_stay(self, tables: RingTables, topic: str, publisher: str) -> list[Effect]:
         waiting = tables.successors.pop((topic, publisher), None)
         return [] if waiting is None else self.accept_registration(tables, waiting)
 
-    def _from(self, tables: ChordTables, topic: str) -> list[ChordTables]:
+    def _from(self, tables: RingTables, topic: str) -> list[RingTables]:
         """Return this epoch and the later ones in which this broker is still the topic's rendezvous.
 
         The registrations of the later ones are derived from this one.

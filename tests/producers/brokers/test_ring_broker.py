@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from regraft.overlay.ring.chord_configuration import RingConfiguration
-from regraft.producers.brokers import chord_trees
+from regraft.overlay.ring.ring_configuration import RingConfiguration
+from regraft.producers.brokers import ring_trees as chord_trees
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
     AdvertiseRequest,
@@ -21,10 +21,10 @@ from regraft.producers.brokers.broker_messages import (
     SubscribeRequest,
     UserMoves,
 )
-from regraft.producers.brokers.chord_messages import AskFlush, GrantFlush, Join, JoinAck, Leave, NotComing, Register
-from regraft.producers.brokers.chord_parts import RingBroker
-from regraft.producers.brokers.chord_routing import ring_broker
 from regraft.producers.brokers.match_content import Operator, Predicate
+from regraft.producers.brokers.ring_messages import AskFlush, GrantFlush, Join, JoinAck, Leave, NotComing, Register
+from regraft.producers.brokers.ring_parts import RingBroker
+from regraft.producers.brokers.ring_routing import ring_broker
 from regraft.producers.brokers.two_epochs import ProtocolError
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import Command, CommandPhase, Outcome

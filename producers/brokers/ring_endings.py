@@ -1,7 +1,7 @@
 """END on a ring: which paths a plan changes, and which brokers must learn, or ask, when the old epoch is over on them.
 
 In: requests between brokers of a topic's tree and homes of publishers while a plan is under way. Out: effects. The rest
-of a transition belongs to :mod:`producers.brokers.chord_change`.
+of a transition belongs to :mod:`producers.brokers.ring_change`.
 
 Notifications of both epochs that take the same path keep their order, because links do. So END is sent only where a
 path changes. Each end of a path derives that by itself, from the two rings:
@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import deque
 
 from regraft.producers.brokers.broker_messages import Dropped, Effect, Notification, Send
-from regraft.producers.brokers.chord_messages import (
+from regraft.producers.brokers.ring_messages import (
     AskEndPublisher,
     AskEndTopic,
     EndPublisher,
@@ -30,13 +30,13 @@ from regraft.producers.brokers.chord_messages import (
     Register,
     Unregister,
 )
-from regraft.producers.brokers.chord_parts import RingBroker, RingParts
-from regraft.producers.brokers.chord_publishers import TopicPublishers
-from regraft.producers.brokers.chord_tables import (
-    ChordTables,
+from regraft.producers.brokers.ring_parts import RingBroker, RingParts
+from regraft.producers.brokers.ring_publishers import TopicPublishers
+from regraft.producers.brokers.ring_tables import (
     FromPublisher,
     Registration,
     RingPlanUnderWay,
+    RingTables,
     TopicEntry,
 )
 from regraft.producers.brokers.two_epochs import HELD_MAX, HOLD_OVERFLOW
@@ -105,7 +105,7 @@ class TopicEndings:
         ask = AskEndPublisher(under_way.epoch_to, known.home, topic, publisher, known.connection)
         return self._ring.route_onward(self._core.tables[under_way.epoch_to], ask)
 
-    def on_registered(self, tables: ChordTables, message: Register) -> list[Effect]:
+    def on_registered(self, tables: RingTables, message: Register) -> list[Effect]:
         """Ask a publisher that registers during the transition for END as well."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from or message.topic not in under_way.awaited_ends:
@@ -124,7 +124,7 @@ class TopicEndings:
             return [Send(source, EndTopic(under_way.epoch_from, message.topic))]
         return self.request_end(message.topic)
 
-    def on_joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
+    def on_joined(self, tables: RingTables, topic: str, source: str) -> list[Effect]:
         """Ask for END again for a child that had asked and returns: this broker may have left the tree in between."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
@@ -193,7 +193,7 @@ class TopicEndings:
         under_way.publishers_over.add((message.topic, message.publisher, message.connection))
         return self._release_at_root(under_way, message.topic, message.publisher)
 
-    def note_ended_behind(self, tables: ChordTables) -> list[Effect]:
+    def note_ended_behind(self, tables: RingTables) -> list[Effect]:
         """End what had to come over a dead broker: nothing more has crossed it."""
         effects: list[Effect] = []
         for entry in list(tables.topics.values()):
@@ -225,14 +225,14 @@ class TopicEndings:
         """Return True if this broker waits for END of a topic."""
         return topic in under_way.awaited_ends or self._end_goes_to_all(under_way, topic)
 
-    def passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
+    def passes_end(self, tables: RingTables, entry: TopicEntry, peer: str) -> bool:
         """Return True if this broker passes END of a topic on to a child."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
             return True
         return self._end_goes_to_all(under_way, entry.topic) or peer in under_way.end_children.get(entry.topic, ())
 
-    def end_topic(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
+    def end_topic(self, tables: RingTables, entry: TopicEntry) -> list[Effect]:
         """Mark a topic as over in this epoch; notify the children and the users that have moved away."""
         if entry.is_over:
             return []

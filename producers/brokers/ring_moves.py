@@ -4,7 +4,7 @@ In: requests of local users, and messages between homes about them. Out: effects
 home, which continues to serve it in epoch k. It also attaches to its next home, which serves it in k+1 but holds that
 back until the old home has handed over all of k. Until the next home takes it over, the user sends new requests to both
 homes, and a subscription is confirmed once both have confirmed it. The plan itself belongs to
-:mod:`producers.brokers.chord_change`.
+:mod:`producers.brokers.ring_change`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from regraft.producers.brokers.broker_messages import (
     UserMoves,
     UserTaken,
 )
-from regraft.producers.brokers.chord_endings import TopicEndings
-from regraft.producers.brokers.chord_messages import (
+from regraft.producers.brokers.ring_endings import TopicEndings
+from regraft.producers.brokers.ring_messages import (
     AttachRequest,
     DrainedRequest,
     GoneRequest,
@@ -29,9 +29,9 @@ from regraft.producers.brokers.chord_messages import (
     MoveAckRequest,
     NotComing,
 )
-from regraft.producers.brokers.chord_parts import RingBroker, RingParts
-from regraft.producers.brokers.chord_tables import ChordTables, RingPlanUnderWay, TopicSubscription
-from regraft.producers.brokers.chord_trees import TopicTrees
+from regraft.producers.brokers.ring_parts import RingBroker, RingParts
+from regraft.producers.brokers.ring_tables import RingPlanUnderWay, RingTables, TopicSubscription
+from regraft.producers.brokers.ring_trees import TopicTrees
 from regraft.schemas.command import Command
 
 
@@ -68,7 +68,7 @@ class MovingUsers:
 
     # --- users to be moved ----------------------------------------------------------------------------
 
-    def epochs_for(self, request: SubscribeRequest) -> tuple[int, list[ChordTables]]:
+    def epochs_for(self, request: SubscribeRequest) -> tuple[int, list[RingTables]]:
         """Return the last epoch in which a new subscription is served here, and the epochs in which it is issued.
 
         A user to be moved also sends the request to its next home, so here only the old epoch needs it. A broker that
@@ -90,7 +90,7 @@ class MovingUsers:
             return []
         return [UserDrained(request.client, request.subscription, under_way.moves[request.client].home_to)]
 
-    def on_issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
+    def on_issued(self, tables: RingTables, local: TopicSubscription) -> list[Effect]:
         """Ask for END of the old epoch if the topic's path to here changes in the new one, or if its user moves."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
@@ -106,7 +106,7 @@ class MovingUsers:
     def _is_leaving(self, under_way: RingPlanUnderWay, local: TopicSubscription) -> bool:
         return not local.has_ended and under_way.leaving.get(local.user) == local.connection
 
-    def notify_leaving(self, tables: ChordTables, users: Iterable[str], now_ms: float) -> list[Effect]:
+    def notify_leaving(self, tables: RingTables, users: Iterable[str], now_ms: float) -> list[Effect]:
         """Notify users to be moved; for those that are not here, notify their next homes not to wait."""
         under_way = self._core.under_way
         assert under_way is not None
@@ -143,13 +143,13 @@ class MovingUsers:
             return {}
         return plan.arrived_users if plan.is_active else plan.leaving
 
-    def take_from_the_dead(self, under_way: RingPlanUnderWay, gone: ChordTables) -> list[Effect]:
+    def take_from_the_dead(self, under_way: RingPlanUnderWay, gone: RingTables) -> list[Effect]:
         """Notify users taken from a dead home again, once the old epoch is retired: that home confirms nothing more."""
         return [
             UserTaken(user) for user in sorted(under_way.arrived_users) if gone.is_gone(under_way.moves[user].home_from)
         ]
 
-    def drop_stranded(self, under_way: RingPlanUnderWay, tables: ChordTables) -> list[Effect]:
+    def drop_stranded(self, under_way: RingPlanUnderWay, tables: RingTables) -> list[Effect]:
         """End the stays of users whose next home has died: nobody has them once the old epoch is retired."""
         return [
             ClientDropped(user, connection, is_over=True)
@@ -258,7 +258,7 @@ class MovingUsers:
 
     # --- what the old home hands over ---------------------------------------------------------------------------------
 
-    def on_flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
+    def on_flushed(self, tables: RingTables, names: Iterable[str]) -> list[Effect]:
         """Notify users that have moved which of their subscriptions get nothing more here."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:

@@ -1,6 +1,6 @@
 """What one broker of a Chord ring knows for one epoch: the topic trees it is part of, and the publishers of its topics.
 
-Pure data with the queries that routing needs; :mod:`producers.brokers.chord_trees` decides what is sent and when.
+Pure data with the queries that routing needs; :mod:`producers.brokers.ring_trees` decides what is sent and when.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import Notification
-from regraft.producers.brokers.chord_messages import ProbeBack, Register, Unregister
 from regraft.producers.brokers.epoch_change import PlanUnderWay
+from regraft.producers.brokers.ring_messages import ProbeBack, Register, Unregister
 
 FromPublisher = Notification | ProbeBack | Unregister
 
@@ -138,7 +138,7 @@ class RingPlanUnderWay(PlanUnderWay):
     ends_sent: set[str] = field(default_factory=set)
 
 
-class ChordTables:
+class RingTables:
     """Everything that one broker knows for one epoch.
 
     ``registered`` holds, by topic, the publishers of the topics whose rendezvous this broker is. ``successors`` holds,
@@ -221,7 +221,7 @@ class ChordTables:
         """Return True if a broker has died in this epoch."""
         return broker in self.dead or broker in self.ended_behind
 
-    def takes_over(self, older: ChordTables, topic: str, home: str) -> bool:
+    def takes_over(self, older: RingTables, topic: str, home: str) -> bool:
         """Return True if registrations of a topic's publishers at ``home`` are derived from an older epoch.
 
         Otherwise the home registers its publishers again; it also does so if a registration may have been lost.
@@ -230,7 +230,7 @@ class ChordTables:
         is_kept = root == self.rendezvous(topic) and all(home in place_of for place_of in places)
         return is_kept and self.lost.isdisjoint(older.configuration.route(home, root))
 
-    def same_path(self, older: ChordTables, topic: str, broker: str) -> bool:
+    def same_path(self, older: RingTables, topic: str, broker: str) -> bool:
         """Return True if the path from a topic's rendezvous to a broker is that of an older epoch, broker by broker.
 
         This then also holds for all brokers on the path, because routes from one node share their beginnings.
@@ -238,7 +238,7 @@ class ChordTables:
         root = self.rendezvous(topic)
         return root == older.rendezvous(topic) and self.same_route(older, root, broker)
 
-    def same_route(self, older: ChordTables, start: str, target: str) -> bool:
+    def same_route(self, older: RingTables, start: str, target: str) -> bool:
         """Return True if the path between two brokers is that of an older epoch, broker by broker.
 
         It is not if it touches a broker that is in only one of the rings, or whose life ended in the older epoch.
@@ -248,9 +248,9 @@ class ChordTables:
             return False
         return bool(self._same_routes_since(older)[place[start], place[target]])
 
-    def changes_most(self, older: ChordTables, root: str) -> bool:
+    def changes_most(self, older: RingTables, root: str) -> bool:
         """Return True if most paths from a broker to the others differ from those of an older epoch."""
         return bool(np.mean(self._same_routes_since(older)[self.configuration.place_of[root]]) < 0.5)
 
-    def _same_routes_since(self, older: ChordTables) -> NDArray[np.bool_]:
+    def _same_routes_since(self, older: RingTables) -> NDArray[np.bool_]:
         return self.configuration.same_routes_since(older.configuration, self.lost)

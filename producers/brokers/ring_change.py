@@ -1,7 +1,7 @@
 """The two-epoch transition of one broker of a Chord ring: IDs are reassigned, users move, nothing is lost or repeated.
 
 In: commands of the controller, users that come and go, markers of draining. Out: effects. What all overlays have in
-common is in :mod:`producers.brokers.two_epochs`, the trees are in :mod:`producers.brokers.chord_trees`.
+common is in :mod:`producers.brokers.two_epochs`, the trees are in :mod:`producers.brokers.ring_trees`.
 
 The four steps of Zhao13, section 5.1.2, correspond to:
 
@@ -12,14 +12,14 @@ The four steps of Zhao13, section 5.1.2, correspond to:
   tables over and then repairs them.
 - RCFG_FINISH: *activate*, then *drain* and *retire*, which the paper leaves open.
 
-A user that moves has two homes for a while (:mod:`producers.brokers.chord_moves`). Waiting for END on each link would
-deadlock on a ring, so END goes by topic (:mod:`producers.brokers.chord_endings`).
+A user that moves has two homes for a while (:mod:`producers.brokers.ring_moves`). Waiting for END on each link would
+deadlock on a ring, so END goes by topic (:mod:`producers.brokers.ring_endings`).
 """
 
 from __future__ import annotations
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import (
     Deliver,
     Effect,
@@ -27,15 +27,15 @@ from regraft.producers.brokers.broker_messages import (
     Notification,
     UserStays,
 )
-from regraft.producers.brokers.chord_deaths import DeadBrokers
-from regraft.producers.brokers.chord_endings import TopicEndings
-from regraft.producers.brokers.chord_messages import EndPublisher, EndTopic
-from regraft.producers.brokers.chord_moves import MovingUsers
-from regraft.producers.brokers.chord_parts import RingBroker, RingParts
-from regraft.producers.brokers.chord_publishers import TopicPublishers
-from regraft.producers.brokers.chord_tables import ChordTables, RingPlanUnderWay, TopicEntry, TopicSubscription
-from regraft.producers.brokers.chord_trees import TopicTrees
 from regraft.producers.brokers.epoch_change import reason_to_stay, requested_change
+from regraft.producers.brokers.ring_deaths import DeadBrokers
+from regraft.producers.brokers.ring_endings import TopicEndings
+from regraft.producers.brokers.ring_messages import EndPublisher, EndTopic
+from regraft.producers.brokers.ring_moves import MovingUsers
+from regraft.producers.brokers.ring_parts import RingBroker, RingParts
+from regraft.producers.brokers.ring_publishers import TopicPublishers
+from regraft.producers.brokers.ring_tables import RingPlanUnderWay, RingTables, TopicEntry, TopicSubscription
+from regraft.producers.brokers.ring_trees import TopicTrees
 from regraft.schemas.command import Command
 
 
@@ -80,11 +80,11 @@ class RingChange:
         present = self._core.tables[self._core.epoch].configuration
         return present.replaced(command.epoch_to, command.id_moves, change=requested_change(command, present))
 
-    def tables_outside(self, command: Command) -> ChordTables:
+    def tables_outside(self, command: Command) -> RingTables:
         """Return an outsider's tables of the ring that an install names; the number of ID bits does not change."""
         bits = self._core.tables[self._core.epoch].configuration.bits
         ids = {move.broker: move.id_to for move in command.id_moves}
-        return ChordTables(self.broker, RingConfiguration.of(command.epoch_to, bits, ids), is_outside=True)
+        return RingTables(self.broker, RingConfiguration.of(command.epoch_to, bits, ids), is_outside=True)
 
     def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
         """Return which move of a user is impossible, or which clients a leaving broker still has; empty if none."""
@@ -104,7 +104,7 @@ class RingChange:
         under_way = self._moves.plan_of(command)
         going = {name for name, move in under_way.moves.items() if move.home_from == self.broker}
         old = self._core.tables[self._core.epoch]
-        tables = ChordTables(self.broker, target, lost=requested_change(command, old.configuration).lost)
+        tables = RingTables(self.broker, target, lost=requested_change(command, old.configuration).lost)
         self._core.begin_plan(under_way, tables)
         self._core.lost_peers.difference_update(command.brokers_joined)
         self._derive(old, tables)
@@ -124,7 +124,7 @@ class RingChange:
                 effects += self._publishers.register(tables, publisher)
         return effects
 
-    def _derive(self, old: ChordTables, tables: ChordTables) -> None:
+    def _derive(self, old: RingTables, tables: RingTables) -> None:
         """Derive our places in trees, and children, if the path from the rendezvous is the same in both epochs.
 
         Neighbours do the same, so no message is needed. A broker that has no use for its place in the new epoch leaves
@@ -211,7 +211,7 @@ class RingChange:
             return False
         return self._endings.have_ends_arrived(under_way)
 
-    def note_topic_over(self, tables: ChordTables, topic: str) -> list[Effect]:
+    def note_topic_over(self, tables: RingTables, topic: str) -> list[Effect]:
         """Handle the parent's message that nothing of a topic follows in this epoch."""
         entry = tables.topics.get(topic)
         if entry is None:
@@ -226,7 +226,7 @@ class RingChange:
         for local in self._trees.locals.values():
             local.has_arrived = False
 
-    def forget_epoch(self, gone: ChordTables, under_way: RingPlanUnderWay | None, now_ms: float) -> list[Effect]:
+    def forget_epoch(self, gone: RingTables, under_way: RingPlanUnderWay | None, now_ms: float) -> list[Effect]:
         """Confirm and forget what waited for the epoch; after an abort, notify users that they stay."""
         if gone.epoch < self._core.epoch:
             self._ring.retire(gone)

@@ -1,9 +1,9 @@
 """How a broker of a Chord ring handles each message.
 
 In: one message at a time from a neighbour or a local client, and the time. Out: effects. Notifications are routed here;
-trees belong to :mod:`producers.brokers.chord_trees`, publishers to :mod:`producers.brokers.chord_publishers`, END to
-:mod:`producers.brokers.chord_endings`, users that move to :mod:`producers.brokers.chord_moves`, and the change from one
-configuration to the next to :mod:`producers.brokers.chord_change`.
+trees belong to :mod:`producers.brokers.ring_trees`, publishers to :mod:`producers.brokers.ring_publishers`, END to
+:mod:`producers.brokers.ring_endings`, users that move to :mod:`producers.brokers.ring_moves`, and the change from one
+configuration to the next to :mod:`producers.brokers.ring_change`.
 
 A notification goes by greedy lookup from its publisher's home to the rendezvous of its topic, and from there down the
 topic's tree.
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     CancelRequest,
@@ -30,10 +30,11 @@ from regraft.producers.brokers.broker_messages import (
     SubscribeRequest,
     UnadvertiseRequest,
 )
-from regraft.producers.brokers.chord_change import RingChange
-from regraft.producers.brokers.chord_deaths import DeadBrokers
-from regraft.producers.brokers.chord_endings import TopicEndings
-from regraft.producers.brokers.chord_messages import (
+from regraft.producers.brokers.epoch_change import rejected
+from regraft.producers.brokers.ring_change import RingChange
+from regraft.producers.brokers.ring_deaths import DeadBrokers
+from regraft.producers.brokers.ring_endings import TopicEndings
+from regraft.producers.brokers.ring_messages import (
     AskEndPublisher,
     AskEndTopic,
     AskFlush,
@@ -57,12 +58,11 @@ from regraft.producers.brokers.chord_messages import (
     RoutedMessage,
     Unregister,
 )
-from regraft.producers.brokers.chord_moves import MovingUsers
-from regraft.producers.brokers.chord_parts import RingBroker
-from regraft.producers.brokers.chord_publishers import TopicPublishers
-from regraft.producers.brokers.chord_tables import ChordTables, TopicEntry, TopicSubscription
-from regraft.producers.brokers.chord_trees import TOPIC, TopicTrees
-from regraft.producers.brokers.epoch_change import rejected
+from regraft.producers.brokers.ring_moves import MovingUsers
+from regraft.producers.brokers.ring_parts import RingBroker
+from regraft.producers.brokers.ring_publishers import TopicPublishers
+from regraft.producers.brokers.ring_tables import RingTables, TopicEntry, TopicSubscription
+from regraft.producers.brokers.ring_trees import TOPIC, TopicTrees
 from regraft.producers.brokers.two_epochs import (
     BROKER_DIED,
     EPOCH_UNKNOWN,
@@ -77,7 +77,7 @@ RETIRED_KEPT_MAX = 16  # Retired epochs that may have messages in transit; older
 
 def ring_broker(broker: str, configuration: RingConfiguration, boot_ms: int, *, is_outside: bool = False) -> RingBroker:
     """Return the protocol core of a broker of a ring, or of an outsider."""
-    return TwoEpochBroker(broker, ChordTables(broker, configuration, is_outside=is_outside), boot_ms, RingRouting)
+    return TwoEpochBroker(broker, RingTables(broker, configuration, is_outside=is_outside), boot_ms, RingRouting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +195,12 @@ class RingRouting:
             self._unchanged[key] = len(paths) == 1 and lost.isdisjoint(*paths)
         return self._unchanged[key]
 
-    def retire(self, gone: ChordTables) -> None:
+    def retire(self, gone: RingTables) -> None:
         """Remember an epoch that may have messages in transit."""
         self._retired.append(_Retired(gone.epoch, gone.configuration, gone.lost, frozenset(gone.dead)))
         self._unchanged.clear()
 
-    def pass_down(self, tables: ChordTables, notification: Notification) -> list[Effect]:
+    def pass_down(self, tables: RingTables, notification: Notification) -> list[Effect]:
         """Pass on a notification that has come to the rendezvous of its topic, or down from it."""
         entry = tables.topics.get(str(notification.content[TOPIC]))
         if entry is None:
@@ -300,7 +300,7 @@ class RingRouting:
                 return self.deaths.note_end_behind(tables, message)
         return self.route_onward(tables, message)
 
-    def _concerns_leaving(self, tables: ChordTables, source: str, message: Any) -> bool:
+    def _concerns_leaving(self, tables: RingTables, source: str, message: Any) -> bool:
         """Return True if this broker, outside this epoch's ring, must handle a message of it.
 
         That is so for a leaving broker if END is wanted, or if another leaving broker relays over it.
@@ -326,7 +326,7 @@ class RingRouting:
                 return self.route_onward(oldest, message)
         return []
 
-    def arrive(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
+    def arrive(self, tables: RingTables, message: RoutedMessage) -> list[Effect]:
         """Accept a message that has reached its target."""
         match message:
             case Unregister() | ProbeBack() if self.endings.must_keep_at_root(message.topic, message):
@@ -354,14 +354,14 @@ class RingRouting:
             case HandedOver():
                 return self.moves.note_handed_over(message.user, self._core.now_ms)
 
-    def route_onward(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
+    def route_onward(self, tables: RingTables, message: RoutedMessage) -> list[Effect]:
         """Send a message one hop towards its target, or accept it if this broker is the target."""
         if message.target == self.broker:
             return self.arrive(tables, message)
         peer = self._relay_into(tables) if tables.is_outside else tables.find_hop(message.target)
         return [] if peer is None else [Send(peer, message)]  # None: from another plan for the epoch.
 
-    def _relay_into(self, tables: ChordTables) -> str:
+    def _relay_into(self, tables: RingTables) -> str:
         """Return which broker relays messages of a leaving broker into an epoch that does not contain it.
 
         This is a neighbour that stays, or else the successor, which also leaves and does the same.
@@ -371,28 +371,28 @@ class RingRouting:
         ring = old.configuration
         return staying[0] if staying else ring.broker_at[(ring.position_of[self.broker] + 1) % len(ring.brokers)]
 
-    # --- what parts ask of the parts above: :class:`producers.brokers.chord_parts.RingParts` --------------------------
+    # --- what parts ask of the parts above: :class:`producers.brokers.ring_parts.RingParts` --------------------------
 
-    def epochs_for(self, request: SubscribeRequest) -> tuple[int, list[ChordTables]]:
+    def epochs_for(self, request: SubscribeRequest) -> tuple[int, list[RingTables]]:
         """Return the last epoch in which a new subscription is served here, and the epochs in which it is issued."""
         return self.moves.epochs_for(request)
 
-    def on_issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
+    def on_issued(self, tables: RingTables, local: TopicSubscription) -> list[Effect]:
         """React to a subscription that has entered an epoch's tree."""
         return self.moves.on_issued(tables, local)
 
-    def on_flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
+    def on_flushed(self, tables: RingTables, names: Iterable[str]) -> list[Effect]:
         """React to subscriptions that have received everything owed to them in an epoch."""
         return self.moves.on_flushed(tables, names)
 
-    def on_joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
+    def on_joined(self, tables: RingTables, topic: str, source: str) -> list[Effect]:
         """React to a child that has joined a topic's tree."""
         return self.endings.on_joined(tables, topic, source)
 
-    def passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
+    def passes_end(self, tables: RingTables, entry: TopicEntry, peer: str) -> bool:
         """Return True if this broker passes END of a topic on to a child in this epoch."""
         return self.endings.passes_end(tables, entry, peer)
 
-    def on_registered(self, tables: ChordTables, message: Register) -> list[Effect]:
+    def on_registered(self, tables: RingTables, message: Register) -> list[Effect]:
         """React to a publisher that has registered at its rendezvous."""
         return self.endings.on_registered(tables, message)
