@@ -9,7 +9,7 @@ LOCKS := pyproject.toml requirements.lock requirements-java.lock infra/jars.lock
 STAMP := .venv/set-up-$(shell cat $(LOCKS) | sha256sum | cut -c1-16)
 # What only tests, linters and the build of the documents need, is installed only for these.
 DEV_STAMP := .venv/dev-$(shell cat $(LOCKS) requirements-dev.lock lab/pyproject.toml | sha256sum | cut -c1-16)
-INSTALL := infra/install_packages.py
+INSTALL := infra/tools/install_packages.py
 
 # Tests start hundreds of processes: with this, each would compile again what the others have compiled.
 unexport PYTHONDONTWRITEBYTECODE
@@ -33,7 +33,7 @@ $(STAMP):
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	$(BIN)/python -m regraft.infra.set_up
+	$(BIN)/python -m regraft.infra.local.set_up
 	@rm -f .venv/set-up-* && touch $@
 
 $(DEV_STAMP): $(STAMP)
@@ -72,7 +72,7 @@ demo: setup ## Run the whole loop on real input; results come to out/demo/
 	$(BIN)/regraft demo
 
 docs: setup .venv-docs/set-up ## Build the documents as a site in out/site/; fails where a link leads nowhere
-	$(BIN)/python -m regraft.infra.build_site .venv-docs/bin/mkdocs
+	$(BIN)/python -m regraft.infra.tools.build_site .venv-docs/bin/mkdocs
 
 .venv-docs/set-up: requirements-docs.lock
 	$(PYTHON) -m venv .venv-docs
@@ -83,7 +83,7 @@ doctor: setup ## Say what is there, what is missing, what to do
 	$(BIN)/regraft doctor
 
 pin-images: setup ## Write the digests of others' images into Dockerfile, compose file and manifests (asks Docker)
-	$(BIN)/python -m regraft.infra.pin_images
+	$(BIN)/python -m regraft.infra.tools.pin_images
 
 clean: ## Remove results and tool caches; .venv and .cache (Java, jars) stay
 	rm -rf out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse

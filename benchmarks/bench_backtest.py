@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.show_progress import show_progress
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.process.show_progress import show_progress
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.schemas.status_file import replace_file
 from regraft.settings.place_demo import ensure_inventory

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.producers.emulator.outage_schedule import Chaos
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.virtual_overlay import VirtualSettings

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from fastavro import schemaless_reader, schemaless_writer
 
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, decode, encode
 from regraft.schemas.registry import latest_schema
 from regraft.schemas.state import PublisherDelivery, StateRow

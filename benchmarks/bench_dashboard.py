@@ -33,10 +33,10 @@ from regraft.dashboard.live_board import LiveBoard
 from regraft.dashboard.poll_view import ViewPoller
 from regraft.dashboard.read_view import SERIES
 from regraft.dashboard.run_dashboard import run_dashboard, view_client
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.redis_access import RedisAccess
-from regraft.infra.supervise import Supervisor
-from regraft.infra.valkey_server import start_valkey_service
+from regraft.infra.live.redis_access import RedisAccess
+from regraft.infra.local.supervise import Supervisor
+from regraft.infra.local.valkey_server import start_valkey_service
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.schemas.live_view import LiveView

@@ -11,7 +11,7 @@ import random
 import time
 from pathlib import Path
 
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.producers.emulator.emulator_ports import MemoryTelemetry
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from statistics import quantiles
 
-from regraft.infra.kafka_server import start_kafka
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.local.kafka_server import start_kafka
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.schemas.codec import decode
 from regraft.schemas.command import Command
 from regraft.schemas.plan import PlanPhase

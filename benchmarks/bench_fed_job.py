@@ -38,11 +38,11 @@ from benchmarks.stage_meter import (
     rss_bytes_max,
     sample_stages,
 )
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import open_producer
-from regraft.infra.kafka_server import start_kafka
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import open_producer
+from regraft.infra.local.kafka_server import start_kafka
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.schemas.live_view import LiveView, decode_view
 
 # Notifications per second of each of 49 publishers. The rate falls with the size: with 400 brokers a notification

@@ -23,7 +23,7 @@ from typing import Any
 import fastavro
 from fastavro import schemaless_reader
 
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.producers.recordings.recording_format import COMPRESS_LEVEL, container_schema

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.producers.emulator.emulate_overlay import CONTROL_BYTES
 from regraft.producers.emulator.outage_schedule import Outage, OutageKind
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring

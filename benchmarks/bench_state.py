@@ -18,11 +18,11 @@ from confluent_kafka import TopicPartition
 
 from regraft.controller.controller_settings import AssemblyLimits
 from regraft.controller.windows.assemble_state import WindowAssembler
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import open_consumer
-from regraft.infra.kafka_server import start_kafka
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import open_consumer
+from regraft.infra.local.kafka_server import start_kafka
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.codec import decode
 from regraft.schemas.state import BrokerCompleteness, StateRow, WindowClosed

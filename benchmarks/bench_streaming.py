@@ -30,10 +30,10 @@ from benchmarks.streaming_input import BROKERS, PUBLISHERS, SEED, WINDOW_MS, Wri
 from benchmarks.streaming_programs import JOB, LOOP, JobSizes, ResourceUse, run_loop, run_spark
 from benchmarks.streaming_rows import Outcome, differences, read_outcome
 from benchmarks.streams_yardstick import PROGRAMS, compile_yardstick, run_streams
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_server import RunningKafka, start_kafka
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.stack_error import StackError
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.local.kafka_server import RunningKafka, start_kafka
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.process.stack_error import StackError
 from regraft.schemas.topics import DEAD_LETTERS, STATE, TELEMETRY, WINDOWS
 
 DRIVER_MEMORY_MB = 2_048

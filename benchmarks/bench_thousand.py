@@ -35,8 +35,8 @@ from benchmarks.stage_meter import (
     rss_bytes_max,
     sample_stages,
 )
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.schemas.live_view import decode_view
 from regraft.schemas.state import WindowClosed
 

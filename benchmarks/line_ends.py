@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 import structlog
 
-from regraft.infra.find_port import choose_ports, is_listening
-from regraft.infra.mosquitto_server import find_mosquitto, mosquitto_settings
-from regraft.producers.nodes.connectors import Connector
-from regraft.producers.nodes.mqtt_connector import MqttConnector
-from regraft.producers.nodes.nats_connector import NatsConnector
+from regraft.infra.local.mosquitto_server import find_mosquitto, mosquitto_settings
+from regraft.infra.process.find_port import choose_ports, is_listening
+from regraft.producers.nodes.connectors.connector import Connector
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from regraft.producers.real_fleet.mqtt_client import MqttClient
 
 log = structlog.get_logger(__name__)

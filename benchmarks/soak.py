@@ -29,14 +29,14 @@ from benchmarks.soak_chart import draw_soak
 from benchmarks.soak_growth import FLAT, GROWS, Growth, measure_growth
 from benchmarks.soak_samples import CPU, Row, SoakSampler
 from benchmarks.soak_settings import HEAP_MB, SoakPlan, kafka_properties, soak_flags, soak_topics
-from regraft.infra.create_topics import create_topics
-from regraft.infra.find_port import choose_ports
-from regraft.infra.kafka_server import HEAP_MB as KAFKA_HEAP_MB
-from regraft.infra.local_stack import LocalStack
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.service import ServiceEventKind
-from regraft.infra.show_progress import show_progress
-from regraft.infra.stack_error import StackError
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.local.kafka_server import HEAP_MB as KAFKA_HEAP_MB
+from regraft.infra.local.local_stack import LocalStack
+from regraft.infra.local.service import ServiceEventKind
+from regraft.infra.process.find_port import choose_ports
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.process.show_progress import show_progress
+from regraft.infra.process.stack_error import StackError
 from regraft.schemas.live_view import LiveView, LiveViewError
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import Settings, load_settings

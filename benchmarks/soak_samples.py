@@ -19,10 +19,10 @@ import redis
 from confluent_kafka import KafkaException, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import leave_to_caller, open_consumer
-from regraft.infra.local_stack import LocalStack
-from regraft.infra.supervise import OWN_NAME
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import leave_to_caller, open_consumer
+from regraft.infra.local.local_stack import LocalStack
+from regraft.infra.local.supervise import OWN_NAME
 from regraft.schemas.topics import TOPICS, topic_name
 
 ANSWER_S_MAX = 2.0

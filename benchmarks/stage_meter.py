@@ -14,8 +14,8 @@ from itertools import pairwise
 import psutil
 from confluent_kafka import TopicPartition
 
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import open_consumer
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import open_consumer
 from regraft.schemas.codec import decode
 from regraft.schemas.state import WindowClosed
 from regraft.schemas.topics import WINDOWS, topic_name

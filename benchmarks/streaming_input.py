@@ -19,8 +19,8 @@ from confluent_kafka import Producer
 from fastavro import schemaless_writer
 from numpy.typing import NDArray
 
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import open_producer
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import open_producer
 from regraft.schemas.codec import header
 from regraft.schemas.packed_cells import COUNT_BYTES, SEPARATOR
 from regraft.schemas.registry import latest_schema

@@ -17,10 +17,10 @@ from fastavro import schemaless_reader
 
 from benchmarks.process_costs import PYTHON, spark_cpu_s, spark_peak_mb
 from benchmarks.streaming_input import WINDOW_MS, Written
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import open_consumer, open_producer
-from regraft.infra.spark_session import JAVA_OPTIONS, build_spark_session, end_session
-from regraft.infra.stack_error import StackError
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import open_consumer, open_producer
+from regraft.infra.local.spark_session import JAVA_OPTIONS, build_spark_session, end_session
+from regraft.infra.process.stack_error import StackError
 from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, encode
 from regraft.schemas.packed_cells import MASK_BYTES
 from regraft.schemas.registry import latest_schema

@@ -13,8 +13,8 @@ from typing import Any
 from confluent_kafka import TopicPartition
 from fastavro import schemaless_reader
 
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import open_consumer
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import open_consumer
 from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, decode, encode
 from regraft.schemas.registry import latest_schema
 from regraft.schemas.state import StateRow, WindowClosed

@@ -27,10 +27,10 @@ from typing import Any
 
 from benchmarks.streaming_input import RECORD, WINDOW_MS, Written
 from benchmarks.streaming_programs import WAIT_S_MAX, ResourceUse
-from regraft.infra.fetch_jars import fetch_jars, read_lock, relock
-from regraft.infra.find_cache import find_cache
-from regraft.infra.find_java import find_java
-from regraft.infra.stack_error import StackError
+from regraft.infra.local.fetch_jars import fetch_jars, read_lock, relock
+from regraft.infra.local.find_cache import find_cache
+from regraft.infra.local.find_java import find_java
+from regraft.infra.process.stack_error import StackError
 from regraft.schemas.codec import header
 from regraft.schemas.topics import STATE, TELEMETRY, topic_name
 

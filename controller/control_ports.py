@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.audit import AuditEntry, GivenOrder
 from regraft.schemas.command import Command, CommandResult

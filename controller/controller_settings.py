@@ -13,11 +13,11 @@ from regraft.controller.decision_settings import MINUTE_MS, DecisionSettings, va
 from regraft.controller.member_settings import MemberSettings
 from regraft.controller.sampling_settings import SamplingSettings
 from regraft.controller.state.planner_interface import PlannerSettings
-from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
-from regraft.infra.order_keys import OrderSettings
-from regraft.infra.redis_access import RedisAccess, RedisSecurity
-from regraft.infra.run_clock import RunClock
-from regraft.infra.serve_metrics import port_faults
+from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
+from regraft.infra.orders.order_keys import OrderSettings
+from regraft.infra.process.run_clock import RunClock
+from regraft.infra.process.serve_metrics import port_faults
 from regraft.schemas.bounds import NAME_LENGTH_MAX, UNCLEAN_ANYWHERE
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.plan_life import LIFE

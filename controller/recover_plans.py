@@ -20,12 +20,11 @@ from regraft.controller.ports.kafka_links import LetterSender, TopicReader
 from regraft.controller.ports.leadership import HeldTerm, Leadership
 from regraft.controller.state.compare_epochs import BROKERS_NAMED_MAX
 from regraft.controller.state.plan_log import PlanLog
-from regraft.infra.read_messages import find_names
-from regraft.infra.stack_error import StackError
-from regraft.overlay.configuration import link
-from regraft.overlay.inventory import Inventory
+from regraft.infra.kafka.read_messages import find_names
+from regraft.infra.process.stack_error import StackError
 from regraft.overlay.members import FleetView
-from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.overlay_configuration import OverlayConfiguration, link
+from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.bounds import NAME_LENGTH_MAX
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
 from regraft.schemas.member import MemberState
@@ -54,7 +53,7 @@ def recover_plans(settings: ControllerSettings, *, is_written: bool) -> Plan | N
     Raises RecoveryRefusedError, InventoryError, and UnreadableRecordError for a stored
     plan that cannot be read.
     """
-    inventory = Inventory.load(settings.inventory_path)
+    inventory = load_inventory(settings.inventory_path)
     agent_of, name = (
         inventory.broker_topics(settings.namespace).agent_of,
         shortened(f"recover, {settings.instance_name}", NAME_LENGTH_MAX),

@@ -37,10 +37,11 @@ from regraft.controller.ports.write_status import StatusView
 from regraft.controller.report.loop_metrics import LoopHealth, LoopMetrics
 from regraft.controller.report.render_view import render_view
 from regraft.controller.state.plan_log import PlanLog
-from regraft.infra.order_keys import TrustedKeys
-from regraft.infra.serve_metrics import serve_metrics
+from regraft.infra.orders.order_keys import TrustedKeys
+from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.members import FleetView
+from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.announcement import EXPIRY_MS
 from regraft.schemas.order_book import OrderBook
 from regraft.schemas.state import StateRow, WindowClosed
@@ -85,7 +86,7 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
     Valkey raises nothing.
     """
     _check(settings.faults() + planner_faults(settings) + own_faults(settings))
-    inventory = Inventory.load(settings.inventory_path)
+    inventory = load_inventory(settings.inventory_path)
     _check(kind_faults(settings, inventory.bootstrap.KIND))
     metrics, health = LoopMetrics(), LoopHealth(SILENCE_S_MAX)
     with ExitStack() as held:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
-from regraft.infra.run_clock import RunClock
-from regraft.infra.serve_metrics import port_faults
+from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.process.run_clock import RunClock
+from regraft.infra.process.serve_metrics import port_faults
 from regraft.producers.emulator.newcomers import newcomer_of
 from regraft.producers.emulator.outage_schedule import Chaos, OutageKind, outage_of
 from regraft.producers.workloads.checkin_settings import CheckinSettings

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from urllib.parse import quote
 
-from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
-from regraft.infra.serve_metrics import port_faults
+from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.process.serve_metrics import port_faults
 from regraft.producers.connector_faults import connector_faults, listen_faults
 from regraft.producers.workloads.stock_settings import too_small
 from regraft.schemas.safe_names import safe_name

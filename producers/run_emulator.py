@@ -18,8 +18,9 @@ from typing import Any, Protocol
 import structlog
 from simpy.rt import RealtimeEnvironment
 
-from regraft.infra.serve_metrics import serve_metrics
+from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.overlay.read_inventory import load_inventory
 from regraft.producers.emulated_kinds import EMULATED_KINDS, workload_of
 from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
@@ -73,7 +74,7 @@ def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSna
     if faults:
         raise ValueError("; ".join(faults))
     newcomers = [newcomer_of(text) for text in settings.newcomers]
-    inventory = with_newcomers(Inventory.load(settings.inventory_path), newcomers)
+    inventory = with_newcomers(load_inventory(settings.inventory_path), newcomers)
     metrics, health = EmulatorMetrics(), EmulatorHealth(SILENCE_S_MAX)
     with ExitStack() as held:
         if settings.metrics_port is not None:

@@ -18,9 +18,10 @@ from typing import Any
 
 import structlog
 
-from regraft.infra.serve_metrics import serve_metrics
-from regraft.overlay.configuration import Configuration
+from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.read_inventory import load_inventory
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.read_commands import KafkaUnreachableError
@@ -28,9 +29,10 @@ from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.ask_to_join import ask_to_join
 from regraft.producers.nodes.broker_node import BrokerNode
-from regraft.producers.nodes.choose_candidates import RENEWED_S, CandidateChoice
-from regraft.producers.nodes.connectors import ConnectorError
+from regraft.producers.nodes.connectors.connector import ConnectorError
 from regraft.producers.nodes.guard_calls import CallGuard
+from regraft.producers.nodes.links.choose_candidates import RENEWED_S, CandidateChoice
+from regraft.producers.nodes.links.run_links import LinkLimits, Links
 from regraft.producers.nodes.node_metrics import NodeHealth, NodeMetrics
 from regraft.producers.nodes.node_parts import (
     NodeError,
@@ -44,7 +46,6 @@ from regraft.producers.nodes.node_parts import (
     topics_of,
 )
 from regraft.producers.nodes.node_waiting import NodeWaiting, waiting_for
-from regraft.producers.nodes.run_links import LinkLimits, Links
 from regraft.schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)
@@ -70,7 +71,7 @@ def run_node(settings: NodeSettings, stop: threading.Event) -> None:
     Raises NodeError if settings, files or Kafka are not as required, if the real broker is not available, or if the
     protocol fails.
     """
-    inventory = Inventory.load(settings.inventory_path)
+    inventory = load_inventory(settings.inventory_path)
     broker = broker_of(settings, inventory)
     metrics, health = NodeMetrics(), NodeHealth(NodeWaiting(broker, StatusFile(settings.own_status_file)))
     with ExitStack() as held:
@@ -100,7 +101,7 @@ def run_node(settings: NodeSettings, stop: threading.Event) -> None:
 
 def _core_of(settings: NodeSettings, inventory: Inventory, broker: str, ports: KafkaPorts) -> BrokerProtocol:
     """Return the core with which the node begins, after reading from Kafka where that is."""
-    if inventory.bootstrap.KIND != Configuration.KIND:
+    if inventory.bootstrap.KIND != TreeConfiguration.KIND:
         raise NodeError(f"{settings.inventory_path} has a {inventory.bootstrap.KIND}: nodes are brokers of a tree")
     ports.connect(CONNECT_S_MAX)
     ports.withdraw_clients({broker}, CONNECT_S_MAX)

@@ -20,10 +20,11 @@ from typing import Protocol
 import simpy
 import structlog
 
-from regraft.infra.stack_error import StackError
-from regraft.infra.supervise import Supervisor
-from regraft.overlay.configuration import Configuration
+from regraft.infra.local.supervise import Supervisor
+from regraft.infra.process.stack_error import StackError
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.read_inventory import load_inventory
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator.outage_schedule import Outage, outage_of, with_names
@@ -31,7 +32,7 @@ from regraft.producers.emulator.read_commands import KafkaUnreachableError
 from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.producers.nodes.broker_node import NodePorts
-from regraft.producers.nodes.connectors import Connector, ConnectorError
+from regraft.producers.nodes.connectors.connector import Connector, ConnectorError
 from regraft.producers.real_fleet.broker_kinds import BrokerKind, ServerAddress, broker_kind
 from regraft.producers.real_fleet.fleet_clients import FleetClients
 from regraft.producers.real_fleet.fleet_nodes import FleetNodes
@@ -68,8 +69,8 @@ def run_real_fleet(settings: EmulatorSettings, stop: threading.Event) -> LedgerS
     kind = broker_kind(settings.brokers)
     if faults := settings.faults():
         raise ValueError("; ".join(faults))
-    inventory = Inventory.load(settings.inventory_path)
-    if inventory.bootstrap.KIND != Configuration.KIND:
+    inventory = load_inventory(settings.inventory_path)
+    if inventory.bootstrap.KIND != TreeConfiguration.KIND:
         raise FleetError(f"{settings.inventory_path} has a {inventory.bootstrap.KIND}: nodes are brokers of a tree")
     outages = [with_names(outage_of(text), inventory) for text in settings.outages]
     with ExitStack() as held:

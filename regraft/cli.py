@@ -1,6 +1,6 @@
 """The command line: read flags, run the command, turn its outcome into an exit code.
 
-Exit codes are those of :mod:`infra.exit_codes`.
+Exit codes are those of :mod:`infra.process.exit_codes`.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from regraft.commands.metrics_command import metrics
 from regraft.commands.node_command import node
 from regraft.commands.nodes_command import nodes_app
 from regraft.commands.orders_command import maintain, pause, resume, return_broker
+from regraft.commands.planners_command import planners
 from regraft.commands.plans_command import plans_app
 from regraft.commands.record_command import record, recording
 from regraft.commands.recover_command import backup, recover
@@ -56,7 +57,7 @@ from regraft.commands.servers_command import servers
 from regraft.commands.stage_commands import control, emulate, stream
 from regraft.commands.status_command import status
 from regraft.commands.topics_command import topics
-from regraft.infra.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED
+from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
@@ -250,8 +251,8 @@ def _settings(flags: dict[str, dict[str, Any]], settings_file: Path | None) -> S
 
 def _begin(what: str, *extras: str) -> None:
     """Raise StackError if extras that a command needs are missing; from now on log warnings and errors only."""
-    from regraft.infra.find_extras import require_extras
-    from regraft.stages.run_stage import configure_logs
+    from regraft.infra.process.find_extras import require_extras
+    from regraft.infra.process.log_stream import configure_logs
 
     require_extras(what, *extras)
     configure_logs(level="warning")
@@ -268,6 +269,7 @@ GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "servers": servers,
         "status": status,
         "settings": show_settings,
+        "planners": planners,
     },
     "Operate": {
         "topics": topics,
@@ -320,9 +322,9 @@ _register()
 
 def main() -> None:
     """Run the command line; a fault that a user can fix is printed as one sentence, without a traceback."""
-    from regraft.infra.describe_os_error import describe_os_error
-    from regraft.infra.find_extras import describe_missing, extra_of
-    from regraft.infra.stack_error import CallError, StackError
+    from regraft.infra.process.describe_os_error import describe_os_error
+    from regraft.infra.process.find_extras import describe_missing, extra_of
+    from regraft.infra.process.stack_error import CallError, StackError
     from regraft.schemas.remote_registry import RegistryError
     from regraft.settings.run_settings import SettingsError
 

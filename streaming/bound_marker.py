@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from regraft.infra.kafka_clients import SENT_BYTES_MAX
+from regraft.infra.kafka.kafka_clients import SENT_BYTES_MAX
 from regraft.schemas.state import BrokerCompleteness, WindowClosed
 
 FRAMING_BYTES = 1_024  # At most what a marker has besides its brokers and clocks.

@@ -5,8 +5,8 @@ In: settings. Out: nothing, or StreamingJobError. The stages of ``regraft`` chec
 
 import structlog
 
-from regraft.infra.compare_topics import TIMESTAMP_TYPE
-from regraft.infra.create_topics import alter_hint, timestamp_type
+from regraft.infra.kafka.compare_topics import TIMESTAMP_TYPE
+from regraft.infra.kafka.create_topics import alter_hint, timestamp_type
 from regraft.schemas.topics import LOG_APPEND_TIME
 from regraft.streaming.job_errors import EXIT_REFUSED, StreamingJobError
 from regraft.streaming.source_topics import source_topics

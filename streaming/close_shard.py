@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.streaming.close_windows import ShardSummary, shard_windows
 from regraft.streaming.decide_closing import Closing, RowTimes
 from regraft.streaming.encode_rows import Message, encode_shard

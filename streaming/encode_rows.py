@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
-from regraft.infra.kafka_clients import SENT_BYTES_MAX
+from regraft.infra.kafka.kafka_clients import SENT_BYTES_MAX
 from regraft.schemas.codec import encode
 from regraft.schemas.state import StateRow, WindowClosed
 from regraft.streaming.build_rows import packed_row, state_key, window_key

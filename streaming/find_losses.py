@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import leave_to_caller, open_consumer
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import leave_to_caller, open_consumer
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.write_times import time_text
 from regraft.streaming.source_topics import Offsets, Place, place_text

@@ -6,7 +6,7 @@ In: errors of Spark, Kafka or the file system. Out: StreamingJobError. When the 
 
 import re
 
-from regraft.infra.hadoop_path import NoFileSystemError
+from regraft.infra.local.hadoop_path import NoFileSystemError
 from regraft.streaming.source_topics import source_topics
 from regraft.streaming.streaming_settings import StreamingSettings
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pyspark.sql import Row, SparkSession
 
-from regraft.infra.dead_letters import LetterShare, dead_letter
+from regraft.infra.kafka.dead_letters import LetterShare, dead_letter
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.status_file import replace_file
 from regraft.streaming.read_telemetry import dead_letters

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import structlog
 from confluent_kafka import KafkaException, TopicPartition
 
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import leave_to_caller, open_consumer
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import leave_to_caller, open_consumer
 from regraft.streaming.source_topics import Offsets, Place, known_brokers, topics_of
 from regraft.streaming.streaming_settings import StreamingSettings
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from regraft.infra.hadoop_path import HadoopPath
+from regraft.infra.local.hadoop_path import HadoopPath
 from regraft.schemas.status_file import replace_file
 from regraft.streaming.size_job import sized
 from regraft.streaming.source_topics import known_brokers

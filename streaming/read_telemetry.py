@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name every Spark text uses)
 from pyspark.sql.avro.functions import from_avro, to_avro
 
-from regraft.infra.dead_letters import VALUE_BYTES_MAX
+from regraft.infra.kafka.dead_letters import VALUE_BYTES_MAX
 from regraft.schemas.bounds import RECORD_BYTES_MAX
 from regraft.schemas.codec import (
     CONFLUENT_HEADER_BYTES,

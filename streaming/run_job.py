@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener, StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from regraft.infra.secure_spark import rpc_fault
-from regraft.infra.serve_metrics import serve_metrics
+from regraft.infra.local.secure_spark import rpc_fault
+from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.schemas.status_file import StatusFile
 from regraft.streaming.close_shard import KafkaRows
 from regraft.streaming.closing_rule import ClosingRule, has_uncommitted_batch, starting_rule

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.topics import NO_AGENT, TELEMETRY
 from regraft.streaming.streaming_settings import StreamingSettings
@@ -79,4 +80,4 @@ def _added(path: Path, _mtime_ns: int) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _loaded(path: Path, _mtime_ns: int) -> Inventory:
-    return Inventory.load(path)
+    return load_inventory(path)

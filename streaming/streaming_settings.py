@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regraft.infra.hadoop_path import HadoopPath
-from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
-from regraft.infra.serve_metrics import port_faults
+from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.local.hadoop_path import HadoopPath
+from regraft.infra.process.serve_metrics import port_faults
 from regraft.schemas.bounds import ITEMS_MAX
 from regraft.schemas.topics import DEFAULT_NAMESPACE, TELEMETRY, topic_name
 

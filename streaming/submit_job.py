@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from regraft.infra.kafka_access import KafkaSecurity
+from regraft.infra.kafka.kafka_access import KafkaSecurity
 from regraft.overlay.inventory import InventoryError
 from regraft.schemas.remote_registry import RegistryError, use_registry
 from regraft.streaming.check_timestamps import check_timestamps

@@ -13,8 +13,8 @@ import time
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from regraft.infra.kafka_clients import consume, leave_to_caller, open_consumer
-from regraft.infra.prove_reading import ReadingProof
+from regraft.infra.kafka.kafka_clients import consume, leave_to_caller, open_consumer
+from regraft.infra.kafka.prove_reading import ReadingProof
 from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.member import Member
 from regraft.schemas.status_file import replace_file

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as KafkaMessage
 
-from regraft.infra.dead_letters import addressed
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import close_producer, open_producer
+from regraft.infra.kafka.dead_letters import addressed
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import close_producer, open_producer
 from regraft.schemas.codec import encode
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.event import AdaptationEvent

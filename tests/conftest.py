@@ -9,8 +9,8 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from regraft.infra.java_options import OPTIONS_VARIABLE
-from regraft.infra.kafka_server import RunningKafka, start_kafka
+from regraft.infra.local.java_options import OPTIONS_VARIABLE
+from regraft.infra.local.kafka_server import RunningKafka, start_kafka
 from tests.list_skips import list_skips
 
 # A busy machine is not a fault: no example fails because it is slow.

@@ -29,8 +29,7 @@ from regraft.controller.kinds.overlay_kind import (
     needs_no_gain,
 )
 from regraft.controller.state.overlay_state import OverlayState
-from regraft.overlay.configuration import NotATreeError
-from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.overlay_configuration import LinkError, OverlayConfiguration
 from regraft.schemas.plan import ClientMove, HomeMove, Plan, PlanPhase, Proposal, Verdict
 from regraft.schemas.write_figures import figure
 
@@ -125,7 +124,7 @@ class PlanDraft:
         situation = self._situation
         try:
             after: Reached = reached.after(proposal)
-        except NotATreeError as error:
+        except LinkError as error:
             against: tuple[Verdict, str] | None = (Verdict.NOT_A_TREE, str(error))
         except KeyError as error:
             against = (Verdict.NOT_A_TREE, f"broker {error} is not in the overlay")
@@ -238,7 +237,7 @@ def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None
         if against is None:
             try:
                 after: Reached = reached.after(proposal)
-            except (NotATreeError, HomeError, RingIdError, KeyError) as error:
+            except (LinkError, HomeError, RingIdError, KeyError) as error:
                 return Verdict.CONFLICT, f"the overlay has changed: {error}"
             against = situation.kind.judge_caps(reached, after)
             if proposal.planner not in NEEDS_NO_GAIN:

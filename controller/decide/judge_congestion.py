@@ -12,8 +12,8 @@ from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import AnyKind, Objection, Reached
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.hot_spots import HotSpots
-from regraft.overlay.cost import CostBreakdown
-from regraft.overlay.publisher_placement import ROUNDING_SHARE
+from regraft.overlay.cost_breakdown import CostBreakdown
+from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.plan import Verdict
 from regraft.schemas.write_figures import figure
 

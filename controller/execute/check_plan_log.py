@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from regraft.controller.loop_state import LoopState
 from regraft.controller.state.compare_epochs import elsewhere_text
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.stack_error import StackError
 
 
 class PlanLogBehindError(StackError):

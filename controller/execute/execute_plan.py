@@ -24,7 +24,7 @@ from regraft.controller.execute.transition import (
 )
 from regraft.controller.execute.weigh_claims import WITNESSES_MIN, PeerClaims, parties
 from regraft.controller.state.plan_log import PlanLog
-from regraft.infra.handle_each import handle_each
+from regraft.infra.process.handle_each import handle_each
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Refusal
 from regraft.schemas.plan import Plan, PlanPhase
 

@@ -13,7 +13,7 @@ from regraft.controller.control_ports import AnnouncementSource, EventSink
 from regraft.controller.loop_state import LoopState
 from regraft.controller.member_settings import MemberSettings
 from regraft.controller.report.loop_metrics import LoopMetrics
-from regraft.infra.handle_each import handle_each
+from regraft.infra.process.handle_each import handle_each
 from regraft.overlay.members import FleetView
 from regraft.schemas.announcement import EXPIRY_MS, Announcement, how_to_admit, may_announce, why_not_admitted
 from regraft.schemas.event import ENDED, SENDER, AdaptationEvent, EventKind, Severity

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from regraft.controller.control_ports import AuditSink, EventSink, OrderSource
 from regraft.controller.state.plan_log import PlanLog
-from regraft.infra.handle_each import handle_each
+from regraft.infra.process.handle_each import handle_each
 from regraft.schemas.audit import AuditOutcome, GivenOrder
 from regraft.schemas.event import FORGED, SENDER, AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member

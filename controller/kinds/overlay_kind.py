@@ -19,10 +19,10 @@ from regraft.controller.kinds.repair import Repair, RepairTask
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.overlay_state import OverlayState, Span
 from regraft.controller.state.planner_interface import PlannerContext
-from regraft.overlay.cost import CostBreakdown
+from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.live_view import ShownBill
 from regraft.schemas.plan import Proposal, Verdict
 
@@ -233,10 +233,6 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
     @abstractmethod
     def can_be_costed(self, window: ClosedWindow) -> bool:
         """Return True if the window has all data that the cost needs."""
-
-    @abstractmethod
-    def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
-        """Return True if the windows show what each client's home is worth."""
 
     @abstractmethod
     def counted_cost_per_s(self, window: ClosedWindow) -> float | None:

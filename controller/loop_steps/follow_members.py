@@ -28,7 +28,7 @@ from regraft.controller.state.broker_activity import BrokerActivity
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.compare_epochs import brokers_elsewhere
 from regraft.controller.state.member_changes import NEVER_MS, died, entered_state, is_dead_by_order, restarted
-from regraft.infra.handle_each import handle_each
+from regraft.infra.process.handle_each import handle_each
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.member_life import state_after

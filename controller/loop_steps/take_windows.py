@@ -22,7 +22,7 @@ from regraft.controller.report.set_metrics import set_costs
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.overlays_in_window import overlays_in
 from regraft.controller.windows.read_windows import WindowReader
-from regraft.infra.handle_each import handle_each
+from regraft.infra.process.handle_each import handle_each
 from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 

@@ -13,8 +13,8 @@ from confluent_kafka import KafkaException
 
 from regraft.controller.ports.kafka_links import CALL_S, TopicReader
 from regraft.controller.ports.plan_store import KafkaPlanStore
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.read_messages import names_found
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.read_messages import names_found
 from regraft.schemas.announcement import Announcement, announcement_fault
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.topics import ANNOUNCEMENTS

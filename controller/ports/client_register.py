@@ -14,9 +14,9 @@ from confluent_kafka import Message
 
 from regraft.controller.ports.kafka_links import TopicReader
 from regraft.controller.windows.registered_clients import RegisteredClients
-from regraft.infra.handle_each import handle_each
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.overlay.user_interests import UserInterests
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.process.handle_each import handle_each
+from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.client import Client
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.topics import CLIENTS, topic_name

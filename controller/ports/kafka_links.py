@@ -16,11 +16,11 @@ import msgspec
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from regraft.infra.dead_letters import RecordDecoder, addressed
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import Option, open_consumer
-from regraft.infra.log_sparsely import is_logged
-from regraft.infra.record_writer import RecordWriter
+from regraft.infra.kafka.dead_letters import RecordDecoder, addressed
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import Option, open_consumer
+from regraft.infra.kafka.record_writer import RecordWriter
+from regraft.infra.process.log_sparsely import is_logged
 from regraft.schemas.dead_letter import DeadLetter
 
 log = structlog.get_logger(__name__)

@@ -19,11 +19,11 @@ from regraft.controller.control_ports import DeposedError
 from regraft.controller.ports.kafka_links import TopicReader
 from regraft.controller.ports.leader_basis import LeaderBasis
 from regraft.controller.ports.plan_store import KafkaPlanStore
-from regraft.infra.decode_strictly import decode_strictly
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import open_consumer
-from regraft.infra.read_messages import read_to_end
-from regraft.infra.stack_error import StackError
+from regraft.infra.kafka.decode_strictly import decode_strictly
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import open_consumer
+from regraft.infra.kafka.read_messages import read_to_end
+from regraft.infra.process.stack_error import StackError
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.leader import LeaderTerm
 from regraft.schemas.topics import LEADER, topic_name

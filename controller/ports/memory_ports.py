@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from regraft.controller.control_ports import ControlPorts
 from regraft.controller.windows.registered_clients import RegisteredClients
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.audit import AuditEntry, GivenOrder
 from regraft.schemas.client import Client, Role

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from regraft.controller.ports.kafka_links import RECORDS_PER_POLL_MAX, TopicReader
 from regraft.controller.ports.refused_orders import RefusedOrders
-from regraft.infra.decode_strictly import decode_strictly
-from regraft.infra.judge_orders import open_judge
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.order_keys import OrderSettings
+from regraft.infra.kafka.decode_strictly import decode_strictly
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.orders.judge_orders import open_judge
+from regraft.infra.orders.order_keys import OrderSettings
 from regraft.schemas.audit import GivenOrder
 from regraft.schemas.codec import is_newer
 from regraft.schemas.dead_letter import DeadLetter

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from regraft.controller.ports.kafka_links import TopicReader
-from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.schemas.audit import AuditEntry, AuditOutcome, GivenOrder
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.topics import AUDIT, topic_name

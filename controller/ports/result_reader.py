@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from regraft.controller.ports.kafka_links import TopicReader
 from regraft.controller.ports.plan_store import KafkaPlanStore
-from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.schemas.command import CommandResult
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.topics import RESULTS

@@ -8,7 +8,7 @@ Keys, each a JSON text: ``<namespace>:live:<part>``; :mod:`schemas.live_view` de
 
 from __future__ import annotations
 
-from regraft.infra.live_keys import KeyClient, LiveKeys
+from regraft.infra.live.live_keys import KeyClient, LiveKeys
 from regraft.schemas.live_view import LiveView, encode_keys
 
 

@@ -5,8 +5,8 @@ The loop counts its own decisions here; what passes its ports is counted by :mod
 
 from __future__ import annotations
 
-from regraft.infra.serve_metrics import Health, Pulse
-from regraft.infra.stage_metrics import StageMetrics
+from regraft.infra.process.serve_metrics import Health, Pulse
+from regraft.infra.process.stage_metrics import StageMetrics
 
 LATENCY_MS_BUCKETS = (100, 250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000)
 

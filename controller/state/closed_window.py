@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from regraft.controller.state.window_parts import PartKey, WindowParts
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.user_interests import UserInterests
+from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.state import LinkRtt, QueueState
 from regraft.schemas.write_times import time_text
 
@@ -104,8 +104,7 @@ class ClosedWindow:
     def with_subscribers_moved(self, moved: Mapping[str, str]) -> ClosedWindow:
         """Return the window as if all subscribers of each broker of ``moved`` had always been at the broker it maps to.
 
-        Exact, because subscribers receive the same at any broker. Raises ValueError if deliveries are not known
-        separately from publications, KeyError for an unknown broker.
+        Exact, because subscribers receive the same at any broker. Raises KeyError for an unknown broker.
         """
         taken: dict[tuple[str, str], int] = {}
         untouched = set(self.sets.brokers) - {*moved, *moved.values()}
@@ -130,8 +129,6 @@ class ClosedWindow:
         Exact, except for hand-overs if brokers report a sample: these are then estimated. The numbers of subscribers at
         brokers stay unchanged. Raises as :meth:`with_subscribers_moved`.
         """
-        if self.sets.delivered is None:
-            raise ValueError("published and delivered are not reported separately: subscribers cannot be moved")
         delivered, parts = self.parts.moved(self.sets.delivered, self.sets, to)
         handed: dict[tuple[str, str], int] = dict(self.local_deliveries)
         for key, target in to.items():

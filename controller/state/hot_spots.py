@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.configuration import link
 from regraft.overlay.link_congestion import PRODUCT, CongestionRule
-from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.overlay_configuration import Link, link
 from regraft.schemas.state import QueueState
 
 LinkEnd = tuple[str, str]  # The broker at whose end of a link the queue is, and its peer.

@@ -12,10 +12,10 @@ from functools import cached_property
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.cut_off import CutOff
-from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.time_slices import groups_max, time_slices
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.sets.time_slices import groups_max, time_slices
 
 Span = tuple[float, float]  # From and to, in seconds.
 SPANS_MIN = 16  # With 15 degrees of freedom Student's limit is a third above the normal one, with 3 six times.
@@ -103,8 +103,8 @@ class ContentState(OverlayState):
 
     @property
     def can_move_publishers(self) -> bool:
-        """Return True if homes are known, and every window knows deliveries separately from publications.
+        """Return True if homes are known.
 
         A publisher whose home's telemetry is lost has no home here and stays; others may move.
         """
-        return bool(self.configuration.homes) and all(window.sets.delivered is not None for window in self.windows)
+        return bool(self.configuration.homes)

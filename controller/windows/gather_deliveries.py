@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from regraft.controller.state.window_parts import WindowParts
 from regraft.controller.windows.take_parts import parts_of, split_parts
 from regraft.controller.windows.take_sample import Sample, take_sample
-from regraft.overlay.delivery_sets import DeliverySets, MaskCells
+from regraft.overlay.sets.delivery_sets import DeliverySets, MaskCells
 from regraft.schemas.packed_deliveries import DeliveryColumns
 from regraft.schemas.sampled_blocks import rule_of_counts
 from regraft.schemas.state import PublisherDelivery, StateRow
@@ -147,7 +147,6 @@ def _highest(block: int, mask: int) -> int:
 
 def _homes(cells: MaskCells, columns: Sequence[tuple[str, int]], brokers: Sequence[str]) -> dict[str, tuple[int, str]]:
     """Return for each publisher the highest sequence that a broker reports having published, and that broker."""
-    assert cells.published is not None
     newest: dict[str, tuple[int, str]] = {}
     places = np.flatnonzero(cells.published)
     entries = (each[places].tolist() for each in (cells.row, cells.column, cells.published))

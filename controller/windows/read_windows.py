@@ -18,7 +18,7 @@ from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.windows.assemble_state import WindowAssembler
 from regraft.controller.windows.measure_lifetimes import LifetimeMeter, horizon_window_count
 from regraft.controller.windows.prove_time import ProvenTime
-from regraft.infra.handle_each import handle_each
+from regraft.infra.process.handle_each import handle_each
 from regraft.overlay.members import FleetView
 from regraft.schemas.live_view import Horizon
 from regraft.schemas.state import WindowClosed

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.client import Client, PredicateRecord, Role
 from regraft.schemas.part_blocks import number_of_subscriber
 

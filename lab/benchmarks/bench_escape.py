@@ -18,15 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
-from regraft.controller.planners.steps.search_swaps import Search, descend, escape
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.show_progress import show_progress
-from regraft.overlay.configuration import link
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree import random_tree
-from regraft.overlay.tree_costs import LinkSwap, TreeCosts
-from regraft.overlay.weighted_sets import WeightedSets
-from regraft.producers.emulator.place_overlay import measured_rtt_ms
+from regraft.api.emulation import measured_rtt_ms
+from regraft.api.overlays import Inventory, WeightedSets, link
+from regraft.api.planners import Search, descend, escape
+from regraft.api.programs import Figure, run_facts, show_progress, write_figures
+from regraft.api.trees import LinkSwap, TreeCosts, random_tree
 from regraft_lab.psoop.paper_workload import WorkloadSettings, draw_workload
 
 WINDOW_TICKS = 250

@@ -18,18 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
-from regraft.controller.planners.relocate_publishers_joint import JointSettings, relocate_publishers_joint
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.infra.measured_figures import Figure, run_facts, write_figures
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.publisher_costs import PublisherCosts
-from regraft.overlay.tree import random_tree
-from regraft.schemas.plan import Proposal
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.planners import JointSettings, PrioritySettings, relocate_publisher_grape, relocate_publishers_joint
+from regraft.api.planning import ClosedWindow, TreeContext, TreeState
+from regraft.api.programs import Figure, run_facts, write_figures
+from regraft.api.records import Proposal
+from regraft.api.trees import PublisherCosts, TreeConfiguration, bootstrap_tree, overlay_cost, random_tree
 from regraft_lab.pop_grape.random_sessions import (
     Instance,
     random_hops,
@@ -128,11 +122,11 @@ def draw_state(brokers: int, rng: random.Random, *, is_capped: bool) -> TreeStat
     inventory = Inventory(names, generator.uniform(0, 10, brokers), costs + costs.T, DEGREE_MAX, tree)
     if is_capped:
         inventory = replace(inventory, load_max_per_s=_binding_caps(inventory, homes, windows))
-    return TreeState(Configuration.of(0, names, tree.links, homes), inventory, tuple(windows))
+    return TreeState(TreeConfiguration.of(0, names, tree.links, homes), inventory, tuple(windows))
 
 
 def _binding_caps(inventory: Inventory, homes: dict[str, str], windows: list[ClosedWindow]) -> np.ndarray:
-    costs = PublisherCosts(inventory.bootstrap_tree, inventory, [window.sets for window in windows])
+    costs = PublisherCosts(bootstrap_tree(inventory), inventory, [window.sets for window in windows])
     best = {name: costs.brokers[row.argmin()] for name, row in zip(costs.publishers, costs.costs_per_s, strict=True)}
     present, wanted = costs.loads_at_per_s(homes), costs.loads_at_per_s(best)
     return present + ROOM_SHARE * np.maximum(wanted - present, 0.0) + 0.01

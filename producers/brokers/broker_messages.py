@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from regraft.producers.brokers.chord_messages import (
+from regraft.producers.brokers.match_content import Filter
+from regraft.producers.brokers.ring_messages import (
     AttachRequest,
     DrainedRequest,
     GoneRequest,
     MoveAckRequest,
     RingMessage,
 )
-from regraft.producers.brokers.match_content import Filter
 from regraft.producers.brokers.scot_messages import ScotMessage
 from regraft.schemas.command import CommandResult
 

@@ -2,8 +2,8 @@
 
 The core (:mod:`producers.brokers.two_epochs`) owns the epochs, the plan under way and the phases, and calls these two;
 they use the core's public methods. On a tree they are :mod:`producers.brokers.tree_change` and
-:mod:`producers.brokers.tree_routing`, on a ring :mod:`producers.brokers.chord_change` and
-:mod:`producers.brokers.chord_routing`, on a structured cyclic overlay :mod:`producers.brokers.scot_change` and
+:mod:`producers.brokers.tree_routing`, on a ring :mod:`producers.brokers.ring_change` and
+:mod:`producers.brokers.ring_routing`, on a structured cyclic overlay :mod:`producers.brokers.scot_change` and
 :mod:`producers.brokers.scot_routing`.
 """
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,

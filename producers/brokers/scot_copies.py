@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from regraft.overlay.cluster_index_vectors import clusters_of, vector_of, without
+from regraft.overlay.scot.cluster_index_vectors import clusters_of, vector_of, without
 
 Copies = list[tuple[str, int]]
 

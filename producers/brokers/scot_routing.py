@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from regraft.overlay.link_congestion import PRODUCT, CongestionRule, QueueWindow
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseAck,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.content_moves import ContentPlanUnderWay
 from regraft.producers.brokers.match_content import Filter, MatchIndex
 from regraft.producers.brokers.two_epochs import TwoEpochBroker

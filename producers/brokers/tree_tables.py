@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Advertise
 from regraft.producers.brokers.content_moves import ContentPlanUnderWay
 from regraft.producers.brokers.match_content import Filter, MatchIndex, covers
@@ -104,8 +105,8 @@ class RoutingTables:
     def __init__(
         self,
         broker: str,
-        configuration: Configuration,
-        older: Configuration | None = None,
+        configuration: TreeConfiguration,
+        older: TreeConfiguration | None = None,
         moved: Mapping[str, str] | None = None,
         left: Mapping[str, str] | None = None,
         *,

@@ -1,7 +1,7 @@
 """One broker of any overlay: its epochs, the phases of the plan under way, its answers, and what waits meanwhile.
 
 In: one message at a time and the time. Out: effects. The kinds of overlay (:mod:`producers.brokers.tree_routing`,
-:mod:`producers.brokers.chord_routing`, :mod:`producers.brokers.scot_routing`) differ in their tables, their messages
+:mod:`producers.brokers.ring_routing`, :mod:`producers.brokers.scot_routing`) differ in their tables, their messages
 and how they prepare, switch and drain; :mod:`producers.brokers.epoch_change` specifies their interface.
 
 The protocol is in docs/protocol.md.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from regraft.infra.serve_metrics import Health, Pulse
-from regraft.infra.stage_metrics import StageMetrics
+from regraft.infra.process.serve_metrics import Health, Pulse
+from regraft.infra.process.stage_metrics import StageMetrics
 from regraft.producers.brokers.match_content import Filter
 from regraft.schemas.client import Role
 from regraft.schemas.command import CommandResult

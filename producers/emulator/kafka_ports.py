@@ -13,12 +13,12 @@ from typing import Any
 import structlog
 from confluent_kafka import KafkaException, Message
 
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.log_sparsely import is_logged
-from regraft.infra.read_messages import read_messages
-from regraft.infra.read_newest import read_newest
-from regraft.infra.record_writer import RecordWriter
-from regraft.infra.stack_error import StackError
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.read_messages import read_messages
+from regraft.infra.kafka.read_newest import read_newest
+from regraft.infra.kafka.record_writer import RecordWriter
+from regraft.infra.process.log_sparsely import is_logged
+from regraft.infra.process.stack_error import StackError
 from regraft.producers.emulator.read_commands import RETRY_S, CommandReader, KafkaUnreachableError, topics_text
 from regraft.producers.emulator.read_members import MemberReader
 from regraft.producers.emulator.read_requests import SampleReader

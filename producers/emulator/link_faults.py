@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import simpy
 
-from regraft.overlay.configuration import link
-from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.overlay_configuration import Link, link
 
 
 class LinkFaults:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
-from regraft.overlay.tree import random_tree
+from regraft.overlay.tree.build_tree import random_tree
 from regraft.producers.data.cut_data import INTERNET
 from regraft.producers.emulator.place_overlay import DATA_DIRECTORY, PROCESSING_MS_MAX, PROCESSING_MS_MIN
 

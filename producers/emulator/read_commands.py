@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from regraft.infra.dead_letters import RecordDecoder, addressed
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import consume, open_consumer, report_error
-from regraft.infra.prove_reading import Place, ReadingProof
-from regraft.infra.record_writer import RecordWriter
+from regraft.infra.kafka.dead_letters import RecordDecoder, addressed
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import consume, open_consumer, report_error
+from regraft.infra.kafka.prove_reading import Place, ReadingProof
+from regraft.infra.kafka.record_writer import RecordWriter
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.command import Command
 from regraft.schemas.dead_letter import DeadLetter

@@ -5,7 +5,7 @@ In: the compacted topic of members. Out: names and addresses. Brokers act on com
 
 from __future__ import annotations
 
-from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.producers.emulator.tail_topic import TopicTail
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.topics import MEMBERS, topic_name

@@ -5,7 +5,7 @@ In: the compacted topic of sampling. Out: the newest request. Brokers apply it t
 
 from __future__ import annotations
 
-from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.producers.emulator.tail_topic import TopicTail
 from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.topics import SAMPLING, topic_name

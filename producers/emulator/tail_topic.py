@@ -12,9 +12,9 @@ from typing import Generic
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import consume, open_consumer, report_error
-from regraft.infra.prove_reading import ReadingProof
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import consume, open_consumer, report_error
+from regraft.infra.kafka.prove_reading import ReadingProof
 from regraft.schemas.codec import Record, UndecodableRecordError, decode
 
 CALL_S = 2.0  # Longest wait for one answer from Kafka.

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 import simpy
 
 from regraft.producers.brokers.broker_messages import CancelRequest, ClientRequest, SubscribeRequest
-from regraft.producers.brokers.chord_messages import (
+from regraft.producers.brokers.match_content import Filter, Operator, Predicate
+from regraft.producers.brokers.ring_messages import (
     AttachRequest,
     DrainedRequest,
     GoneRequest,
     MoveAckRequest,
     MovedSubscription,
 )
-from regraft.producers.brokers.chord_trees import TOPIC
-from regraft.producers.brokers.match_content import Filter, Operator, Predicate
+from regraft.producers.brokers.ring_trees import TOPIC
 from regraft.producers.emulator.count_users import BrokerTopics, UserCounts
 from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.producers.emulator.ledger import Ledger

@@ -16,7 +16,7 @@ from typing import Protocol, cast
 
 import structlog
 
-from regraft.infra.log_sparsely import is_logged
+from regraft.infra.process.log_sparsely import is_logged
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     Answer,
@@ -42,14 +42,14 @@ from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.producers.emulator.emit_telemetry import predicate_record
 from regraft.producers.emulator.emulated_parts import PeerLost, QueueCounters, Served
 from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
-from regraft.producers.nodes.carried_messages import CarriedNotification
-from regraft.producers.nodes.connector_checks import ConnectorChecks
-from regraft.producers.nodes.connectors import Connector, LocalMessage
-from regraft.producers.nodes.groups_once import GroupHandlers, excluded_groups
+from regraft.producers.nodes.connectors.connector import Connector, LocalMessage
+from regraft.producers.nodes.connectors.connector_checks import ConnectorChecks
+from regraft.producers.nodes.connectors.groups_once import GroupHandlers, excluded_groups
+from regraft.producers.nodes.links.carried_messages import CarriedNotification
+from regraft.producers.nodes.links.run_links import Links
 from regraft.producers.nodes.node_clients import NodeClients
 from regraft.producers.nodes.receipts import Receipts
 from regraft.producers.nodes.reply_inboxes import ReplyInboxes
-from regraft.producers.nodes.run_links import Links
 from regraft.producers.nodes.wanted_elsewhere import WantedElsewhere
 from regraft.schemas.client import Client, Role
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from regraft.infra.log_sparsely import is_logged
+from regraft.infra.process.log_sparsely import is_logged
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
     AdvertiseRequest,
@@ -28,10 +28,10 @@ from regraft.producers.brokers.broker_messages import (
     UnadvertiseRequest,
 )
 from regraft.producers.brokers.match_content import Content, Filter
-from regraft.producers.nodes.carried_messages import CarriedNotification
-from regraft.producers.nodes.connectors import LocalMessage
-from regraft.producers.nodes.groups_once import Handlers, group_suffix, parts_of
-from regraft.producers.nodes.subject_filters import SubjectError, content_of, filter_of
+from regraft.producers.nodes.connectors.connector import LocalMessage
+from regraft.producers.nodes.connectors.groups_once import Handlers, group_suffix, parts_of
+from regraft.producers.nodes.connectors.subject_filters import SubjectError, content_of, filter_of
+from regraft.producers.nodes.links.carried_messages import CarriedNotification
 from regraft.schemas.bounds import NAME_LENGTH_MAX
 from regraft.schemas.client import Role
 from regraft.schemas.telemetry import BLOCK_SIZE

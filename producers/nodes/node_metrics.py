@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from regraft.infra.serve_metrics import Health, Pulse
-from regraft.infra.stage_metrics import StageMetrics
+from regraft.infra.process.serve_metrics import Health, Pulse
+from regraft.infra.process.stage_metrics import StageMetrics
 from regraft.producers.nodes.node_waiting import NodeWaiting
 
 SILENCE_S_MAX = 10.0

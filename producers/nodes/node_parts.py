@@ -9,18 +9,18 @@ from __future__ import annotations
 import json
 import ssl
 
-from regraft.infra.connection_security import ConnectionSecurity
-from regraft.infra.find_extras import require_extras
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.connection_security import ConnectionSecurity
+from regraft.infra.process.find_extras import require_extras
+from regraft.infra.process.stack_error import StackError
 from regraft.overlay.inventory import Inventory
 from regraft.producers.connector_faults import split_connector
 from regraft.producers.node_settings import NodeSettings
-from regraft.producers.nodes.ask_api import BrokerApi
-from regraft.producers.nodes.ask_rabbit import login_of
-from regraft.producers.nodes.connectors import Connector, ConnectorError
-from regraft.producers.nodes.nats_connector import NatsConnector
-from regraft.producers.nodes.nats_login import NatsLogin, read_login
-from regraft.producers.nodes.run_links import LinkTls
+from regraft.producers.nodes.amqp.ask_rabbit import login_of
+from regraft.producers.nodes.connectors.ask_api import BrokerApi
+from regraft.producers.nodes.connectors.connector import Connector, ConnectorError
+from regraft.producers.nodes.links.run_links import LinkTls
+from regraft.producers.nodes.nats.nats_connector import NatsConnector
+from regraft.producers.nodes.nats.nats_login import NatsLogin, read_login
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.status_file import replace_file
 
@@ -125,7 +125,7 @@ def _connector_of(settings: NodeSettings, broker: str) -> Connector:
             return _nats_connector(settings, broker, nats_login, api, tls)
         case "mqtt" | "mqtts":
             require_extras("A connector to an MQTT broker", "mqtt")
-            from regraft.producers.nodes.mqtt_connector import MqttConnector
+            from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 
             return MqttConnector(
                 url,
@@ -143,8 +143,8 @@ def _connector_of(settings: NodeSettings, broker: str) -> Connector:
             )
         case "amqp" | "amqps":
             require_extras("A connector to a RabbitMQ", "amqp")
-            from regraft.producers.nodes.amqp_connector import AmqpConnector
-            from regraft.producers.nodes.amqp_place import AmqpPlace
+            from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
+            from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
 
             exchange, filters = settings.connector_exchange, settings.connector_filters
             place = AmqpPlace(exchange, api, filters, settings.durable_session, tls, settings.namespace)
@@ -164,7 +164,7 @@ def _nats_connector(
     if api is None:
         return NatsConnector(url, broker, login, settings.durable_stream or "", tls, overlay, local)
     require_extras("A connector to a NATS server without a leaf port", "nats")
-    from regraft.producers.nodes.nats_client_connector import NatsClientConnector
+    from regraft.producers.nodes.nats.nats_client_connector import NatsClientConnector
 
     return NatsClientConnector(url, broker, api, login, tls, overlay, local)
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from regraft.producers.nodes.connectors import LocalMessage
+from regraft.producers.nodes.connectors.connector import LocalMessage
 
 
 @dataclass(slots=True)

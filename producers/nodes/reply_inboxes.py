@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from regraft.producers.nodes.connectors import LocalMessage
+from regraft.producers.nodes.connectors.connector import LocalMessage
 
 PREFIX = "_INBOX."
 WAIT_S_MAX = 2.0  # Then the message crosses; its answer may be lost.

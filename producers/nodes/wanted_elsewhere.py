@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable
 
 from regraft.producers.brokers.broker_messages import Bundle, Message, Subscribe
 from regraft.producers.brokers.tree_tables import LOCAL, Entry
-from regraft.producers.nodes.connectors import Connector
-from regraft.producers.nodes.groups_once import GroupHandlers
-from regraft.producers.nodes.subject_filters import subject_of_filter
+from regraft.producers.nodes.connectors.connector import Connector
+from regraft.producers.nodes.connectors.groups_once import GroupHandlers
+from regraft.producers.nodes.connectors.subject_filters import subject_of_filter
 
 ASK_S_MAX = 2.0  # A broker that does not answer holds up no link for longer.
 REFRESH_S = 10.0  # Between two comparisons with what the core knows: what is wanted no longer ends then.

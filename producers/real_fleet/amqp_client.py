@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import structlog
 from pika import BasicProperties, BlockingConnection, URLParameters
 
-from regraft.producers.nodes.amqp_keys import binding_key_of, key_of
-from regraft.producers.nodes.drive_pika import ClosedError, PikaChannel, PikaConnection
+from regraft.producers.nodes.amqp.amqp_keys import binding_key_of, key_of
+from regraft.producers.nodes.amqp.drive_pika import ClosedError, PikaChannel, PikaConnection
 from regraft.producers.real_fleet.fleet_client import PUBLISHER_HEADER, Take
 
 log = structlog.get_logger(__name__)

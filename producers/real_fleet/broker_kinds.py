@@ -12,17 +12,17 @@ from typing import Any
 
 import structlog
 
-from regraft.infra.find_extras import require_extras
-from regraft.infra.find_port import LOOPBACK
-from regraft.infra.mosquitto_server import start_mosquitto_service
-from regraft.infra.nats_server import start_nats_service
-from regraft.infra.rabbit_server import RabbitAddress, start_rabbit_service
-from regraft.infra.supervise import Supervisor
+from regraft.infra.local.mosquitto_server import start_mosquitto_service
+from regraft.infra.local.nats_server import start_nats_service
+from regraft.infra.local.rabbit_server import RabbitAddress, start_rabbit_service
+from regraft.infra.local.supervise import Supervisor
+from regraft.infra.process.find_extras import require_extras
+from regraft.infra.process.find_port import LOOPBACK
 from regraft.producers.emulator_settings import AMQP, MQTT, NATS
-from regraft.producers.nodes.ask_api import BrokerApi
-from regraft.producers.nodes.ask_rabbit import login_of
-from regraft.producers.nodes.connectors import Connector
-from regraft.producers.nodes.nats_connector import NatsConnector
+from regraft.producers.nodes.amqp.ask_rabbit import login_of
+from regraft.producers.nodes.connectors.ask_api import BrokerApi
+from regraft.producers.nodes.connectors.connector import Connector
+from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from regraft.producers.real_fleet.fleet_client import PUBLISHER_HEADER, FleetClient, Take
 
 log = structlog.get_logger(__name__)
@@ -65,8 +65,8 @@ def broker_kind(name: str) -> BrokerKind:
             NATS, _start_nats, NatsClient.connect, lambda at, broker: NatsConnector(at.connector_url, broker)
         )
     if name == AMQP:
-        from regraft.producers.nodes.amqp_connector import AmqpConnector
-        from regraft.producers.nodes.amqp_place import AmqpPlace
+        from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
+        from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
         from regraft.producers.real_fleet.amqp_client import AmqpClient, exchange_of
 
         def amqp_connector_of(at: ServerAddress, broker: str) -> Connector:
@@ -74,7 +74,7 @@ def broker_kind(name: str) -> BrokerKind:
             return AmqpConnector(at.connector_url, broker, place=place)
 
         return BrokerKind(AMQP, RabbitServers().start, AmqpClient.connect, amqp_connector_of)
-    from regraft.producers.nodes.mqtt_connector import MqttConnector
+    from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
     from regraft.producers.real_fleet.mqtt_client import MqttClient
 
     def connector_of(at: ServerAddress, broker: str) -> Connector:

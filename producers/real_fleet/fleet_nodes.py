@@ -15,15 +15,15 @@ from typing import Any
 import networkx as nx
 import structlog
 
-from regraft.infra.find_port import LOOPBACK
+from regraft.infra.process.find_port import LOOPBACK
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.nodes.broker_node import BrokerNode, NodePorts
-from regraft.producers.nodes.choose_candidates import CandidateChoice
-from regraft.producers.nodes.connectors import Connector
+from regraft.producers.nodes.connectors.connector import Connector
 from regraft.producers.nodes.guard_calls import CallGuard
-from regraft.producers.nodes.run_links import LinkLimits, Links
+from regraft.producers.nodes.links.choose_candidates import CandidateChoice
+from regraft.producers.nodes.links.run_links import LinkLimits, Links
 from regraft.producers.real_fleet.client_ledger import Death
 from regraft.producers.real_fleet.fleet_overlays import FleetOverlays
 from regraft.producers.real_fleet.link_proxy import LinkProxy

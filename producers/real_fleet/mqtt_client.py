@@ -16,7 +16,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from regraft.producers.nodes.mqtt_topics import topic_of
+from regraft.producers.nodes.mqtt.mqtt_topics import topic_of
 from regraft.producers.real_fleet.drive_paho import PahoDriver
 from regraft.producers.real_fleet.fleet_client import PUBLISHER_HEADER, Take
 

@@ -16,10 +16,10 @@ import msgspec
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import Option, open_consumer, report_error
-from regraft.infra.prove_reading import ReadingProof
-from regraft.infra.stack_error import StackError
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import Option, open_consumer, report_error
+from regraft.infra.kafka.prove_reading import ReadingProof
+from regraft.infra.process.stack_error import StackError
 from regraft.producers.recordings.recorder_health import RecorderHealth
 from regraft.producers.recordings.write_recording import RecordingWriter
 from regraft.schemas.alert import Alert

@@ -5,8 +5,8 @@ In: the steps of the recorder. Out: /health, /ready and /metrics, if a port is g
 
 from __future__ import annotations
 
-from regraft.infra.serve_metrics import Health, Pulse
-from regraft.infra.stage_metrics import StageMetrics
+from regraft.infra.process.serve_metrics import Health, Pulse
+from regraft.infra.process.stage_metrics import StageMetrics
 
 SILENCE_S_MAX = 60.0  # Of the loop; Kafka's answers, the slowest part, are awaited for some seconds.
 PROOF_S_MAX = 60.0

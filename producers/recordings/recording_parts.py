@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regraft.infra.stack_error import CallError
+from regraft.infra.process.stack_error import CallError
 from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.overlay.read_inventory import parse_inventory
 from regraft.producers.recordings.recording_format import (
     FORMAT_VERSION,
     INFO_KEY,
@@ -114,7 +115,7 @@ def _info_of(info: dict[str, Any], container: Container, path: Path) -> Recordin
         commit=str(info["commit"]),
         topics=tuple(info["topics"]),
         settings=dict(info["settings"]),
-        inventory=Inventory.from_json(container.meta[INVENTORY_KEY].decode(), f"the inventory in {path}"),
+        inventory=parse_inventory(container.meta[INVENTORY_KEY].decode(), f"the inventory in {path}"),
         part=int(info["part"]),
         previous=str(info["previous"]),
     )

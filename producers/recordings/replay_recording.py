@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import leave_to_caller, open_consumer, open_producer
-from regraft.infra.stack_error import StackError
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import leave_to_caller, open_consumer, open_producer
+from regraft.infra.process.stack_error import StackError
 from regraft.producers.recordings.read_recording import RecordedMessage, Recording
 from regraft.schemas.topics import CLIENTS, CREATE_TIME, ORDERS, TELEMETRY, TOPICS, Topic, topic_name
 

@@ -20,9 +20,9 @@ import msgspec
 import structlog
 from fastavro import schemaless_reader
 
-from regraft.infra.check_disk import DiskFullError, check_disk, is_disk_full
-from regraft.infra.log_sparsely import is_logged
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.check_disk import DiskFullError, check_disk, is_disk_full
+from regraft.infra.process.log_sparsely import is_logged
+from regraft.infra.process.stack_error import StackError
 from regraft.producers.recordings.recording_format import (
     COMPRESS_LEVEL,
     FORMAT_VERSION,

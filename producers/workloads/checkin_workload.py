@@ -19,8 +19,8 @@ from typing import Protocol, cast
 import numpy as np
 import simpy
 
-from regraft.producers.brokers.chord_trees import TOPIC
 from regraft.producers.brokers.match_content import Content, Filter
+from regraft.producers.brokers.ring_trees import TOPIC
 from regraft.producers.emulator.overlay_listeners import OverlayListener
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.emulator.user_clients import topic_filter

@@ -24,7 +24,7 @@ from regraft.alerts.alert_message import AlertMessage
 from regraft.alerts.deliver_messages import DeliveryReport
 from regraft.alerts.findings import NAMES_MAX
 from regraft.alerts.notify_targets import Silencer, notify
-from regraft.infra.dead_letters import dead_letter
+from regraft.infra.kafka.dead_letters import dead_letter
 from regraft.schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.event import AdaptationEvent, EventKind

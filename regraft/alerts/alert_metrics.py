@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from regraft.infra.serve_metrics import Health, Pulse
-from regraft.infra.stage_metrics import StageMetrics
+from regraft.infra.process.serve_metrics import Health, Pulse
+from regraft.infra.process.stage_metrics import StageMetrics
 
 PROOF_S_MAX = 60.0  # Positions are stored every 5 s, and an end is asked every 2 s.
 SILENCE_S_MAX = 30.0  # A step that takes longer is unhealthy: no call in it waits for more than a few seconds.

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from regraft.alerts.name_targets import name_target, name_webhook, target_faults, webhook_faults
 from regraft.alerts.quiet_hours import QuietHoursError, parse_quiet_hours
-from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
-from regraft.infra.order_keys import OrderSettings
-from regraft.infra.redis_access import RedisAccess, RedisSecurity
-from regraft.infra.run_clock import RunClock
-from regraft.infra.serve_metrics import port_faults
+from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
+from regraft.infra.orders.order_keys import OrderSettings
+from regraft.infra.process.run_clock import RunClock
+from regraft.infra.process.serve_metrics import port_faults
 from regraft.schemas.event import Severity
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 

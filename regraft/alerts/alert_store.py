@@ -15,12 +15,12 @@ import structlog
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from regraft.alerts.alert_desk import DeskBatch
-from regraft.infra.dead_letters import addressed
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import SENT_BYTES_MAX
-from regraft.infra.read_messages import read_to_end
-from regraft.infra.stack_error import StackError
-from regraft.infra.transaction_writer import CALL_S, TransactionWriter, WriterLostError
+from regraft.infra.kafka.dead_letters import addressed
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import SENT_BYTES_MAX
+from regraft.infra.kafka.read_messages import read_to_end
+from regraft.infra.kafka.transaction_writer import CALL_S, TransactionWriter, WriterLostError
+from regraft.infra.process.stack_error import StackError
 from regraft.schemas.alert import Alert
 from regraft.schemas.codec import UndecodableRecordError, decode, encode
 from regraft.schemas.topics import ALERTS, EVENTS, topic_name

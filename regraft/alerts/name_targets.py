@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from regraft.infra.find_extras import require_extras
+from regraft.infra.process.find_extras import require_extras
 
 if TYPE_CHECKING:
     from apprise import Apprise

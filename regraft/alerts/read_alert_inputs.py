@@ -24,14 +24,14 @@ from confluent_kafka import (
 )
 
 from regraft.alerts.answered_orders import KINDS, AnsweredOrders
-from regraft.infra.dead_letters import RecordDecoder, dead_letter
-from regraft.infra.judge_orders import open_judge
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import open_consumer
-from regraft.infra.log_sparsely import is_logged
-from regraft.infra.order_keys import OrderSettings
-from regraft.infra.prove_reading import ReadingProof
-from regraft.infra.stack_error import StackError
+from regraft.infra.kafka.dead_letters import RecordDecoder, dead_letter
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import open_consumer
+from regraft.infra.kafka.prove_reading import ReadingProof
+from regraft.infra.orders.judge_orders import open_judge
+from regraft.infra.orders.order_keys import OrderSettings
+from regraft.infra.process.log_sparsely import is_logged
+from regraft.infra.process.stack_error import StackError
 from regraft.schemas.audit import AuditEntry
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.event import AdaptationEvent

@@ -28,10 +28,10 @@ from regraft.alerts.post_webhook import WebhookSender
 from regraft.alerts.read_alert_inputs import RECORDS_PER_POLL_MAX, InputReader, Lookback, TrustedKeysChangedError
 from regraft.alerts.read_rules import RuleBook, load_rules
 from regraft.alerts.show_alerts import LiveAlerts, alerts_document
-from regraft.infra.log_sparsely import is_logged
-from regraft.infra.serve_metrics import serve_metrics
-from regraft.infra.stack_error import StackError
-from regraft.infra.transaction_writer import WriterLostError
+from regraft.infra.kafka.transaction_writer import WriterLostError
+from regraft.infra.process.log_sparsely import is_logged
+from regraft.infra.process.serve_metrics import serve_metrics
+from regraft.infra.process.stack_error import StackError
 from regraft.schemas.alert import Alert, DeliveryState
 from regraft.schemas.status_file import StatusFile
 from regraft.schemas.topics import ALERTS, topic_name

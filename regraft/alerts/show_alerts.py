@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from regraft.infra.live_keys import KeyClient, LiveKeys
+from regraft.infra.live.live_keys import KeyClient, LiveKeys
 from regraft.schemas.alert import Alert
 
 ACTIVE_SHOWN_MAX = 500

@@ -21,7 +21,7 @@ from rich.table import Table
 from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, MODE_TITLES, Mode, Outcome, outcomes_by_mode
 from regraft.backtests.choose_settings import CHOICE_HEADS, Choice
 from regraft.backtests.run_backtest import Backtest, BacktestOptions
-from regraft.infra.measured_figures import Figure, run_facts
+from regraft.infra.process.measured_figures import Figure, run_facts
 from regraft.report_page.html_parts import html_table, number_text
 from regraft.report_page.page_theme import THEME_CSS, follow_theme
 from regraft.schemas.status_file import replace_file
@@ -124,7 +124,7 @@ def figures_csv(found: Backtest) -> str:
 
 
 def figures_document(found: Backtest, options: BacktestOptions) -> dict[str, Any]:
-    """Return the figures in the common format of measurements (``infra.measured_figures``)."""
+    """Return the figures in the common format of measurements (``infra.process.measured_figures``)."""
     settings = {
         "recording": options.file.name,
         "planners": list(dict.fromkeys(outcome.planner for outcome in found.outcomes if not outcome.is_yardstick)),

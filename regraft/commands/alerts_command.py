@@ -16,7 +16,7 @@ import typer
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
 from regraft.commands.print_table import print_table
-from regraft.infra.exit_codes import EXIT_FAILED
+from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.schemas.write_times import time_text
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def run(bootstrap: Bootstrap = None, settings_file: SettingsFile = None, assignm
     Examples: `REGRAFT_ALERTS__TARGETS='["mailtos://user:password@example.org"]' regraft alerts run`;
     `regraft alerts run --set alerts.rules_file=rules.toml --set 'alerts.quiet_hours=22:00-07:00 Europe/Berlin'`.
     """
-    from regraft.stages.run_stage import configure_logs, run_stage
+    from regraft.infra.process.log_stream import configure_logs
+    from regraft.stages.run_stage import run_stage
 
     settings = settings_of(assignments, settings_file, bootstrap)
     configure_logs(settings.run.log_level)
@@ -125,7 +126,7 @@ def try_rules(
     `regraft alerts test rules.toml out/rec.avro --write expected.toml`, later `--expect expected.toml`.
     """
     from regraft.alerts.read_rules import load_rules
-    from regraft.infra.show_progress import show_progress
+    from regraft.infra.process.show_progress import show_progress
     from regraft.producers.recordings.read_recording import open_recording
     from regraft.recordings.expect_alerts import differences, expected_text, read_expected
     from regraft.recordings.rehearse_rules import rehearse_rules
@@ -158,7 +159,7 @@ def try_rules(
 
 def _stored(settings: Settings) -> list[Alert]:
     """Return the newest record of each alert."""
-    from regraft.infra.read_messages import read_messages
+    from regraft.infra.kafka.read_messages import read_messages
     from regraft.schemas.alert import Alert
     from regraft.schemas.codec import UndecodableRecordError, decode
     from regraft.schemas.topics import ALERTS, topic_name

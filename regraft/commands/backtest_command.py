@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from regraft.infra.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED
+from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from regraft.backtests.run_backtest import Backtest, BacktestOptions
@@ -101,8 +101,8 @@ def backtest(
 
 def _begin(out: Path | None) -> None:
     """From now on log warnings and errors only; raise StackError before minutes of planning, not after them."""
-    from regraft.infra.find_extras import require_extras
-    from regraft.stages.run_stage import configure_logs
+    from regraft.infra.process.find_extras import require_extras
+    from regraft.infra.process.log_stream import configure_logs
 
     configure_logs(level="warning")
     if out is not None:

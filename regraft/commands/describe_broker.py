@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.member import BrokerFacts, Member, PeerCost, Position
 from regraft.schemas.write_times import time_text
@@ -114,13 +115,11 @@ def _position(text: str) -> Position:
 def _median_processing(path: Path) -> float:
     import numpy as np
 
-    from regraft.overlay.inventory import Inventory
-
     if not path.exists():
         raise FactsError(
             f"the processing cost of a notification is unknown, as there is no {path}: give --processing COST"
         )
-    return float(np.median(Inventory.load(path).processing_cost))
+    return float(np.median(load_inventory(path).processing_cost))
 
 
 def since_text(time_ms: int) -> str:

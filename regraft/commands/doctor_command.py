@@ -1,6 +1,6 @@
 """The command `regraft doctor`: what this machine lacks, and what is wrong with the configured servers.
 
-In: settings. Out: a table or JSON. The checks belong to :mod:`infra.doctor`.
+In: settings. Out: a table or JSON. The checks belong to :mod:`infra.local.doctor`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import typer
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
 from regraft.commands.print_table import print_table
-from regraft.infra.exit_codes import EXIT_FAILED
+from regraft.infra.process.exit_codes import EXIT_FAILED
 
 
 def doctor(
@@ -27,9 +27,9 @@ def doctor(
 
     Examples: `regraft doctor`; `regraft doctor --bootstrap kafka:9093 --settings regraft.toml`.
     """
-    from regraft.infra.doctor import FindingStatus, diagnose
-    from regraft.infra.redis_access import RedisAccess
-    from regraft.infra.valkey_server import external_redis_url
+    from regraft.infra.live.redis_access import RedisAccess
+    from regraft.infra.local.doctor import FindingStatus, diagnose
+    from regraft.infra.local.valkey_server import external_redis_url
     from regraft.settings.place_demo import agents_of
 
     settings = settings_of(assignments, settings_file, bootstrap)

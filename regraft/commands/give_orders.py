@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 from msgspec import structs
 
-from regraft.infra.exit_codes import EXIT_FAILED
+from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.schemas.audit import AuditEntry, AuditOutcome
 from regraft.schemas.member import BrokerFacts
 from regraft.schemas.order import Order, OrderKind
@@ -47,7 +47,7 @@ def give_order(
     An empty ``by`` stands for the holder of the key, else the login. Raises StackError if Kafka is unavailable;
     exits with 1 and the reason if the controller refuses it.
     """
-    from regraft.infra.send_orders import send_order
+    from regraft.infra.orders.send_orders import send_order
     from regraft.run_records.read_audit import AuditTail
     from regraft.schemas.remote_registry import use_registry
     from regraft.stages.run_loop import require_kafka
@@ -77,8 +77,8 @@ def print_answer(answer: AuditEntry | None, done: str) -> None:
 
 def _signed(settings: Settings, order: Order) -> Order:
     """Return the order with the name of who gives it and the machine, signed if there is a key."""
-    from regraft.infra.find_user import find_user
-    from regraft.infra.order_keys import new_nonce
+    from regraft.infra.orders.order_keys import new_nonce
+    from regraft.infra.process.find_user import find_user
 
     key, user = settings.orders.operator_key(), find_user()
     giver = order.by or (user if key is None else key.name)

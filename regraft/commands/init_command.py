@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from regraft.infra.exit_codes import EXIT_CALL
+from regraft.infra.process.exit_codes import EXIT_CALL
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
+from regraft.overlay.read_inventory import load_inventory, parse_inventory
 
 if TYPE_CHECKING:
     from regraft.inventories.build_inventory import Tariff
@@ -89,7 +90,6 @@ def make(
     """
     from regraft.inventories.build_inventory import Wishes, build_inventory, combined
     from regraft.inventories.find_oddities import find_oddities
-    from regraft.overlay.inventory import Inventory
 
     file = out or settings_of(assignments, settings_file).controller.inventory_path
     if file.exists():
@@ -100,7 +100,7 @@ def make(
     found = combined(_sources(brokers, round_trips, topology, weight, nats_monitoring))
     tariff = _tariff(prices, currency, message_bytes)
     inventory, notes = build_inventory(found, Wishes(degree_max, not clients_move, tariff))
-    Inventory.from_json(inventory.to_json(), "what is given")  # Refuses what no command would read, such as odd names.
+    parse_inventory(inventory.to_json(), "what is given")  # Refuses what no command would read, such as odd names.
     inventory.save(file)
     count = len(inventory.brokers)
     typer.echo(f"Wrote {file}: {count} brokers, and a tree of {count - 1} links as the initial overlay.")
@@ -123,7 +123,7 @@ def check(
     Examples: `regraft inventory check`; `regraft inventory check mine.json --json`.
     """
     from regraft.inventories.find_oddities import find_oddities
-    from regraft.overlay.inventory import Inventory, InventoryError
+    from regraft.overlay.inventory import InventoryError
 
     path = file or settings_of(assignments, settings_file).controller.inventory_path
     if not path.exists():
@@ -133,7 +133,7 @@ def check(
     oddities: list[str] = []
     kind, brokers = "", 0
     try:
-        inventory = Inventory.load(path)
+        inventory = load_inventory(path)
     except InventoryError as error:
         faults = error.faults
     else:

@@ -47,7 +47,7 @@ def create(
     Examples: `regraft keys create ana >> trusted.toml`; `regraft keys create dashboard --for-others`;
     `regraft keys create night-shift --days 30 --order pause --order resume`.
     """
-    from regraft.infra.order_keys import DAY_S, create_signing_key
+    from regraft.infra.orders.order_keys import DAY_S, create_signing_key
 
     file = out or Path(f"{name.replace('/', '_')}.key")
     key = create_signing_key(name, file)
@@ -64,7 +64,7 @@ def create(
 @keys_app.command(name="list")
 def list_keys(as_json: AsJson = False, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
     """Show the keys that stages with these settings trust, their expiry and what they may order."""
-    from regraft.infra.order_keys import OrderKeyError, read_trusted_keys
+    from regraft.infra.orders.order_keys import OrderKeyError, read_trusted_keys
     from regraft.schemas.write_times import time_text
 
     settings = settings_of(assignments, settings_file).orders

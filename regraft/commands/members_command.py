@@ -17,8 +17,9 @@ from regraft.commands.describe_broker import FactsError, facts_of, facts_text, m
 from regraft.commands.give_orders import give_order, print_answer
 from regraft.commands.print_table import print_table
 from regraft.commands.read_announced import announced_row, read_announced
-from regraft.infra.exit_codes import EXIT_FAILED
-from regraft.infra.stack_error import CallError, StackError
+from regraft.infra.process.exit_codes import EXIT_FAILED
+from regraft.infra.process.stack_error import CallError, StackError
+from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import OrderKind
@@ -226,7 +227,6 @@ def readmit(
 
 def _known(settings: Settings) -> dict[str, Member]:
     """Return the newest record of every known broker. Raises StackError if Kafka or the topic is unavailable."""
-    from regraft.overlay.inventory import Inventory
     from regraft.overlay.members import FleetView
     from regraft.run_records.read_topics import read_whole
     from regraft.schemas.remote_registry import use_registry
@@ -238,7 +238,7 @@ def _known(settings: Settings) -> dict[str, Member]:
     records = list(read_whole(settings.kafka.access, settings.kafka.namespace, {MEMBERS: Member}, READ_S_MAX))
     path = settings.controller.inventory_path
     if path.exists():
-        return FleetView.of(Inventory.load(path), records).members
+        return FleetView.of(load_inventory(path), records).members
     return dict(sorted((record.broker, record) for record in records))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from regraft.infra.stage_metrics import MetricInfo
+    from regraft.infra.process.stage_metrics import MetricInfo
 
 
 def described_metrics() -> Mapping[str, tuple[MetricInfo, ...]]:

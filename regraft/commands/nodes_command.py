@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regraft.commands.command_options import Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.overlay.read_inventory import load_inventory
 
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
@@ -61,13 +62,12 @@ def init_nodes(
     b01's machine, and start `regraft node --settings /var/lib/regraft/node.toml` there.
     """
     from regraft.inventories.write_node_files import SETTINGS, node_files, read_nodes
-    from regraft.overlay.inventory import Inventory
     from regraft.settings.place_demo import require_inventory
 
     settings = settings_of(assignments, settings_file, bootstrap)
     if inventory_file is None:
         require_inventory(settings)
-    inventory = Inventory.load(inventory_file or settings.controller.inventory_path)
+    inventory = load_inventory(inventory_file or settings.controller.inventory_path)
     files = node_files(inventory, read_nodes(table), _shared(settings), directory)
     _write(files, out)
     for folder in sorted({out / Path(name).parent for name in files}):

@@ -13,6 +13,7 @@ import typer
 
 from regraft.commands.command_options import Assignments, Bootstrap, By, Lasting, Reason, SettingsFile, settings_of
 from regraft.commands.give_orders import give_order, print_answer
+from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.order import WHOLE_OVERLAY, OrderKind
 
 MINUTE_MS = 60_000
@@ -106,12 +107,12 @@ def _until_ms(reason: str, minutes: float | None) -> int:
 
 def _check_broker(broker: str, path: Path) -> None:
     """Refuse a name that is not in the inventory, if this machine has one."""
-    from regraft.overlay.inventory import Inventory, InventoryError
+    from regraft.overlay.inventory import InventoryError
 
     if not path.exists():
         return  # The controller knows all names, and answers with an event.
     try:
-        known = Inventory.load(path).brokers
+        known = load_inventory(path).brokers
     except InventoryError:
         return
     if broker not in known:

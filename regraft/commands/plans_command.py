@@ -16,8 +16,8 @@ import typer
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
 from regraft.commands.give_orders import ANSWER_S_MAX, give_order
 from regraft.commands.print_table import print_table
-from regraft.infra.exit_codes import EXIT_FAILED
-from regraft.infra.stack_error import CallError, StackError
+from regraft.infra.process.exit_codes import EXIT_FAILED
+from regraft.infra.process.stack_error import CallError, StackError
 from regraft.schemas.order import OrderKind
 from regraft.schemas.plan import Plan, PlanPhase, Proposal, Verdict
 from regraft.schemas.plan_life import LIFE, why_order_refused

@@ -28,7 +28,7 @@ def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Anno
 
     Raises StackError if Kafka is unavailable.
     """
-    from regraft.infra.read_messages import find_names, read_messages
+    from regraft.infra.kafka.read_messages import find_names, read_messages
     from regraft.schemas.codec import UndecodableRecordError, decode
     from regraft.schemas.topics import ANNOUNCEMENTS
 

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from regraft.commands.command_options import Assignments, Bootstrap, SettingsFile, settings_of
-from regraft.infra.exit_codes import EXIT_FAILED
+from regraft.infra.process.exit_codes import EXIT_FAILED
 
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
@@ -32,10 +32,10 @@ def backup(
 
     Examples: `regraft backup /var/backups/regraft.avro`; then `regraft recover --from /var/backups/regraft.avro`.
     """
+    from regraft.infra.process.log_stream import configure_logs
     from regraft.recordings.record_run import RecordOptions, record_run
     from regraft.recordings.restore_topics import BACKED_UP
     from regraft.stages.run_loop import require_kafka
-    from regraft.stages.run_stage import configure_logs
 
     configure_logs(level="warning")
     settings = settings_of(assignments, settings_file, bootstrap)
@@ -66,7 +66,7 @@ def recover(
     Examples: `regraft recover` shows the plan, `regraft recover --yes` writes it; `regraft recover --from backup.avro`.
     """
     from regraft.controller.recover_plans import recover_plans
-    from regraft.infra.stack_error import StackError
+    from regraft.infra.process.stack_error import StackError
     from regraft.schemas.remote_registry import use_registry
     from regraft.settings.place_demo import require_inventory
     from regraft.stages.run_loop import require_kafka

@@ -1,7 +1,7 @@
 """The command `regraft servers`: a Kafka and a Valkey on this machine, for trials.
 
 In: a directory, ports. Out: two servers until Ctrl-C or SIGTERM, and a settings file by which other commands find
-them. Starting them belongs to :mod:`infra.local_stack`.
+them. Starting them belongs to :mod:`infra.local.local_stack`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def servers(
 
     Examples: `regraft servers`; `regraft servers --directory out/lab-servers --kafka-port 19092`.
     """
-    from regraft.infra.find_extras import require_extras
-    from regraft.infra.local_stack import BOOTSTRAP_VARIABLE, LocalStack
-    from regraft.infra.make_certificates import write_private
-    from regraft.infra.valkey_server import URL_VARIABLES
-    from regraft.stages.run_stage import configure_logs
+    from regraft.infra.local.local_stack import BOOTSTRAP_VARIABLE, LocalStack
+    from regraft.infra.local.make_certificates import write_private
+    from regraft.infra.local.valkey_server import URL_VARIABLES
+    from regraft.infra.process.find_extras import require_extras
+    from regraft.infra.process.log_stream import configure_logs
 
     require_extras("The command servers", "valkey")
     configure_logs(level="warning")

@@ -13,7 +13,7 @@ import typer
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
 from regraft.commands.describe_broker import since_text
-from regraft.infra.exit_codes import EXIT_FAILED, EXIT_OK
+from regraft.infra.process.exit_codes import EXIT_FAILED, EXIT_OK
 from regraft.schemas.loop_verdict import HEALTHY
 from regraft.schemas.name_some import name_some
 from regraft.schemas.sampled_blocks import share_text

@@ -1,7 +1,7 @@
 """``regraft topics``: show the Kafka topics and the rights to them, and create both in Kafka.
 
-In: the table of ``schemas``. Out: tables, JSON, topics, access rules. Creating belongs to :mod:`infra.create_topics`
-and :mod:`infra.access_rules`.
+In: the table of ``schemas``. Out: tables, JSON, topics, access rules. Creating belongs to
+:mod:`infra.kafka.create_topics` and :mod:`infra.kafka.access_rules`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import typer
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
 from regraft.commands.print_table import print_table
-from regraft.infra.exit_codes import EXIT_FAILED
+from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.schemas.topics import AGENT_PATTERN, NO_AGENT, TOPICS, Role, topic_names
 from regraft.settings.server_settings import KafkaSettings
 
 if TYPE_CHECKING:
-    from regraft.infra.access_rules import AccessRule
+    from regraft.infra.kafka.access_rules import AccessRule
     from regraft.settings.run_settings import Settings
     from regraft.settings.server_settings import KafkaSettings
 
@@ -115,8 +115,8 @@ def _agents(settings: Settings, new: list[str]) -> tuple[str, ...]:
 
 def _show_records(kafka: KafkaSettings, agents: tuple[str, ...], name: str, last: int) -> None:
     from regraft.commands.show_records import SHOWN_TYPES, shown_message
-    from regraft.infra.read_messages import read_last
-    from regraft.infra.stack_error import StackError
+    from regraft.infra.kafka.read_messages import read_last
+    from regraft.infra.process.stack_error import StackError
     from regraft.stages.run_loop import require_kafka
 
     topic = next((each for each in TOPICS if each.suffix == name.removeprefix(f"{kafka.namespace}.")), None)
@@ -134,9 +134,9 @@ def _show_records(kafka: KafkaSettings, agents: tuple[str, ...], name: str, last
 
 def _create(settings: Settings, agents: tuple[str, ...], rules: list[AccessRule]) -> list[str]:
     """Create what is missing and grant the rights; return the names of the topics created."""
-    from regraft.infra.access_rules import create_access_rules
-    from regraft.infra.compare_topics import durability_note
-    from regraft.infra.create_topics import count_brokers
+    from regraft.infra.kafka.access_rules import create_access_rules
+    from regraft.infra.kafka.compare_topics import durability_note
+    from regraft.infra.kafka.create_topics import count_brokers
     from regraft.settings.shape_topics import create_run_topics
     from regraft.stages.run_loop import require_kafka
 
@@ -176,7 +176,7 @@ def _rows(settings: Settings, agents: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def _rules(namespace: str, agents: tuple[str, ...], named: list[str], named_agents: list[str]) -> list[AccessRule]:
-    from regraft.infra.access_rules import access_rules, agent_principals, default_principals
+    from regraft.infra.kafka.access_rules import access_rules, agent_principals, default_principals
 
     given = _by_owner("--principal", "ROLE", named, tuple(Role))
     if Role.BROKERS in given and NO_AGENT not in agents:

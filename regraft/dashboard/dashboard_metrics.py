@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regraft.infra.stage_metrics import StageMetrics
+from regraft.infra.process.stage_metrics import StageMetrics
 
 
 class DashboardMetrics:

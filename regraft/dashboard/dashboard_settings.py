@@ -6,9 +6,9 @@ import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
-from regraft.infra.order_keys import OrderSettings
-from regraft.infra.redis_access import RedisAccess, RedisSecurity
+from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
+from regraft.infra.orders.order_keys import OrderSettings
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 PORT_MAX = 65_535

@@ -14,7 +14,7 @@ from pathlib import Path
 import jwt
 
 from regraft.dashboard.dashboard_settings import DashboardSettings, secret_faults
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.stack_error import StackError
 
 ALGORITHM = "HS256"
 ISSUER = "regraft"

@@ -9,7 +9,7 @@ import os
 import time
 from pathlib import Path
 
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.stack_error import StackError
 
 REVOKED_BYTES_MAX = 1_000_000  # Some 20,000 tokens, each of which expires within a month.
 

@@ -22,9 +22,9 @@ from redis.backoff import NoBackoff
 from regraft.dashboard.dashboard_settings import DashboardSettings
 from regraft.dashboard.take_order import Send
 from regraft.dashboard.web_app import DashboardParts, build_app
-from regraft.infra.redis_access import RedisAccess
-from regraft.infra.send_orders import send_order
-from regraft.infra.stack_error import StackError
+from regraft.infra.live.redis_access import RedisAccess
+from regraft.infra.orders.send_orders import send_order
+from regraft.infra.process.stack_error import StackError
 from regraft.schemas.order import Order
 from regraft.schemas.status_file import StatusFile
 

@@ -14,7 +14,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field
 
 from regraft.dashboard.live_board import LiveBoard
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.stack_error import StackError
 from regraft.schemas.live_view import ShownConfiguration, ShownPlan
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.member_life import why_member_order_refused

@@ -14,7 +14,7 @@ import structlog
 
 from regraft.dashboard.live_board import LiveBoard
 from regraft.dashboard.place_brokers import place_brokers
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.read_inventory import load_inventory
 
 POLL_S = 5.0
 
@@ -72,7 +72,7 @@ def _mark_of(path: Path) -> FileMark:
 
 
 def _map_part(path: Path) -> dict[str, Any]:
-    inventory = Inventory.load(path)
+    inventory = load_inventory(path)
     points = place_brokers(inventory).round(1).tolist()
     loads = inventory.load_max_per_s
     return {

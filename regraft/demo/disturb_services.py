@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from regraft.demo.fill_disk import OwnDisk
-from regraft.infra.supervise import Supervisor
+from regraft.infra.local.supervise import Supervisor
 from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, STREAMING
 
 KILLED = (CONTROLLER, STREAMING, ALERTS, DASHBOARD, "valkey", "kafka")

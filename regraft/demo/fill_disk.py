@@ -10,7 +10,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.stack_error import StackError
 
 SIZE_MB_MAX = 16_000
 FILLER = ".filler"

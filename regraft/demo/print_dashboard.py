@@ -7,7 +7,7 @@ import time
 from rich.console import Console
 
 from regraft.dashboard.operator_tokens import make_token, read_secret
-from regraft.infra.find_user import find_user
+from regraft.infra.process.find_user import find_user
 from regraft.settings.run_settings import Settings
 from regraft.stages.run_loop import dashboard_address
 

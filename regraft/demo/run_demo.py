@@ -25,12 +25,12 @@ from regraft.demo.demo_flags import chaos_flags, demo_flags
 from regraft.demo.disturb_services import DisturbSchedule, disturbances
 from regraft.demo.fill_disk import OwnDisk
 from regraft.demo.print_dashboard import print_dashboard
-from regraft.infra.hold_lock import LockHeldError, hold_lock
-from regraft.infra.local_stack import BOOTSTRAP_VARIABLE, LocalStack, RunDirInUseError
-from regraft.infra.make_certificates import write_private
-from regraft.infra.service import ServiceEvent, ServiceEventKind
-from regraft.infra.show_progress import show_progress
-from regraft.infra.supervise import Supervisor
+from regraft.infra.local.local_stack import BOOTSTRAP_VARIABLE, LocalStack, RunDirInUseError
+from regraft.infra.local.make_certificates import write_private
+from regraft.infra.local.service import ServiceEvent, ServiceEventKind
+from regraft.infra.local.supervise import Supervisor
+from regraft.infra.process.hold_lock import LockHeldError, hold_lock
+from regraft.infra.process.show_progress import show_progress
 from regraft.overlay.inventory import Inventory
 from regraft.recordings.record_run import RecordOptions, record_run
 from regraft.report_page.report import build_report

@@ -12,7 +12,7 @@ import msgspec
 
 from regraft.inventories.found_brokers import FoundBrokers, both_ways
 from regraft.inventories.source_error import SourceError
-from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
+from regraft.producers.nodes.connectors.ask_api import BrokerApi, NoAnswerError
 
 MS_OF = {"h": 3_600_000.0, "m": 60_000.0, "s": 1_000.0, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
 PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|µs|ns)")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.stack_error import StackError
 
 SHOWN_MAX = 20
 

@@ -13,10 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.configuration import Configuration, NotATreeError
 from regraft.overlay.inventory_checks import InventoryValues, value_faults
-from regraft.overlay.inventory_fields import FieldReader
-from regraft.overlay.kinds import read_configuration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.prices import Prices
 from regraft.schemas.broker_topics import BrokerTopics
@@ -25,7 +22,6 @@ from regraft.schemas.topics import NO_AGENT
 
 SECOND_MS = 1000.0
 REASON_LENGTH_MAX = 500  # A reason may quote a name of any length.
-FAULTS_SHOWN = 5  # In a message, which may be a line of a log.
 
 
 class InventoryError(ValueError):
@@ -90,14 +86,6 @@ class Inventory:
         """Return the topics of a namespace in which each broker gets its commands and reports its telemetry."""
         agent_of = {broker: self.agent_of.get(broker, NO_AGENT) for broker in self.brokers} if self.agent_of else {}
         return BrokerTopics(namespace, agent_of)
-
-    @property
-    def bootstrap_tree(self) -> Configuration:
-        """The overlay of epoch 0, for callers that need a tree. Raises InventoryError if it is of another kind."""
-        if not isinstance(self.bootstrap, Configuration):
-            kind = self.bootstrap.KIND
-            raise InventoryError(f"the overlay of {len(self.brokers)} brokers is a {kind}, a tree is needed here")
-        return self.bootstrap
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -165,7 +153,7 @@ class Inventory:
         replace_file(path, self.to_json())
 
     def to_json(self) -> str:
-        """Return the inventory as JSON, which :meth:`from_json` reads.
+        """Return the inventory as JSON, which :mod:`overlay.read_inventory` reads.
 
         Raises InventoryError if brokers were added or left out: the file holds the initial fleet.
         """
@@ -190,73 +178,6 @@ class Inventory:
         if self.prices is not None:
             document["prices"] = self.prices.to_fields()
         return json.dumps(document)
-
-    @classmethod
-    def load(cls, path: Path) -> Inventory:
-        """Read an inventory from JSON; raise InventoryError naming the file and all that is wrong with it."""
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError as error:
-            raise _unusable(str(path), ["it does not exist, `regraft inventory make` writes one"]) from error
-        except OSError as error:
-            raise _unusable(str(path), [f"it cannot be read ({error.strerror or error})"]) from error
-        except UnicodeDecodeError as error:
-            raise _unusable(str(path), [f"it is not text in UTF-8 (byte {error.start})"]) from error
-        return cls.from_json(text, str(path))
-
-    @classmethod
-    def from_json(cls, text: str, source: str) -> Inventory:
-        """Read an inventory from JSON text; raise InventoryError naming the source and all that is wrong with it."""
-        try:
-            reader = FieldReader(json.loads(text))
-        except (ValueError, RecursionError) as error:
-            raise _unusable(source, [f"it is not JSON ({str(error) or 'too deep'})"]) from error
-        names = reader.names()
-        brokers = names or ()
-        degree_max, overlay = reader.whole("degree_max"), _overlay_of(brokers, reader) if names else None
-        has_loads = names and reader.document.get("load_max_per_s") is not None
-        values = InventoryValues(
-            names,
-            reader.vector("processing_cost", brokers) if names else None,
-            reader.matrix("link_cost", brokers) if names else None,
-            overlay,
-            reader.vector("load_max_per_s", brokers) if has_loads else None,
-            reader.places("positions", brokers) if names else None,
-            reader.mapping("agents"),
-            reader.prices(),
-        )
-        stays, faults = reader.truth("clients_stay"), reader.faults + value_faults(values)
-        costs, links = values.processing_cost, values.link_cost
-        if faults or costs is None or links is None or degree_max is None or overlay is None:
-            raise _unusable(source, faults)
-        return cls(
-            brokers,
-            costs,
-            links,
-            degree_max,
-            overlay,
-            values.load_max_per_s,
-            values.positions,
-            dict(values.agent_of),
-            stays,
-            values.prices,
-        )
-
-
-def _overlay_of(brokers: Sequence[str], reader: FieldReader) -> OverlayConfiguration | None:
-    """Return the overlay of epoch 0, None if its fields are none of a known kind."""
-    try:
-        return read_configuration(brokers, reader.document) if reader.has_overlay() else None
-    except (ValueError, NotATreeError) as error:
-        reader.faults.append(str(error)[:REASON_LENGTH_MAX])
-    return None
-
-
-def _unusable(source: str, faults: Sequence[str]) -> InventoryError:
-    """Return the error of a source with these faults; its message has the first ones."""
-    first = "; ".join(faults[:FAULTS_SHOWN])
-    more = f"; and {len(faults) - FAULTS_SHOWN} more" if len(faults) > FAULTS_SHOWN else ""
-    return InventoryError(f"{source} is not an inventory: {first[:REASON_LENGTH_MAX]}{more}", tuple(faults))
 
 
 def _unknown_text(brokers: Sequence[str]) -> str:

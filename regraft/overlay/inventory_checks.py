@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.overlay_configuration import TREE, OverlayConfiguration
 from regraft.overlay.prices import Prices
 from regraft.schemas.topics import AGENT_PATTERN
 
@@ -105,7 +104,7 @@ def _price_faults(values: InventoryValues, count: int) -> Iterator[str]:
     prices, overlay = values.prices, values.bootstrap
     if prices is not None and len(prices.access_per_gb) != count:
         yield f"prices cover {len(prices.access_per_gb)} brokers, but there are {count}"
-    if prices is not None and overlay is not None and not isinstance(overlay, Configuration):
+    if prices is not None and overlay is not None and overlay.KIND != TREE:
         yield f"prices are given for a {overlay.KIND}: only trees are charged, remove them"
 
 

@@ -15,6 +15,20 @@ from regraft.schemas.plan import ClientMove, Plan
 Link = tuple[str, str]
 
 
+TREE = "tree"  # The kind whose links plans exchange; only its brokers have prices.
+
+
+class LinkError(ValueError):
+    """These brokers cannot be linked so; the message says why."""
+
+
+def link(broker: str, peer: str) -> Link:
+    """Return the undirected link between two brokers in canonical order. Raises LinkError for one broker twice."""
+    if broker == peer:
+        raise LinkError(f"a link joins two brokers, got {broker!r} twice")
+    return (broker, peer) if broker < peer else (peer, broker)
+
+
 @dataclass(frozen=True)
 class BrokerChange:
     """The brokers that an overlay gains and loses on the way to a later one.
@@ -134,7 +148,7 @@ class OverlayConfiguration(Protocol):
         ...
 
     def overlay_fields(self) -> dict[str, Any]:
-        """Return the fields that describe the overlay in an inventory's JSON, which :mod:`overlay.kinds` reads."""
+        """Return the fields of the overlay in an inventory's JSON, which :mod:`overlay.known_kinds` reads."""
         ...
 
     def shown_fields(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from regraft.infra.run_tasks import ReportDone
+from regraft.infra.process.run_tasks import ReportDone
 from regraft.producers.recordings.read_recording import Recording
 from regraft.recordings.aggregate_span import (
     RecordedPlan,

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from regraft.infra.run_tasks import ReportWork
+from regraft.infra.process.run_tasks import ReportWork
 from regraft.producers.recordings.read_recording import Recording, RecordingBlock, open_recording
 from regraft.producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
 from regraft.producers.recordings.recorded_members import added_members

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.table import Table
 
-from regraft.infra.show_progress import show_progress
+from regraft.infra.process.show_progress import show_progress
 from regraft.producers.recordings.read_recording import Recording, open_recording
 from regraft.producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
 from regraft.producers.recordings.recorded_members import added_members

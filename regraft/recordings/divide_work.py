@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from regraft.infra.run_tasks import ReportDone, ReportWork, Task, progress_text, run_tasks
+from regraft.infra.process.run_tasks import ReportDone, ReportWork, Task, progress_text, run_tasks
 
 TaskT = TypeVar("TaskT", bound=Task)
 ResultT = TypeVar("ResultT", bound=msgspec.Struct)

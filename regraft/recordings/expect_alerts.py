@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regraft.infra.stack_error import CallError
+from regraft.infra.process.stack_error import CallError
 from regraft.recordings.rehearse_rules import RehearsedChange
 from regraft.schemas.alert import AlertStatus
 

@@ -18,11 +18,12 @@ from rich.live import Live
 from rich.text import Text
 
 import regraft
-from regraft.infra.check_disk import DiskFullError
-from regraft.infra.find_port import LOOPBACK
-from regraft.infra.serve_metrics import serve_metrics
-from regraft.infra.stack_error import StackError
-from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.infra.process.check_disk import DiskFullError
+from regraft.infra.process.find_port import LOOPBACK
+from regraft.infra.process.serve_metrics import serve_metrics
+from regraft.infra.process.stack_error import StackError
+from regraft.overlay.inventory import InventoryError
+from regraft.overlay.read_inventory import load_inventory
 from regraft.producers.recordings.record_topics import RECORD_TYPES, RecordingProgress, TopicRecorder
 from regraft.producers.recordings.recorder_health import RecorderMetrics
 from regraft.producers.recordings.write_recording import RecordedRun, RecordingCounts, RecordingLimits, RecordingWriter
@@ -108,7 +109,7 @@ def recorded_run(settings: Settings, topics: tuple[Topic, ...]) -> RecordedRun:
     """Return the description of the run for the files: its topics, settings, inventory and version."""
     file = settings.controller.inventory_path
     try:
-        inventory = Inventory.load(file)
+        inventory = load_inventory(file)
     except InventoryError as error:
         raise StackError(
             f"{error}: a recording needs the inventory of the run, name its directory with --set run.directory=DIR."

@@ -18,10 +18,10 @@ from pathlib import Path
 from confluent_kafka import KafkaException, Producer
 
 from regraft.controller.ports.plan_store import writer_id
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import SENT_BYTES_MAX, open_transactional_producer
-from regraft.infra.read_messages import count_records
-from regraft.infra.stack_error import StackError
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import SENT_BYTES_MAX, open_transactional_producer
+from regraft.infra.kafka.read_messages import count_records
+from regraft.infra.process.stack_error import StackError
 from regraft.producers.recordings.read_recording import RecordedMessage, Recording, open_recording
 from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.order import Order

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.stack_error import StackError
 from regraft.producers.recordings.read_recording import RecordedMessage, Recording
 from regraft.replays.replay_decisions import DecisionInputs
 from regraft.schemas.client import Client

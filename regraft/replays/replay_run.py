@@ -18,10 +18,10 @@ from typing import Any
 
 from rich.console import Console
 
-from regraft.infra.hold_lock import hold_lock
-from regraft.infra.show_progress import show_progress
-from regraft.infra.stack_error import StackError
-from regraft.infra.supervise import Supervisor
+from regraft.infra.local.supervise import Supervisor
+from regraft.infra.process.hold_lock import hold_lock
+from regraft.infra.process.show_progress import show_progress
+from regraft.infra.process.stack_error import StackError
 from regraft.producers.recordings.read_recording import Recording, open_recording
 from regraft.producers.recordings.record_topics import RECORD_TYPES
 from regraft.producers.recordings.recorded_members import recorded_inventory

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from regraft.infra.show_progress import Advance
-from regraft.infra.stack_error import StackError
-from regraft.infra.supervise import Supervisor
+from regraft.infra.local.supervise import Supervisor
+from regraft.infra.process.show_progress import Advance
+from regraft.infra.process.stack_error import StackError
 from regraft.producers.recordings.read_recording import Recording
 from regraft.schemas.topics import TELEMETRY
 from regraft.stages.loop_services import STREAMING

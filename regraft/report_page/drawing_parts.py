@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 
-from regraft.infra.measured_figures import Figure
+from regraft.infra.process.measured_figures import Figure
 
 
 @dataclass(frozen=True, slots=True)

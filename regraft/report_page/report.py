@@ -10,7 +10,7 @@ from html import escape
 from string import Template
 from typing import Any
 
-from regraft.overlay.cost import CostBreakdown
+from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.report_page.draw_figures import draw_cost_curve, draw_overlay, place_brokers, plan_time_ms
 from regraft.report_page.html_parts import Markup, html_table, known_text, number_text, times_text
 from regraft.report_page.kind_pages import page_of

@@ -17,9 +17,9 @@ from regraft.controller.state.find_homes import homes_after, homes_before
 from regraft.controller.state.overlays_in_window import overlays_in
 from regraft.controller.windows.assemble_state import WindowAssembler
 from regraft.controller.windows.measure_links import LinkMeter
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.read_messages import count_records
-from regraft.overlay.cost import CostBreakdown
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.read_messages import count_records
+from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.members import FleetView
 from regraft.overlay.overlay_configuration import OverlayConfiguration

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import regraft
-from regraft.infra.find_java import NoJavaError, find_java
+from regraft.infra.local.find_java import NoJavaError, find_java
 from regraft.settings.run_settings import Settings
 
 GIT_TIMEOUT_S = 10

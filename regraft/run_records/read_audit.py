@@ -9,8 +9,8 @@ import time
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import leave_to_caller, open_consumer
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import leave_to_caller, open_consumer
 from regraft.run_records.read_topics import read_whole
 from regraft.schemas.audit import AuditEntry
 from regraft.schemas.codec import UndecodableRecordError, decode

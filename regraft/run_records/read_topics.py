@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.read_messages import read_messages
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.read_messages import read_messages
 from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.topics import Topic, topic_name
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from regraft.controller.kinds.overlay_kind import RELIEF
-from regraft.overlay.cost import CostBreakdown
+from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.run_records.outage_timeline import OutageTimeline

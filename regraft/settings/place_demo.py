@@ -10,9 +10,10 @@ import random
 
 import structlog
 
-from regraft.infra.mosquitto_server import find_mosquitto
-from regraft.infra.rabbit_server import find_rabbit
+from regraft.infra.local.mosquitto_server import find_mosquitto
+from regraft.infra.local.rabbit_server import find_rabbit
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.read_inventory import load_inventory
 from regraft.producers.emulator_settings import AMQP, MQTT, REAL_BROKERS
 from regraft.schemas.topics import NO_AGENT
 from regraft.settings.run_settings import Settings, SettingsError
@@ -28,7 +29,7 @@ def ensure_inventory(settings: Settings) -> Inventory:
     """
     file = settings.controller.inventory_path
     if file.exists():
-        return Inventory.load(file)
+        return load_inventory(file)
     from regraft.producers.emulated_kinds import EMULATED_KINDS
     from regraft.producers.emulator.place_regions import place_regions
     from regraft.producers.real_fleet.place_fleet import place_fleet
@@ -39,7 +40,7 @@ def ensure_inventory(settings: Settings) -> Inventory:
     inventory = place(settings.demo.brokers, settings.demo.degree_max, random.Random(settings.run.seed))
     inventory.save(file)
     log.info("brokers_placed", brokers=len(inventory.brokers), file=str(file), seed=settings.run.seed)
-    return Inventory.load(file)
+    return load_inventory(file)
 
 
 def require_inventory(settings: Settings, *, may_emulate: bool = False) -> None:
@@ -73,4 +74,4 @@ def agents_of(settings: Settings) -> tuple[str, ...]:
     Raises InventoryError if the file is not an inventory.
     """
     file = settings.controller.inventory_path
-    return Inventory.load(file).broker_topics(settings.kafka.namespace).agents if file.exists() else (NO_AGENT,)
+    return load_inventory(file).broker_topics(settings.kafka.namespace).agents if file.exists() else (NO_AGENT,)

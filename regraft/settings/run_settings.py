@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from regraft.infra.order_keys import OrderSettings
-from regraft.infra.run_clock import RunClock
+from regraft.infra.orders.order_keys import OrderSettings
+from regraft.infra.process.run_clock import RunClock
 from regraft.settings.demo_settings import DemoSettings
 from regraft.settings.read_sources import Flags, named_file, read_sources, read_toml
 from regraft.settings.server_settings import KafkaSettings, RedisSettings, SparkSettings

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regraft.infra.find_port import LOOPBACK
-from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity, address_faults
-from regraft.infra.redis_access import RedisAccess, RedisSecurity
+from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity, address_faults
+from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
+from regraft.infra.process.find_port import LOOPBACK
 from regraft.schemas.topics import DEFAULT_NAMESPACE, NAMESPACE_PATTERN, TELEMETRY
 
 LOCAL_MASTER, STANDALONE_MASTER = "local", "spark://"

@@ -1,15 +1,15 @@
 """Create the topics of a run: those of each agent, with as many partitions for telemetry as its brokers need.
 
 In: settings, and the inventory in the run directory if there is one. Out: topics in Kafka. How a topic is created
-belongs to :mod:`infra.create_topics`, the rule to :mod:`streaming.size_job`.
+belongs to :mod:`infra.kafka.create_topics`, the rule to :mod:`streaming.size_job`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from regraft.infra.create_topics import create_topics
-from regraft.overlay.inventory import Inventory
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.topics import NO_AGENT, TELEMETRY, Topic
 from regraft.settings.place_demo import agents_of
 from regraft.settings.run_settings import Settings
@@ -39,6 +39,6 @@ def telemetry_partitions(settings: Settings) -> dict[Topic, int]:
     file = settings.controller.inventory_path
     if settings.kafka.telemetry_partitions or not file.exists():
         return {TELEMETRY: settings.kafka.telemetry_partitions or TELEMETRY.partitions}
-    inventory = Inventory.load(file)
+    inventory = load_inventory(file)
     by_agent = Counter(inventory.agent_of.get(broker, NO_AGENT) for broker in inventory.brokers)
     return {TELEMETRY: telemetry_partitions_of(max(by_agent.values(), default=0))}

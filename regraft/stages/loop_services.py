@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from regraft.infra.service import RestartPolicy, Service
+from regraft.infra.local.service import RestartPolicy, Service
 from regraft.settings.run_settings import Settings
 
 EMULATOR, STREAMING, CONTROLLER = "emulator", "streaming", "controller"

@@ -16,7 +16,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from regraft.infra.redis_access import RedisAccess
+from regraft.infra.live.redis_access import RedisAccess
 from regraft.schemas.live_view import VIEW_KEYS, LiveView, LiveViewError, decode_keys
 from regraft.settings.run_settings import Settings
 from regraft.stages.judge_status import Document, ServiceState

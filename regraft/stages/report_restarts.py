@@ -12,9 +12,9 @@ from contextlib import contextmanager
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import close_producer, leave_to_caller, open_producer
-from regraft.infra.service import ServiceEvent, ServiceEventKind
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import close_producer, leave_to_caller, open_producer
+from regraft.infra.local.service import ServiceEvent, ServiceEventKind
 from regraft.schemas.codec import encode
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.topics import EVENTS, topic_name

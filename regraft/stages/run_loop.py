@@ -11,18 +11,18 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from regraft.infra.check_kafka import KafkaFault, check_kafka, why_closed
-from regraft.infra.compare_topics import durability_note
-from regraft.infra.create_topics import count_brokers, require_topics
-from regraft.infra.find_user import find_user
-from regraft.infra.hold_lock import hold_lock
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_server import is_kafka_ready
-from regraft.infra.order_keys import OrderSettings, make_local_keys
-from regraft.infra.service import ServiceEvent, ServiceEventKind
-from regraft.infra.show_progress import show_progress
-from regraft.infra.stack_error import StackError
-from regraft.infra.supervise import ServiceFailedError, Supervisor
+from regraft.infra.kafka.check_kafka import KafkaFault, check_kafka, why_closed
+from regraft.infra.kafka.compare_topics import durability_note
+from regraft.infra.kafka.create_topics import count_brokers, require_topics
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import is_kafka_ready
+from regraft.infra.local.service import ServiceEvent, ServiceEventKind
+from regraft.infra.local.supervise import ServiceFailedError, Supervisor
+from regraft.infra.orders.order_keys import OrderSettings, make_local_keys
+from regraft.infra.process.find_user import find_user
+from regraft.infra.process.hold_lock import hold_lock
+from regraft.infra.process.show_progress import show_progress
+from regraft.infra.process.stack_error import StackError
 from regraft.run_records.run_record import ServiceUse
 from regraft.settings.place_demo import agents_of, ensure_inventory
 from regraft.settings.run_settings import Settings

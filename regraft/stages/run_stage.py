@@ -11,19 +11,17 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import TextIO, cast
 
 import structlog
 
-from regraft.infra.create_topics import check_topics
-from regraft.infra.describe_os_error import describe_os_error
-from regraft.infra.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
-from regraft.infra.find_extras import require_extras
-from regraft.infra.log_stream import LogStream
-from regraft.infra.stack_error import CallError, StackError
-from regraft.overlay.chord_ring import RingError
-from regraft.overlay.configuration import NotATreeError
+from regraft.infra.kafka.create_topics import check_topics
+from regraft.infra.process.describe_os_error import describe_os_error
+from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from regraft.infra.process.find_extras import require_extras
+from regraft.infra.process.stack_error import CallError, StackError
 from regraft.overlay.inventory import InventoryError
+from regraft.overlay.overlay_configuration import LinkError
+from regraft.overlay.ring.chord_ring import RingError
 from regraft.schemas.remote_registry import RegistryError, use_registry
 from regraft.schemas.status_file import replace_file
 from regraft.settings.place_demo import agents_of, ensure_inventory
@@ -59,7 +57,7 @@ def node(settings: Settings, stop: threading.Event) -> int:
 
 def stream(settings: Settings, stop: threading.Event) -> int:
     """Run the Spark job that turns telemetry into windowed state."""
-    from regraft.infra.spark_session import end_session
+    from regraft.infra.local.spark_session import end_session
     from regraft.stages.start_spark import start_spark
     from regraft.streaming.check_timestamps import check_timestamps
     from regraft.streaming.job_errors import StreamingJobError
@@ -141,7 +139,7 @@ def run_stage(name: str, settings: Settings, *, is_emulated: bool = False) -> in
         use_registry(namespace=settings.kafka.namespace, agents=agents)
         check_topics(settings.kafka.access, settings.kafka.namespace, agents, is_replay=is_replay)
         code = STAGES[name](settings, stop)
-    except (StackError, RegistryError, InventoryError, NotATreeError, RingError) as error:
+    except (StackError, RegistryError, InventoryError, LinkError, RingError) as error:
         is_call = isinstance(error, CallError | InventoryError)
         return cannot_start(name, str(error), EXIT_CALL if is_call else EXIT_FAILED)
     except OSError as error:
@@ -164,23 +162,3 @@ def cannot_start(name: str, reason: str, code: int = EXIT_FAILED) -> int:
 
 def _print_reason(reason: str) -> None:
     sys.stderr.write(f"{reason.removesuffix('.')}.\n")
-
-
-def configure_logs(level: str = "info") -> None:
-    """Write logs to standard error: formatted for people on a terminal, otherwise one JSON object per line."""
-    if sys.stderr.isatty():
-        renderer: structlog.typing.Processor = structlog.dev.ConsoleRenderer()
-    else:
-        renderer = structlog.processors.JSONRenderer()
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, LogStream(sys.stderr))),
-        cache_logger_on_first_use=True,
-    )

@@ -14,8 +14,8 @@ from typing import Any
 import structlog
 from pyspark.sql import SparkSession
 
-from regraft.infra.spark_session import base_configuration, build_spark_session
-from regraft.infra.stack_error import StackError
+from regraft.infra.local.spark_session import base_configuration, build_spark_session
+from regraft.infra.process.stack_error import StackError
 from regraft.settings.run_settings import Settings
 from regraft.settings.server_settings import STANDALONE_MASTER, SparkSettings
 from regraft.streaming.measure_backlog import batch_records_max

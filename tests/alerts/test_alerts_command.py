@@ -134,7 +134,7 @@ def test_rules_are_printed_as_a_file_and_as_json(tmp_path: Path) -> None:
 
 def test_kafka_that_is_away_is_reported_in_a_sentence() -> None:
     """Listing needs Kafka; without it the command prints one sentence."""
-    from regraft.infra.stack_error import StackError
+    from regraft.infra.process.stack_error import StackError
 
     answer = RUNNER.invoke(app, ["alerts", "list", "--bootstrap", "127.0.0.1:1"])
     assert isinstance(answer.exception, StackError)

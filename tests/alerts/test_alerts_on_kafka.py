@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 
 from regraft.alerts.alert_store import AlertStore
 from regraft.cli import app
-from regraft.infra.create_topics import create_topics
-from regraft.infra.find_port import choose_ports
-from regraft.infra.kafka_server import RunningKafka, start_kafka
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.local.kafka_server import RunningKafka, start_kafka
+from regraft.infra.process.find_port import choose_ports
 from regraft.run_records.read_topics import read_whole
 from regraft.schemas.alert import Alert, AlertStatus, DeliveryState
 from regraft.schemas.codec import encode

@@ -16,7 +16,7 @@ from regraft.alerts.message_senders import MessageSender, SendError
 from regraft.alerts.name_targets import name_target, name_webhook
 from regraft.alerts.post_webhook import WebhookSender
 from regraft.alerts.send_apprise import AppriseSender
-from regraft.infra.find_port import choose_ports
+from regraft.infra.process.find_port import choose_ports
 from regraft.schemas.alert import Alert, AlertStatus, DeliveryState
 from regraft.schemas.event import Severity
 from tests.alerts.webhook_server import WebhookServer, webhook_server

@@ -14,13 +14,13 @@ from regraft.alerts.alert_engine import AlertEngine
 from regraft.alerts.answered_orders import AnswerChangedError
 from regraft.alerts.read_alert_inputs import InputReader, InputRecord, Lookback, TrustedKeysChangedError
 from regraft.alerts.read_rules import load_rules
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_server import start_kafka
-from regraft.infra.order_keys import OrderSettings, make_local_keys
-from regraft.infra.read_messages import read_messages
-from regraft.infra.record_writer import RecordWriter
-from regraft.infra.send_orders import send_order
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.read_messages import read_messages
+from regraft.infra.kafka.record_writer import RecordWriter
+from regraft.infra.local.kafka_server import start_kafka
+from regraft.infra.orders.order_keys import OrderSettings, make_local_keys
+from regraft.infra.orders.send_orders import send_order
 from regraft.schemas.audit import AuditEntry, AuditOutcome, GivenOrder
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.order import Order, OrderKind

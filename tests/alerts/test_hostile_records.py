@@ -20,12 +20,12 @@ from regraft.alerts.findings import Finding
 from regraft.alerts.read_alert_inputs import InputReader, InputRecord, Lookback
 from regraft.alerts.read_rules import load_rules
 from regraft.alerts.run_alerts import AlertLoop
-from regraft.infra.dead_letters import dead_letter
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import SENT_BYTES_MAX
-from regraft.infra.order_keys import OrderSettings
-from regraft.infra.prove_reading import MISSES_MAX, ReadingProof
-from regraft.infra.serve_metrics import Pulse
+from regraft.infra.kafka.dead_letters import dead_letter
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import SENT_BYTES_MAX
+from regraft.infra.kafka.prove_reading import MISSES_MAX, ReadingProof
+from regraft.infra.orders.order_keys import OrderSettings
+from regraft.infra.process.serve_metrics import Pulse
 from regraft.schemas.alert import Alert, AlertStatus
 from regraft.schemas.bounds import NAME_LENGTH_MAX, TIME_MS_MAX
 from regraft.schemas.codec import decode, encode

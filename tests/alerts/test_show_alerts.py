@@ -8,8 +8,8 @@ from regraft.alerts.alert_settings import AlertSettings
 from regraft.alerts.read_rules import load_rules
 from regraft.alerts.run_alerts import clock_ms_of, lookback_of
 from regraft.alerts.show_alerts import ACTIVE_SHOWN_MAX, RECENT_SHOWN_MAX, LiveAlerts, alerts_document
-from regraft.infra.live_keys import PAUSE_MS_MIN
-from regraft.infra.run_clock import RunClock
+from regraft.infra.live.live_keys import PAUSE_MS_MIN
+from regraft.infra.process.run_clock import RunClock
 from regraft.schemas.alert import Alert, AlertStatus
 from regraft.schemas.event import Severity
 from regraft.schemas.order import Order, OrderKind

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.bench_fed_job import exponents_of
 from benchmarks.bench_growth import breaks_at, exponent, run_size
 from benchmarks.stage_meter import StageSample, StageUse, cores_taken, rss_bytes_max
-from regraft.infra.measured_figures import Figure
+from regraft.infra.process.measured_figures import Figure
 
 SIZES = (40, 400, 4_000)
 

@@ -16,8 +16,8 @@ from benchmarks.streams_yardstick import (
     report_fault,
     resource_use_of,
 )
-from regraft.infra.fetch_jars import read_lock
-from regraft.infra.find_java import JavaRuntime
+from regraft.infra.local.fetch_jars import read_lock
+from regraft.infra.local.find_java import JavaRuntime
 
 WRITTEN = Written(records=10, cells=500, local_deliveries=1, windows=1)
 

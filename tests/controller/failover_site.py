@@ -19,9 +19,9 @@ from types import TracebackType
 from confluent_kafka import KafkaException, Message, Producer
 
 from regraft.controller.ports.plan_store import KafkaPlanStore
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.read_messages import read_to_end
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.read_messages import read_to_end
 from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.ledger import LedgerSnapshot

@@ -9,7 +9,7 @@ SOURCE = """
 from dataclasses import dataclass
 
 from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec
-from regraft.overlay.configuration import link
+from regraft.overlay.overlay_configuration import link
 from regraft.schemas.plan import Proposal
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import open_producer
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import open_producer
 from regraft.schemas.codec import encode
 from regraft.schemas.member import BrokerFacts, Member, MemberState, PeerCost
 from regraft.schemas.topics import MEMBERS, PLANS, topic_name

@@ -14,12 +14,12 @@ from regraft.controller.member_settings import MemberSettings
 from regraft.controller.ports.kafka_links import TopicReader
 from regraft.controller.ports.plan_store import KafkaPlanStore
 from regraft.controller.run_controller import run_controller
-from regraft.infra.access_rules import access_rules, agent_principals, create_access_rules, default_principals
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_server import RunningKafka, start_kafka
-from regraft.infra.record_writer import RecordWriter
-from regraft.infra.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
+from regraft.infra.kafka.access_rules import access_rules, agent_principals, create_access_rules, default_principals
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.record_writer import RecordWriter
+from regraft.infra.local.kafka_server import RunningKafka, start_kafka
+from regraft.infra.local.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
 from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.read_commands import CommandReader, KafkaUnreachableError

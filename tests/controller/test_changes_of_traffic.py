@@ -7,7 +7,7 @@ import random
 from regraft.controller.compose_loop import compose_loop
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.report.loop_metrics import LoopMetrics
-from regraft.overlay.tree_costs import LinkSwap
+from regraft.overlay.tree.tree_costs import LinkSwap
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import PlanPhase, Proposal, Verdict
 from tests.controller.scripted_overlay import ScriptedOverlay, settings_of

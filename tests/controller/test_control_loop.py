@@ -14,10 +14,10 @@ from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.loop_steps.bound_cost import BOUND_EVERY_MS
 from regraft.controller.report.loop_metrics import LoopMetrics
-from regraft.infra.stack_error import StackError
-from regraft.overlay.configuration import NotATreeError
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.tree_costs import LinkSwap
+from regraft.infra.process.stack_error import StackError
+from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.tree_configuration import NotATreeError
+from regraft.overlay.tree.tree_costs import LinkSwap
 from regraft.schemas.command import CommandPhase, CommandResult, Outcome
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import PhaseChange, Plan, PlanPhase, Proposal, Verdict

@@ -10,7 +10,7 @@ import pytest
 from regraft.controller.compose_loop import compose_loop
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.ring.ring_state import RingContext, RingState
-from regraft.controller.planners.steps.shared_settings import ReassignmentSettings
+from regraft.controller.planners.shared_settings import ReassignmentSettings
 from regraft.controller.ports.memory_ports import MemoryClients, MemoryPorts
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.state.plan_log import PlanLog

@@ -12,7 +12,7 @@ from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.kinds.ring.ring_state import RingContext
 from regraft.controller.kinds.tree.tree_state import TreeContext
-from regraft.controller.planners.steps.shared_settings import HorizonSettings
+from regraft.controller.planners.shared_settings import HorizonSettings
 from regraft.controller.run_controller import ControllerSettingsError, run_controller
 from regraft.overlay.inventory import InventoryError
 from tests.controller.scripted_ring import ring_inventory

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.kafka_server import start_kafka
+from regraft.infra.local.kafka_server import start_kafka
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.plan_life import LIFE
 from tests.controller.failover_site import HELD, SESSION_MS, FailoverSite

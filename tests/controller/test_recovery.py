@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.kafka_server import start_kafka
+from regraft.infra.local.kafka_server import start_kafka
 from regraft.schemas.plan import PlanPhase
 from tests.controller.failover_site import PATIENCE_S
 from tests.controller.recovery_site import RecoverySite

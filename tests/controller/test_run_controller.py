@@ -20,10 +20,10 @@ from regraft.controller.ports.leadership import HeldTerm
 from regraft.controller.ports.memory_ports import MemoryPlans, MemoryPorts, MemoryResults
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.run_controller import run_controller
-from regraft.infra.find_port import LOOPBACK, choose_ports
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.run_clock import RunClock
-from regraft.infra.serve_metrics import MetricsPortError
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.process.find_port import LOOPBACK, choose_ports
+from regraft.infra.process.run_clock import RunClock
+from regraft.infra.process.serve_metrics import MetricsPortError
 from regraft.schemas.command import CommandPhase, CommandResult, Outcome
 from regraft.schemas.leader import LeaderTerm
 from regraft.schemas.live_view import LiveView, LiveViewError, decode_view

@@ -18,8 +18,8 @@ import httpx2
 from regraft.dashboard import run_dashboard as module
 from regraft.dashboard.dashboard_settings import DashboardSettings
 from regraft.dashboard.operator_tokens import SCOPE, make_token
-from regraft.infra.supervise import Supervisor
-from regraft.infra.valkey_server import is_redis_ready, start_valkey_service
+from regraft.infra.local.supervise import Supervisor
+from regraft.infra.local.valkey_server import is_redis_ready, start_valkey_service
 from regraft.schemas.order import Order
 from tests.dashboard.view_documents import small_inventory
 from tests.wait_until import wait_until

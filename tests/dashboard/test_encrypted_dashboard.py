@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives import serialization
 
 from regraft.dashboard.dashboard_settings import DashboardSettings
 from regraft.dashboard.run_dashboard import DashboardError, run_dashboard
-from regraft.infra.find_port import choose_ports
-from regraft.infra.make_certificates import LocalAuthority
+from regraft.infra.local.make_certificates import LocalAuthority
+from regraft.infra.process.find_port import choose_ports
 from tests.dashboard.served_dashboard import served_dashboard
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from regraft.dashboard.operator_tokens import READ_SCOPE, SCOPE, id_of, make_token
 from regraft.dashboard.revoked_tokens import revoke_token
-from regraft.infra.make_certificates import LocalAuthority
+from regraft.infra.local.make_certificates import LocalAuthority
 from tests.dashboard.served_dashboard import SECRET, ServedDashboard, served_dashboard
 from tests.dashboard.test_operator_tokens import settings
 from tests.dashboard.test_run_dashboard import Stream

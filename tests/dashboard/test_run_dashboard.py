@@ -11,7 +11,7 @@ import pytest
 
 from regraft.dashboard.dashboard_settings import DashboardSettings
 from regraft.dashboard.run_dashboard import DashboardError, run_dashboard
-from regraft.infra.find_port import choose_ports
+from regraft.infra.process.find_port import choose_ports
 from tests.dashboard.served_dashboard import ServedDashboard, served_dashboard
 from tests.dashboard.test_live_board import Page
 from tests.dashboard.view_documents import store_document, written_document

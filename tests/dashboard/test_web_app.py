@@ -13,7 +13,7 @@ from regraft.dashboard.dashboard_settings import DashboardSettings
 from regraft.dashboard.operator_tokens import id_of, make_token
 from regraft.dashboard.revoked_tokens import revoke_token
 from regraft.dashboard.web_app import DashboardParts, build_app
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.stack_error import StackError
 from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.plan_life import LIFE, phases_for

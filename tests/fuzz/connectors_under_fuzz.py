@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from regraft.producers.nodes.nats_connector import NatsConnector
+from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import broker_of
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from regraft.alerts.alert_engine import AlertEngine
 from regraft.alerts.read_rules import DEFAULT_RULES, RulesError, parse_rules
-from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.overlay.inventory import InventoryError
+from regraft.overlay.read_inventory import parse_inventory
 from regraft.settings.run_settings import SettingsError, load_settings, sections
 from regraft.settings.settings_example import example_text
 from tests.controller.test_control_loop import INVENTORY
@@ -40,11 +41,11 @@ def feed_inventories(rng: random.Random, count: int) -> Counter[str]:
     for _ in range(count):
         text = _spoiled_json(rng, rng.choice(texts))
         try:
-            inventory = Inventory.from_json(text, "hostile.json")
+            inventory = parse_inventory(text, "hostile.json")
         except InventoryError as error:
             found["refused"] += _is_one_sentence(str(error))
         else:
-            assert Inventory.from_json(inventory.to_json(), "again").brokers == inventory.brokers
+            assert parse_inventory(inventory.to_json(), "again").brokers == inventory.brokers
             found["used"] += 1
     return found
 

@@ -17,7 +17,8 @@ from regraft.inventories.read_prices import read_prices
 from regraft.inventories.read_topology import read_topology
 from regraft.inventories.source_error import SourceError
 from regraft.inventories.write_node_files import node_files, read_nodes
-from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.overlay.inventory import InventoryError
+from regraft.overlay.read_inventory import parse_inventory
 
 BROKERS = "broker,latitude,longitude,processing_cost,load_max_per_s,agent,region\n" + "".join(
     f"b{number},{number},{-number},0.1,50,west,eu\n" for number in range(4)
@@ -83,7 +84,7 @@ def feed_sources(rng: random.Random, count: int, folder: Path) -> Counter[str]:
             made = read(file)
             if isinstance(made, FoundBrokers):
                 inventory, _notes = build_inventory(made, Wishes(8, clients_stay=True))
-                Inventory.from_json(inventory.to_json(), "made")
+                parse_inventory(inventory.to_json(), "made")
         except (SourceError, InventoryError) as error:
             found["refused"] += bool(str(error))
         else:

@@ -20,10 +20,10 @@ from regraft.alerts.alert_engine import BROKERS_KEPT_MAX, CLEARED_KEPT_MAX, RAIS
 from regraft.alerts.answered_orders import AnswerChangedError
 from regraft.alerts.read_alert_inputs import INPUTS, InputReader, Lookback
 from regraft.alerts.read_rules import load_rules
-from regraft.infra.dead_letters import SENDERS_PER_TOPIC_MAX, SHARE_LETTERS_MAX, RecordDecoder
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import SENT_BYTES_MAX
-from regraft.infra.order_keys import OrderSettings
+from regraft.infra.kafka.dead_letters import SENDERS_PER_TOPIC_MAX, SHARE_LETTERS_MAX, RecordDecoder
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import SENT_BYTES_MAX
+from regraft.infra.orders.order_keys import OrderSettings
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.producers.recordings.recording_parts import RecordingError
 from regraft.producers.recordings.write_recording import RecordingLimits, RecordingWriter

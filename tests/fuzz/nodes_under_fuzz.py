@@ -18,12 +18,14 @@ from typing import Any, cast
 import msgspec
 from pika import BasicProperties, frame
 
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_cores import core_of
-from regraft.producers.nodes.amqp_connector import AmqpConnector
-from regraft.producers.nodes.amqp_place import AmqpPlace
+from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
+from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
 from regraft.producers.nodes.broker_node import BrokerNode
-from regraft.producers.nodes.carried_messages import (
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, MemoryConnector
+from regraft.producers.nodes.connectors.subject_filters import filter_of
+from regraft.producers.nodes.links.carried_messages import (
     CONTROL_TYPES,
     ControlBody,
     LinkError,
@@ -31,14 +33,12 @@ from regraft.producers.nodes.carried_messages import (
     body_of,
     message_of,
 )
-from regraft.producers.nodes.connectors import ConnectorError, LocalMessage, MemoryConnector
-from regraft.producers.nodes.mqtt_connector import MqttConnector
-from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
-from regraft.producers.nodes.mqtt_packets import MalformedError, PacketReader
-from regraft.producers.nodes.nats_connector import NatsConnector
-from regraft.producers.nodes.nats_protocol import LeafReader
-from regraft.producers.nodes.run_links import Links
-from regraft.producers.nodes.subject_filters import filter_of
+from regraft.producers.nodes.links.run_links import Links
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+from regraft.producers.nodes.mqtt.mqtt_interest import LOG_TOPIC, MqttInterest
+from regraft.producers.nodes.mqtt.mqtt_packets import MalformedError, PacketReader
+from regraft.producers.nodes.nats.nats_connector import NatsConnector
+from regraft.producers.nodes.nats.nats_protocol import LeafReader
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.command import Command, CommandPhase, CommandResult
 from regraft.schemas.telemetry import QueueSample, TelemetryBatch
@@ -47,7 +47,7 @@ from tests.producers.nodes.node_fleet import MemoryPorts
 
 NOW_MS = 1.8e12
 BROKERS = ("n0", "n1", "n2", "n3")
-TREE = Configuration.of(0, BROKERS, [("n0", "n1"), ("n1", "n2"), ("n1", "n3")])
+TREE = TreeConfiguration.of(0, BROKERS, [("n0", "n1"), ("n1", "n2"), ("n1", "n3")])
 OTHER_TREE = (("n0", "n1"), ("n1", "n2"), ("n2", "n3"))
 INTS = (*(0, 1) * 8, 2, 3, 7, 1 << 53, -1, 1 << 62, 1 << 63)
 TIMES = (*(NOW_MS,) * 8, 0.0, 253_402_300_799_999.0, float("nan"), float("inf"), -1.0)
@@ -202,7 +202,7 @@ def _control(rng: random.Random) -> Any:
 def _command(rng: random.Random, epoch: int) -> Command:
     phase = rng.choice(list(CommandPhase))
     epoch_to = min(max(0, rng.choice((epoch, epoch + 1, epoch + 1, 1 << 53))), 1 << 53)
-    target = Configuration.of(epoch_to, BROKERS, OTHER_TREE)
+    target = TreeConfiguration.of(epoch_to, BROKERS, OTHER_TREE)
     change: dict[str, Any] = {}
     if phase is CommandPhase.INSTALL:
         change = {"links_added": target.links, "brokers_joined": BROKERS}

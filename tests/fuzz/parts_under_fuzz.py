@@ -21,12 +21,12 @@ from regraft.alerts.alert_engine import AlertEngine
 from regraft.alerts.read_rules import load_rules
 from regraft.commands.members_command import member_row
 from regraft.dashboard.read_view import ViewReader
-from regraft.infra.dead_letters import RecordDecoder
-from regraft.infra.decode_strictly import UnreadableRecordError, decode_strictly
-from regraft.infra.stack_error import StackError
-from regraft.overlay.configuration import NotATreeError
+from regraft.infra.kafka.dead_letters import RecordDecoder
+from regraft.infra.kafka.decode_strictly import UnreadableRecordError, decode_strictly
+from regraft.infra.process.stack_error import StackError
 from regraft.overlay.inventory import InventoryError
 from regraft.overlay.members import FleetView
+from regraft.overlay.tree.tree_configuration import NotATreeError
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.producers.recordings.record_topics import RECORD_TYPES
 from regraft.producers.recordings.recording_parts import RecordingError

@@ -20,7 +20,7 @@ from pathlib import Path
 import structlog
 
 from regraft.alerts.read_alert_inputs import INPUTS
-from regraft.infra.show_progress import show_progress
+from regraft.infra.process.show_progress import show_progress
 from regraft.producers.recordings.record_topics import RECORD_TYPES
 from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.live_view import decode_view, encode_keys

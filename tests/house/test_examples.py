@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.connectors import Connector
+from regraft.producers.nodes.connectors.connector import Connector
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import load_settings
 from regraft.virtual_runs.record_virtual import record_virtual

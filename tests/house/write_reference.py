@@ -20,7 +20,7 @@ from typer.main import get_command
 from regraft.cli import GROUPS, app
 from regraft.commands.metrics_command import described_metrics
 from regraft.commands.show_records import SHOWN_TYPES
-from regraft.infra.exit_codes import MEANINGS
+from regraft.infra.process.exit_codes import MEANINGS
 from regraft.schemas import packed_cells, packed_deliveries
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import Verdict

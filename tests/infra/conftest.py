@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.fetch_jars import SETTINGS_VARIABLE, JarSet
-from regraft.infra.service import Service
+from regraft.infra.local.fetch_jars import SETTINGS_VARIABLE, JarSet
+from regraft.infra.local.service import Service
 
 POM = (
     "<project><modelVersion>4.0.0</modelVersion><groupId>{0}</groupId><artifactId>{1}</artifactId>"

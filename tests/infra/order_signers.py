@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from regraft.infra.order_keys import SigningKey, create_signing_key
+from regraft.infra.orders.order_keys import SigningKey, create_signing_key
 from regraft.schemas.order import OrderKind
 
 TRUSTED_UNTIL = datetime(2100, 1, 1, tzinfo=UTC)

@@ -13,15 +13,15 @@ from typer.testing import CliRunner
 
 from regraft.cli import app
 from regraft.controller.ports.kafka_links import TopicReader
-from regraft.infra.access_rules import AccessRule, access_rules, create_access_rules, default_principals
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import open_admin
-from regraft.infra.kafka_server import RunningKafka, start_kafka
-from regraft.infra.read_messages import UnreadableTopicError, read_messages
-from regraft.infra.record_writer import RecordWriter
-from regraft.infra.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
-from regraft.infra.stack_error import StackError
+from regraft.infra.kafka.access_rules import AccessRule, access_rules, create_access_rules, default_principals
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import open_admin
+from regraft.infra.kafka.read_messages import UnreadableTopicError, read_messages
+from regraft.infra.kafka.record_writer import RecordWriter
+from regraft.infra.local.kafka_server import RunningKafka, start_kafka
+from regraft.infra.local.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
+from regraft.infra.process.stack_error import StackError
 from regraft.schemas.command import CommandPhase, CommandResult, Outcome
 from regraft.schemas.topics import AUDIT, COMMANDS, EVENTS, ORDERS, PLANS, RESULTS, TOPICS, Role, Topic, topic_name
 from tests.overlay.small_overlays import inventory_of, line_of

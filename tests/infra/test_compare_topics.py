@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from regraft.infra.compare_topics import configuration_of, durability_note, durability_of, shape_faults, wrong_options
+from regraft.infra.kafka.compare_topics import (
+    configuration_of,
+    durability_note,
+    durability_of,
+    shape_faults,
+    wrong_options,
+)
 from regraft.schemas.topics import COMMANDS, LEADER, ORDERS, PLANS, TELEMETRY, TOPICS, WINDOWS
 
 

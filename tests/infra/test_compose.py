@@ -137,10 +137,18 @@ def test_sub_commands_of_the_stages_exist(compose: dict[str, Any], name: str) ->
 
 
 def test_ci_runs_what_a_developer_runs() -> None:
-    """The CI script only calls ``make test`` and ``make docs``, and installs a browser if there is none."""
+    """The CI script only calls ``make test``, ``make test-lab`` and ``make docs``, and installs a browser if there is
+    none.
+    """
     script = (ROOT / ".ci" / "run").read_text()
     lines = [line for line in script.splitlines() if line and not line.startswith(("#", "if", " ", "fi"))]
-    assert lines == ["set -euo pipefail", 'cd "$(dirname "${BASH_SOURCE[0]}")/.."', "make test", "make docs"]
+    assert lines == [
+        "set -euo pipefail",
+        'cd "$(dirname "${BASH_SOURCE[0]}")/.."',
+        "make test",
+        "make test-lab",
+        "make docs",
+    ]
 
 
 @pytest.mark.parametrize("apt_get", [None, "exit 0", "exit 100"])
@@ -163,7 +171,7 @@ def test_ci_runs_the_tests_whether_or_not_a_browser_can_be_installed(tmp_path: P
         "exit 0": ["apt-get update -q", "apt-get install -qy chromium"],
         "exit 100": ["apt-get update -q", "No browser could be installed."],
     }
-    assert answer.stdout.splitlines() == [*expected[apt_get], "make test", "make docs"]
+    assert answer.stdout.splitlines() == [*expected[apt_get], "make test", "make test-lab", "make docs"]
 
 
 def test_nothing_is_installed_that_is_not_locked() -> None:
@@ -173,10 +181,10 @@ def test_nothing_is_installed_that_is_not_locked() -> None:
     backend = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     needed = {re.split(r"[<>=~! ]", each)[0] for each in backend} | {"editables"}  # hatchling requests it at build time
     assert needed <= locked
-    assert "--require-hashes" in (ROOT / "infra" / "install_packages.py").read_text()
+    assert "--require-hashes" in (ROOT / "infra" / "tools" / "install_packages.py").read_text()
     for file in ("Makefile", "infra/Dockerfile"):
         installs = re.findall(r"^.*(?:pip install|INSTALL\)) .*$", (ROOT / file).read_text(), re.MULTILINE)
-        assert len(installs) == {"Makefile": 4, "infra/Dockerfile": 2}[file], file
+        assert len(installs) == {"Makefile": 5, "infra/Dockerfile": 2}[file], file
         for line in installs:
             is_locked = re.search(r"(--require-hashes -r|\(INSTALL\)) requirements[a-z-]*\.lock$", line)
             assert is_locked or "--no-deps --no-build-isolation" in line, line
@@ -200,7 +208,20 @@ def test_every_target_is_explained() -> None:
     """``make help`` lists all targets."""
     answer = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     named = {line.split()[0] for line in answer.stdout.splitlines()}
-    assert named == {"help", "setup", "dev", "test", "lint", "mutate", "demo", "docs", "doctor", "pin-images", "clean"}
+    assert named == {
+        "help",
+        "setup",
+        "dev",
+        "test",
+        "test-lab",
+        "lint",
+        "mutate",
+        "demo",
+        "docs",
+        "doctor",
+        "pin-images",
+        "clean",
+    }
 
 
 def test_old_python_is_one_sentence(tmp_path: Path) -> None:

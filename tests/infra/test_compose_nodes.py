@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 import yaml
 
-from regraft.infra.mosquitto_server import SETTINGS
-from regraft.overlay.inventory import Inventory
+from regraft.infra.local.mosquitto_server import SETTINGS
+from regraft.overlay.read_inventory import load_inventory
 from regraft.producers.nodes.node_parts import address_of
 from regraft.settings.run_settings import section_models
 
@@ -51,7 +51,7 @@ def test_fleet_follows_the_schema(fleet: dict[str, Any]) -> None:
 
 def test_each_broker_has_a_node_and_a_connector(fleet: dict[str, Any]) -> None:
     """The inventory loads and keeps clients; brokers, peers and nodes match, each node is next to its own server."""
-    inventory = Inventory.load(config(fleet, "inventory"))
+    inventory = load_inventory(config(fleet, "inventory"))
     assert inventory.clients_stay
     peers = json.loads(config(fleet, "peers").read_text())
     assert sorted(peers) == list(inventory.brokers)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.connection_security import ConnectionSecurity, SecretMissingError
-from regraft.infra.make_certificates import LocalAuthority, write_private
+from regraft.infra.local.make_certificates import LocalAuthority, write_private
+from regraft.infra.process.connection_security import ConnectionSecurity, SecretMissingError
 
 
 def secured(tmp_path: Path) -> ConnectionSecurity:

@@ -4,7 +4,7 @@ import pytest
 import structlog
 from confluent_kafka import Message
 
-from regraft.infra.dead_letters import (
+from regraft.infra.kafka.dead_letters import (
     SENDERS_PER_TOPIC_MAX,
     SHARE_BYTES_MAX,
     SHARE_LETTERS_MAX,

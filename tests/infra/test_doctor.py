@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra import doctor as module
-from regraft.infra.doctor import Finding, FindingStatus, clocks_finding, diagnose, package_faults
-from regraft.infra.fetch_jars import JarSet
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.redis_access import RedisAccess
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.live.redis_access import RedisAccess
+from regraft.infra.local import doctor as module
+from regraft.infra.local.doctor import Finding, FindingStatus, clocks_finding, diagnose, package_faults
+from regraft.infra.local.fetch_jars import JarSet
 
 
 def _by_name(findings: list[Finding]) -> dict[str, Finding]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra import fetch_jars as module
-from regraft.infra.fetch_jars import JarError, JarSet, check_jars, fetch_jars, read_lock, relock
+from regraft.infra.local import fetch_jars as module
+from regraft.infra.local.fetch_jars import JarError, JarSet, check_jars, fetch_jars, read_lock, relock
 
 from .conftest import MavenRepository, jar_set_of
 

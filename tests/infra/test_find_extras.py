@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra import doctor, find_extras
-from regraft.infra.find_extras import EXTRAS, describe_missing, extra_of, missing_extras, require_extras
-from regraft.infra.stack_error import StackError
+from regraft.infra.local import doctor
+from regraft.infra.process import find_extras
+from regraft.infra.process.find_extras import EXTRAS, describe_missing, extra_of, missing_extras, require_extras
+from regraft.infra.process.stack_error import StackError
 
 ROOT = Path(__file__).parents[2]
 # Hides modules as if they were not installed, then runs the command line.

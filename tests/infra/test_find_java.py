@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.find_java import NoJavaError, ensure_java, find_java
+from regraft.infra.local.find_java import NoJavaError, ensure_java, find_java
 
 FakeJava = Callable[[str, int], Path]
 

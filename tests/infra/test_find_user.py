@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.find_cache import find_cache
-from regraft.infra.find_user import find_user
-from regraft.infra.name_user import java_options
-from regraft.infra.order_keys import OrderSettings
-from regraft.infra.stack_error import StackError
+from regraft.infra.local.find_cache import find_cache
+from regraft.infra.orders.order_keys import OrderSettings
+from regraft.infra.process.find_user import find_user
+from regraft.infra.process.name_user import java_options
+from regraft.infra.process.stack_error import StackError
 from regraft.stages.run_loop import prepare_orders
 
 PROGRAM = """
@@ -23,7 +23,7 @@ def no_entry(number):
 pwd.getpwuid = no_entry
 for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
     os.environ.pop(name, None)
-from regraft.infra.spark_session import build_spark_session
+from regraft.infra.local.spark_session import build_spark_session
 spark = build_spark_session("trial", run_dir=Path(sys.argv[1]), driver_memory_mb=512)
 print(spark.range(3).count(), spark._jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().getUserName())
 spark.stop()
@@ -53,7 +53,7 @@ def test_a_user_without_a_name_is_called_by_the_id(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("unlisted")
 def test_a_user_without_a_home_is_asked_for_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """Outside a checkout there is no other place."""
-    monkeypatch.setattr("regraft.infra.find_cache.find_checkout", lambda: None)
+    monkeypatch.setattr("regraft.infra.local.find_cache.find_checkout", lambda: None)
     with pytest.raises(StackError, match="set REGRAFT_CACHE"):
         find_cache({})
 

@@ -13,7 +13,7 @@ import pytest
 from typer.main import get_command
 
 from regraft.cli import app
-from regraft.infra.find_java import SUPPORTED_VERSIONS
+from regraft.infra.local.find_java import SUPPORTED_VERSIONS
 from regraft.inventories.write_node_files import SETTINGS
 from regraft.settings.run_settings import load_settings
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra import set_up
-from regraft.infra.find_java import JavaRuntime, find_java
-from regraft.infra.java_options import OPTIONS_VARIABLE, ClassArchive, archive_of, start_options
-from regraft.infra.make_archives import ArchivedProgram, ArchiveError, make_archives
-from regraft.infra.stack_error import StackError
+from regraft.infra.local import set_up
+from regraft.infra.local.find_java import JavaRuntime, find_java
+from regraft.infra.local.java_options import OPTIONS_VARIABLE, ClassArchive, archive_of, start_options
+from regraft.infra.local.make_archives import ArchivedProgram, ArchiveError, make_archives
+from regraft.infra.process.stack_error import StackError
 from tests.infra.test_find_java import FakeJava
 
 

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 from msgspec import structs
 
-from regraft.infra import judge_orders, order_keys
-from regraft.infra.judge_orders import ORDER_AGE_MS_MAX, ORDER_AHEAD_MS_MAX, OrderJudge
-from regraft.infra.order_keys import SigningKey, TrustedKeys
+from regraft.infra.orders import judge_orders, order_keys
+from regraft.infra.orders.judge_orders import ORDER_AGE_MS_MAX, ORDER_AHEAD_MS_MAX, OrderJudge
+from regraft.infra.orders.order_keys import SigningKey, TrustedKeys
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import BrokerFacts

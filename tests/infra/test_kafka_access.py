@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
-from regraft.infra.make_certificates import LocalAuthority
+from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.local.make_certificates import LocalAuthority
 
 AWKWARD = 'p"a\\ss;=word ü'
 

@@ -9,9 +9,9 @@ import pytest
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from regraft.infra import kafka_clients
-from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
-from regraft.infra.kafka_clients import (
+from regraft.infra.kafka import kafka_clients
+from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.kafka.kafka_clients import (
     close_producer,
     leave_to_caller,
     open_admin,
@@ -68,7 +68,7 @@ def test_no_other_module_builds_clients() -> None:
     built = re.compile(r"\b(Producer|Consumer|AdminClient)\(|bootstrap\.servers")
     files = [file for package in PRODUCT for file in (ROOT / package).rglob("*.py")]
     found = {str(file.relative_to(ROOT)) for file in files if built.search(file.read_text(encoding="utf-8"))}
-    assert found == {"infra/kafka_access.py", "infra/kafka_clients.py"}
+    assert found == {"infra/kafka/kafka_access.py", "infra/kafka/kafka_clients.py"}
 
 
 def test_spark_gets_the_same_connection() -> None:

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from regraft.infra import kafka_server as module
-from regraft.infra.create_topics import (
+from regraft.infra.kafka.create_topics import (
     TopicMismatchError,
     TopicsMissingError,
     check_topics,
@@ -21,20 +20,20 @@ from regraft.infra.create_topics import (
     require_topics,
     timestamp_type,
 )
-from regraft.infra.find_port import LOOPBACK, PortInUseError
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import open_admin
-from regraft.infra.kafka_server import (
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import is_kafka_ready, open_admin
+from regraft.infra.kafka.read_messages import read_last
+from regraft.infra.local import kafka_server as module
+from regraft.infra.local.kafka_server import (
     KafkaAddress,
     KafkaFiles,
     KafkaServerError,
     RunningKafka,
-    is_kafka_ready,
     start_kafka,
     write_settings,
 )
-from regraft.infra.read_messages import read_last
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.find_port import LOOPBACK, PortInUseError
+from regraft.infra.process.stack_error import StackError
 from regraft.schemas.topics import CLIENTS, CREATE_TIME, LOG_APPEND_TIME, PLANS, TELEMETRY, TOPICS, topic_name
 
 READY_S = 60.0
@@ -207,7 +206,7 @@ def test_no_kafka_for_topics_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """If no broker answers the error gives the address and the time-out, and nothing else is printed."""
-    monkeypatch.setattr("regraft.infra.create_topics.TIMEOUT_S", 0.3)
+    monkeypatch.setattr("regraft.infra.kafka.create_topics.TIMEOUT_S", 0.3)
     with pytest.raises(StackError, match=r"^Kafka at 127\.0\.0\.1:1 did not answer within 0\.3 s .*: check .*\.$"):
         create_topics(KafkaAccess(f"{LOOPBACK}:1"))
     assert capfd.readouterr() == ("", "")

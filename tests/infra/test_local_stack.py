@@ -10,15 +10,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from regraft.infra.check_disk import DiskFullError
-from regraft.infra.find_port import LOOPBACK, PortInUseError
-from regraft.infra.hold_lock import hold_lock
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_server import is_kafka_ready
-from regraft.infra.local_stack import LocalStack, RunDirInUseError
-from regraft.infra.service import ServiceEventKind
-from regraft.infra.stack_error import StackError
-from regraft.infra.valkey_server import is_redis_ready
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import is_kafka_ready
+from regraft.infra.local.local_stack import LocalStack, RunDirInUseError
+from regraft.infra.local.service import ServiceEventKind
+from regraft.infra.local.valkey_server import is_redis_ready
+from regraft.infra.process.check_disk import DiskFullError
+from regraft.infra.process.find_port import LOOPBACK, PortInUseError
+from regraft.infra.process.hold_lock import hold_lock
+from regraft.infra.process.stack_error import StackError
 from tests.full_disk import small_disk
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +73,7 @@ def test_a_requested_port_in_use_stops_the_start(tmp_path: Path) -> None:
 
 def test_external_kafka_that_does_not_answer_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Kafka that the user names is used, never replaced: if it is down, that is the error."""
-    monkeypatch.setattr("regraft.infra.local_stack.EXTERNAL_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("regraft.infra.local.local_stack.EXTERNAL_TIMEOUT_S", 0.2)
     with pytest.raises(StackError, match="REGRAFT_KAFKA_BOOTSTRAP"):
         LocalStack(tmp_path, environ={"REGRAFT_KAFKA_BOOTSTRAP": f"{LOOPBACK}:1"}).__enter__()
 
@@ -116,7 +116,7 @@ def test_two_stacks_at_once_do_not_interfere(tmp_path: Path) -> None:
 STACK_SCRIPT = """
 import os, sys, time
 from pathlib import Path
-from regraft.infra.local_stack import LocalStack
+from regraft.infra.local.local_stack import LocalStack
 with LocalStack(Path(sys.argv[1])) as stack:
     kafka, valkey = stack.supervisor.pid("kafka"), stack.supervisor.pid("valkey")
     os.write(1, f"\\nPIDS {kafka} {valkey}\\n".encode())  # one write: no log line comes into it

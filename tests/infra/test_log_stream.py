@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from regraft.infra.log_stream import LogStream
+from regraft.infra.process.log_stream import LogStream
 from tests.full_disk import small_disk
 
 

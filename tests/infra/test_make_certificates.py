@@ -3,7 +3,7 @@
 import stat
 from pathlib import Path
 
-from regraft.infra.make_certificates import LocalAuthority
+from regraft.infra.local.make_certificates import LocalAuthority
 
 
 def test_keys_are_for_this_user_only(tmp_path: Path) -> None:

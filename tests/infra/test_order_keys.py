@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from regraft.cli import app
-from regraft.infra import order_keys
-from regraft.infra.order_keys import (
+from regraft.infra.orders import order_keys
+from regraft.infra.orders.order_keys import (
     OrderKeyError,
     OrderSettings,
     TrustedKeys,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from regraft.infra.quote_paths import literal_glob, property_value, quoted, with_log_file
+from regraft.infra.process.quote_paths import literal_glob, property_value, quoted, with_log_file
 
 
 def test_a_property_holds_any_path() -> None:

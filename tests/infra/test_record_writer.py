@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.record_writer import RecordWriter
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.record_writer import RecordWriter
 from regraft.schemas.command import Command, CommandPhase
 
 NOBODY = KafkaAccess("127.0.0.1:1")

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from regraft.infra.make_certificates import LocalAuthority
-from regraft.infra.redis_access import RedisAccess, RedisSecurity
-from regraft.infra.secure_kafka import secure_kafka
-from regraft.infra.secure_valkey import start_secured_valkey
-from regraft.infra.supervise import Supervisor
-from regraft.infra.valkey_server import is_redis_ready
+from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
+from regraft.infra.local.make_certificates import LocalAuthority
+from regraft.infra.local.secure_kafka import secure_kafka
+from regraft.infra.local.secure_valkey import start_secured_valkey
+from regraft.infra.local.supervise import Supervisor
+from regraft.infra.local.valkey_server import is_redis_ready
 from tests.wait_until import wait_until
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from regraft.infra.run_clock import RunClock
+from regraft.infra.process.run_clock import RunClock
 
 
 def test_at_speed_1_the_clock_is_the_wall_clock() -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.check_disk import DiskFullError, check_disk, free_mb
-from regraft.infra.find_cache import find_cache, find_checkout
-from regraft.infra.find_java import find_java
-from regraft.infra.find_port import LOOPBACK, PortInUseError, check_port, choose_ports, is_listening
-from regraft.infra.hold_lock import LockHeldError, hold_lock
-from regraft.infra.write_trust_store import PASSWORD, system_certificates, write_trust_store
+from regraft.infra.local.find_cache import find_cache, find_checkout
+from regraft.infra.local.find_java import find_java
+from regraft.infra.local.write_trust_store import PASSWORD, system_certificates, write_trust_store
+from regraft.infra.process.check_disk import DiskFullError, check_disk, free_mb
+from regraft.infra.process.find_port import LOOPBACK, PortInUseError, check_port, choose_ports, is_listening
+from regraft.infra.process.hold_lock import LockHeldError, hold_lock
 
 
 def test_named_cache_precedes_the_checkouts(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_named_cache_precedes_the_checkouts(tmp_path: Path) -> None:
 
 def test_installed_package_uses_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Outside a checkout the cache is in the user's XDG cache."""
-    monkeypatch.setattr("regraft.infra.find_cache.find_checkout", lambda: None)
+    monkeypatch.setattr("regraft.infra.local.find_cache.find_checkout", lambda: None)
     assert find_cache({"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "regraft"
     assert find_cache({}) == Path.home() / ".cache" / "regraft"
 
@@ -41,7 +41,7 @@ def test_held_lock_names_its_holder(tmp_path: Path) -> None:
 def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     """A process that is killed while it holds a lock leaves none behind."""
     script = (
-        "import sys, time; from pathlib import Path; from regraft.infra.hold_lock import hold_lock\n"
+        "import sys, time; from pathlib import Path; from regraft.infra.process.hold_lock import hold_lock\n"
         "with hold_lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "lock")]

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import regraft.infra.run_tasks
+import regraft.infra.process.run_tasks
 from lab.tests.psoop.small_evaluation import changed
-from regraft.infra.run_tasks import ReportWork, progress_text, run_tasks
+from regraft.infra.process.run_tasks import ReportWork, progress_text, run_tasks
 from regraft_lab.psoop.run_task import TaskResult, run_task
 
 TASKS = [
@@ -29,7 +29,7 @@ def test_processes_give_what_one_process_gives(tmp_path: Path) -> None:
 
 def test_progress_names_the_tasks_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks start in order, one per core, so the first unfinished ones are those that run."""
-    monkeypatch.setattr(regraft.infra.run_tasks, "_core_count", lambda: 2)
+    monkeypatch.setattr(regraft.infra.process.run_tasks, "_core_count", lambda: 2)
     one, two = TASKS[1].label, TASKS[2].label
     assert progress_text(1, 9, "networks", [*TASKS[1:], *TASKS]) == f"{one}, {two}; 1 of 9 networks done"
 
@@ -38,7 +38,7 @@ def test_a_second_run_starts_no_process(tmp_path: Path, monkeypatch: pytest.Monk
     """Finished tasks are read from their files; files of other tasks are removed."""
     results = run_tasks(TASKS, run_task, TaskResult, tmp_path)
     (tmp_path / "fig4-uniform-9-0123456789abcdef.json").write_text("{}", encoding="utf-8")
-    monkeypatch.setattr(regraft.infra.run_tasks, "ProcessPoolExecutor", None)
+    monkeypatch.setattr(regraft.infra.process.run_tasks, "ProcessPoolExecutor", None)
     assert run_tasks(TASKS, run_task, TaskResult, tmp_path) == results
     assert len(list(tmp_path.iterdir())) == len(TASKS)
     part = next(tmp_path.iterdir())
@@ -85,7 +85,7 @@ def test_an_interrupt_waits_until_processes_are_started() -> None:
     steps: list[str] = []
     before = signal.signal(signal.SIGINT, lambda *_: steps.append("interrupted"))
     try:
-        with regraft.infra.run_tasks._interrupts_held_back():
+        with regraft.infra.process.run_tasks._interrupts_held_back():
             os.kill(os.getpid(), signal.SIGINT)
             may_end.wait(0.05)
             steps.append("started")

@@ -8,12 +8,18 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # it re-exports it without saying so
 
-from regraft.infra.check_kafka import KafkaFault, check_kafka
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import close_producer, leave_to_caller, open_admin, open_consumer, open_producer
-from regraft.infra.kafka_server import is_kafka_ready
-from regraft.infra.make_certificates import LocalAuthority
-from regraft.infra.spark_session import build_spark_session
+from regraft.infra.kafka.check_kafka import KafkaFault, check_kafka
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import (
+    close_producer,
+    is_kafka_ready,
+    leave_to_caller,
+    open_admin,
+    open_consumer,
+    open_producer,
+)
+from regraft.infra.local.make_certificates import LocalAuthority
+from regraft.infra.local.spark_session import build_spark_session
 from regraft.streaming.streaming_settings import SPARK_SETTINGS
 from tests.infra.secured_kafka import PASSWORD, STRANGER, SecuredServer, secured_server
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.kafka_access import KafkaSecurity
-from regraft.infra.secure_spark import SETTINGS, SparkSecretError, create_secret, rpc_fault, write_properties
+from regraft.infra.kafka.kafka_access import KafkaSecurity
+from regraft.infra.local.secure_spark import SETTINGS, SparkSecretError, create_secret, rpc_fault, write_properties
 
 LOGIN = KafkaSecurity(tls=True, mechanism="PLAIN", username="streaming")
 MUTUAL_TLS = KafkaSecurity(tls=True, certificate_file=Path("own.pem"), key_file=Path("own.key"))

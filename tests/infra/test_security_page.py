@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from regraft.infra.judge_orders import ORDER_AGE_MS_MAX, ORDER_AHEAD_MS_MAX
+from regraft.infra.orders.judge_orders import ORDER_AGE_MS_MAX, ORDER_AHEAD_MS_MAX
 from regraft.schemas.topics import AUDIT, DAY_MS, NAMES_OF, ORDERS, TOPICS, Role
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from regraft.infra.find_port import LOOPBACK, is_listening
-from regraft.infra.serve_metrics import (
+from regraft.infra.process.find_port import LOOPBACK, is_listening
+from regraft.infra.process.serve_metrics import (
     REQUESTS_AT_ONCE_MAX,
     Health,
     MetricsPortError,

@@ -6,8 +6,8 @@ import threading
 import pytest
 from rich.console import Console
 
-from regraft.infra import show_progress as shown_progress
-from regraft.infra.show_progress import show_progress
+from regraft.infra.process import show_progress as shown_progress
+from regraft.infra.process.show_progress import show_progress
 
 
 class _Output(io.StringIO):

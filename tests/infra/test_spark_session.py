@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.spark_session import base_configuration, is_submitted, submit_arguments, with_task_retries
+from regraft.infra.local.spark_session import base_configuration, is_submitted, submit_arguments, with_task_retries
 
 # A space, quotes, signs of URIs, escapes and variables, and letters outside Latin-1.
 ODD_NAME = """my "run's" 100%20 #1? a\\tb ${x} łódź😀"""
@@ -17,7 +17,7 @@ import json, sys
 from pathlib import Path
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
-from regraft.infra.spark_session import build_spark_session
+from regraft.infra.local.spark_session import build_spark_session
 
 spark = build_spark_session("trial", run_dir=Path(sys.argv[1]), driver_memory_mb=512)
 schema = '{"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}'

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regraft.infra.stage_metrics import MetricInfo, StageMetrics
+from regraft.infra.process.stage_metrics import MetricInfo, StageMetrics
 
 
 def test_names_carry_the_stage_and_descriptions_match() -> None:

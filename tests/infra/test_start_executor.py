@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.start_executor import ARGUMENTS, BACKEND, NotByKubernetesError, executor_command, spark_home
+from regraft.infra.local.start_executor import ARGUMENTS, BACKEND, NotByKubernetesError, executor_command, spark_home
 
 OPTIONS = {name: f"<{name}>" for name in ARGUMENTS.values()} | {"SPARK_EXECUTOR_MEMORY": "1024m"}
 
@@ -40,7 +40,7 @@ def test_an_executor_started_by_hand_is_one_sentence() -> None:
 )
 def test_any_other_command_is_run_as_it_is(arguments: list[str], code: int, output: str) -> None:
     """The image's own stage, or a shell."""
-    command = [sys.executable, "-m", "regraft.infra.start_executor", *arguments]
+    command = [sys.executable, "-m", "regraft.infra.local.start_executor", *arguments]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == code
     assert output in answer.stdout + answer.stderr

@@ -13,8 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from regraft.infra.service import NO_RESTART, SERVER_VARIABLES, RestartPolicy, Service, ServiceEvent, ServiceEventKind
-from regraft.infra.supervise import OWN_NAME, ServiceFailedError, Supervisor
+from regraft.infra.local.service import (
+    NO_RESTART,
+    SERVER_VARIABLES,
+    RestartPolicy,
+    Service,
+    ServiceEvent,
+    ServiceEventKind,
+)
+from regraft.infra.local.supervise import OWN_NAME, ServiceFailedError, Supervisor
 from tests.wait_until import wait_until
 
 MakeService = Callable[..., Service]
@@ -129,8 +136,8 @@ def test_children_die_with_a_killed_supervisor(tmp_path: Path) -> None:
     script = f"""
         import os, sys, time
         from pathlib import Path
-        from regraft.infra.service import Service
-        from regraft.infra.supervise import Supervisor
+        from regraft.infra.local.service import Service
+        from regraft.infra.local.supervise import Supervisor
         supervisor = Supervisor()
         sleeper = (sys.executable, "-c", "import time; time.sleep(600)")
         supervisor.start(Service("child", sleeper, Path({str(tmp_path)!r}) / "child.log"))

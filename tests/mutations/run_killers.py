@@ -54,7 +54,7 @@ TESTS = {
         "tests/scenarios/test_living_brokers_declared_dead.py",
         "tests/scenarios/test_late_reports_of_links.py",
         "tests/producers/emulator/test_homes_in_turn.py",
-        "tests/producers/brokers/test_chord_routing.py",
+        "tests/producers/brokers/test_ring_broker.py",
         "tests/producers/brokers/test_outside.py",
         "tests/producers/brokers/test_command_fence.py",
         "tests/producers/emulator/test_starting_point.py",

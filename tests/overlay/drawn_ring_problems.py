@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from regraft.overlay.chord_ring import ChordRing
-from regraft.overlay.ring_reassignment import RingProblem
+from regraft.overlay.ring.chord_ring import ChordRing
+from regraft.overlay.ring.ring_reassignment import RingProblem
 
 BITS = 16
 FIG_2_BEFORE = ({0, 2, 4, 6}, {0, 1, 4, 6}, {0, 1, 2, 4})  # The lost drawing of the state before may show any of these.

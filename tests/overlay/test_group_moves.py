@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.group_moves import group_move_changes_per_s
-from regraft.overlay.tree import random_tree
+from regraft.overlay.tree.build_tree import random_tree
+from regraft.overlay.tree.group_moves import group_move_changes_per_s
+from regraft.overlay.tree.overlay_cost import overlay_cost
 from tests.overlay.small_overlays import brokers_named, inventory_of, publishers_of
 
 

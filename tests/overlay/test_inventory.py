@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.inventory import Inventory, InventoryError
 from regraft.overlay.members import extended
+from regraft.overlay.read_inventory import load_inventory, parse_inventory
+from regraft.overlay.ring.ring_configuration import RingConfiguration
+from regraft.overlay.tree.build_tree import bootstrap_tree
 from regraft.schemas.member import BrokerFacts
 from tests.overlay.small_overlays import inventory_of, line_of
 
@@ -18,7 +20,7 @@ def test_inventory_survives_saving_and_loading(tmp_path: Path) -> None:
     """What is loaded is what was saved."""
     saved = inventory_of(line_of(3), {("b00", "b02"): 2.5})
     saved.save(tmp_path / "inventory.json")
-    loaded = Inventory.load(tmp_path / "inventory.json")
+    loaded = load_inventory(tmp_path / "inventory.json")
     assert loaded.brokers == saved.brokers
     assert loaded.bootstrap == saved.bootstrap
     assert loaded.cost_of_link("b02", "b00") == 2.5
@@ -67,7 +69,7 @@ def test_unusable_inventory_is_refused(tmp_path: Path, change: dict[str, object]
     inventory_of(line_of(3), {}).save(path)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(InventoryError, match=why):
-        Inventory.load(path)
+        load_inventory(path)
 
 
 def test_all_faults_are_listed_at_once() -> None:
@@ -81,7 +83,7 @@ def test_all_faults_are_listed_at_once() -> None:
         "agents": {"b04": "west"},
     }
     with pytest.raises(InventoryError) as raised:
-        Inventory.from_json(json.dumps(document), "mine.json")
+        parse_inventory(json.dumps(document), "mine.json")
     starts = [
         "degre_max is not a field: did you mean degree_max?",
         "degree_max is missing: most links of a broker",
@@ -99,7 +101,7 @@ def test_all_faults_are_listed_at_once() -> None:
 def test_an_inventory_may_name_its_schema() -> None:
     """Editors find the schema by that field."""
     document = json.loads(inventory_of(line_of(3), {}).to_json())
-    Inventory.from_json(json.dumps({"$schema": "inventory.schema.json"} | document), "test")
+    parse_inventory(json.dumps({"$schema": "inventory.schema.json"} | document), "test")
 
 
 def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
@@ -107,22 +109,22 @@ def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
     broken.write_text("{")
     with pytest.raises(InventoryError, match=r"broken\.json is not an inventory"):
-        Inventory.load(broken)
+        load_inventory(broken)
     broken.write_text("{}")
     with pytest.raises(InventoryError, match="brokers"):
-        Inventory.load(broken)
+        load_inventory(broken)
     with pytest.raises(InventoryError, match=r"absent\.json is not an inventory: it does not exist"):
-        Inventory.load(tmp_path / "absent.json")
+        load_inventory(tmp_path / "absent.json")
 
 
 def test_a_ring_is_saved_and_read_back(tmp_path: Path) -> None:
     """A ring has IDs instead of links; whatever requires a tree says so."""
-    ring = ChordConfiguration.hashed(0, 32, ["b1", "b2", "b3"])
+    ring = RingConfiguration.hashed(0, 32, ["b1", "b2", "b3"])
     inventory = Inventory(ring.brokers, np.ones(3), np.ones((3, 3)) - np.eye(3), 2, ring)
     inventory.save(tmp_path / "inventory.json")
-    assert Inventory.load(tmp_path / "inventory.json").bootstrap == ring
+    assert load_inventory(tmp_path / "inventory.json").bootstrap == ring
     with pytest.raises(InventoryError, match="is a ring, a tree is needed"):
-        _ = inventory.bootstrap_tree
+        _ = bootstrap_tree(inventory)
 
 
 def test_a_ring_with_a_repeated_id_is_refused(tmp_path: Path) -> None:
@@ -131,7 +133,7 @@ def test_a_ring_with_a_repeated_id_is_refused(tmp_path: Path) -> None:
     document = {"brokers": ["a", "b"], "processing_cost": [1, 1], "link_cost": [[0, 1], [1, 0]], "degree_max": 2}
     file.write_text(json.dumps(document | {"ring": {"bits": 8, "ids": [7, 7]}}))
     with pytest.raises(InventoryError, match="ring ID 7"):
-        Inventory.load(file)
+        load_inventory(file)
 
 
 def test_positions_are_optional(tmp_path: Path) -> None:
@@ -139,10 +141,10 @@ def test_positions_are_optional(tmp_path: Path) -> None:
     file = tmp_path / "inventory.json"
     inventory = inventory_of(line_of(3), {})
     inventory.save(file)
-    assert Inventory.load(file).positions is None
+    assert load_inventory(file).positions is None
     placed = replace(inventory, positions=np.array([[8.5, 47.4], [2.3, 48.9], [13.4, 52.5]]))
     placed.save(file)
-    assert np.array_equal(Inventory.load(file).positions, placed.positions)
+    assert np.array_equal(load_inventory(file).positions, placed.positions)
     for wrong in ([[1.0, 2.0]], [[1.0, 2.0], [3.0, 4.0], [5.0, float("nan")]], [1.0, 2.0, 3.0]):
         with pytest.raises(InventoryError, match="positions must be 3 pairs"):
             replace(inventory, positions=np.array(wrong))
@@ -153,7 +155,7 @@ def test_clients_stay_survives_saving_and_derived_inventories(tmp_path: Path) ->
     file = tmp_path / "inventory.json"
     inventory = replace(inventory_of(line_of(3), {}), clients_stay=True)
     inventory.save(file)
-    assert Inventory.load(file).clients_stay
+    assert load_inventory(file).clients_stay
     assert inventory.restricted_to(inventory.brokers[:2]).clients_stay
     assert extended(inventory, {"b09": BrokerFacts(1.0)}).clients_stay
 
@@ -164,7 +166,7 @@ def test_agents_are_kept_and_give_topics(tmp_path: Path) -> None:
     assert "agents" not in json.loads(plain.to_json())
     assert plain.broker_topics("live").agents == ("",)
     replace(plain, agent_of={"b00": "west"}).save(tmp_path / "inventory.json")
-    loaded = Inventory.load(tmp_path / "inventory.json")
+    loaded = load_inventory(tmp_path / "inventory.json")
     assert loaded.broker_topics("live").agent_of == {"b00": "west", "b01": "", "b02": ""}
 
 
@@ -183,4 +185,4 @@ def test_agents_that_give_no_valid_topic_are_refused(agents: object, why: str) -
     """The error names the broker and the reason."""
     document = json.loads(inventory_of(line_of(3), {}).to_json()) | {"agents": agents}
     with pytest.raises(InventoryError, match=why):
-        Inventory.from_json(json.dumps(document), "test")
+        parse_inventory(json.dumps(document), "test")

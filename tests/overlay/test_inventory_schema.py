@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.overlay.inventory import InventoryError
 from regraft.overlay.inventory_schema import FIELDS, PRICES, inventory_schema
+from regraft.overlay.read_inventory import parse_inventory
 from tests.overlay.small_overlays import inventory_of, line_of
 
 SCHEMA = jsonschema.Draft202012Validator(inventory_schema())
@@ -71,7 +72,7 @@ def test_any_json_is_an_inventory_by_the_schema_or_a_list_of_sentences(document:
 
 def _faults(text: str) -> tuple[str, ...]:
     try:
-        Inventory.from_json(text, "any.json")
+        parse_inventory(text, "any.json")
     except InventoryError as error:
         return (str(error).removeprefix("any.json is not an inventory: "), *error.faults)
     return ()
@@ -86,12 +87,12 @@ def test_the_schema_refuses_what_no_reader_takes(name: str) -> None:
     for document in wrong:
         assert not SCHEMA.is_valid(document)
         with pytest.raises(InventoryError):
-            Inventory.from_json(json.dumps(document), "test")
+            parse_inventory(json.dumps(document), "test")
 
 
 def test_the_schema_takes_a_full_inventory_and_describes_each_field() -> None:
     """Its texts are what editors show."""
     SCHEMA.check_schema(inventory_schema())
     SCHEMA.validate(FULL)
-    Inventory.from_json(json.dumps(FULL), "test")
+    parse_inventory(json.dumps(FULL), "test")
     assert all(field["description"] for field in (*FIELDS.values(), *PRICES.values()))

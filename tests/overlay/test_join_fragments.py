@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.overlay.join_fragments import join_fragments
+from regraft.overlay.tree.join_fragments import join_fragments
 
 
 @st.composite

@@ -6,10 +6,10 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from regraft.overlay import least_cost
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.least_cost import least_cost_per_s
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree import least_cost
+from regraft.overlay.tree.least_cost import least_cost_per_s
+from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft_lab.psoop.exact_optimum import tree_costs_per_s
 from tests.overlay.published_overlays import PublishedOverlay, draw_overlay
 from tests.overlay.small_overlays import inventory_of, line_of, publishers_of

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from regraft.controller.planners.steps.search_places import exchanged
-from regraft.overlay.place_costs import PlaceCosts
-from regraft.overlay.scot_configuration import ScotConfiguration
-from regraft.overlay.scot_costs import scot_breakdown
-from regraft.overlay.tree import random_tree
+from regraft.controller.planners.scot.steps.search_places import exchanged
+from regraft.overlay.scot.place_costs import PlaceCosts
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_costs import scot_breakdown
+from regraft.overlay.tree.build_tree import random_tree
 from tests.overlay.test_scot_costs import NAMES, OVERLAY, drawn
 
 

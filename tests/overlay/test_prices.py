@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.inventory import Inventory, InventoryError
 from regraft.overlay.members import FleetView
 from regraft.overlay.prices import Prices, per_month
+from regraft.overlay.read_inventory import parse_inventory
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 from tests.overlay.small_overlays import inventory_of, line_of
 
@@ -38,7 +39,7 @@ def test_a_notification_costs_its_bytes_at_the_link_price_plus_its_delay() -> No
 
 def test_prices_are_saved_loaded_and_follow_the_brokers() -> None:
     """A broker that is added without prices gets the highest known ones."""
-    again = Inventory.from_json(priced().to_json(), "test")
+    again = parse_inventory(priced().to_json(), "test")
     assert again.prices is not None
     assert again.to_json() == priced().to_json()
     assert again.restricted_to(("b00", "b02")).charged.delay_ms.shape == (2, 2)
@@ -65,11 +66,11 @@ def test_invalid_prices_are_reported(change: dict[str, object], reason: str) -> 
     document = json.loads(priced().to_json())
     document["prices"] |= change
     with pytest.raises(InventoryError, match=reason):
-        Inventory.from_json(json.dumps(document), "test")
+        parse_inventory(json.dumps(document), "test")
 
 
 def test_only_trees_are_charged() -> None:
     """On other overlays the price of handing over would not be added up."""
-    ring = ChordConfiguration.hashed(0, 8, line_of(3).brokers)
+    ring = RingConfiguration.hashed(0, 8, line_of(3).brokers)
     with pytest.raises(InventoryError, match="only trees are charged"):
         replace(priced(), bootstrap=ring)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.overlay.publisher_costs import PublisherCosts
-from regraft.overlay.publisher_placement import PublisherPlacement
+from regraft.overlay.tree.publisher_costs import PublisherCosts
+from regraft.overlay.tree.publisher_placement import PublisherPlacement
 from tests.overlay.published_overlays import Published, draw_overlay, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of
 

@@ -7,17 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.publisher_sets import PublisherSets
-from regraft.overlay.tree_costs import TreeCosts
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.sets.publisher_sets import PublisherSets
+from regraft.overlay.tree.build_tree import bootstrap_tree
+from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.tree_costs import TreeCosts
 from tests.overlay.published_overlays import PublishedOverlay, published_overlays
 
 
 @given(published_overlays(), st.integers(0, 2**32))
 def test_any_homes_cost_what_the_notifications_published_there_cost(overlay: PublishedOverlay, seed: int) -> None:
     """The sets with every publisher at any home give the cost of the notifications published there."""
-    inventory, tree = overlay.inventory, overlay.inventory.bootstrap_tree
+    inventory, tree = overlay.inventory, bootstrap_tree(overlay.inventory)
     sets = PublisherSets.of(overlay.spans, overlay.homes)
     rng = random.Random(seed)
     homes = {name: rng.choice(inventory.brokers) for name in sets.publishers}
@@ -47,7 +48,7 @@ def test_a_publisher_without_a_known_home_stays(overlay: PublishedOverlay) -> No
     known = {name: home for name, home in overlay.homes.items() if name != stranger}
     sets = PublisherSets.of(overlay.spans, known)
     assert stranger not in sets.publishers
-    inventory, tree = overlay.inventory, overlay.inventory.bootstrap_tree
+    inventory, tree = overlay.inventory, bootstrap_tree(overlay.inventory)
     homes = np.array([inventory.index[known[name]] for name in sets.publishers], dtype=np.intp)
     expected = overlay_cost(tree, inventory, DeliverySets.joined(overlay.spans)).total_per_s
     assert TreeCosts(tree, inventory, sets.at_homes(homes)).cost_per_s == pytest.approx(expected)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.chord_ring import ChordRing
-from regraft.overlay.ring_costs import ring_cost
-from regraft.overlay.ring_reassignment import RingProblem
+from regraft.overlay.ring.chord_ring import ChordRing
+from regraft.overlay.ring.ring_costs import ring_cost
+from regraft.overlay.ring.ring_reassignment import RingProblem
 from tests.overlay.drawn_ring_problems import FIG_2_AFTER, FIG_2_BEFORE, draw_problem, fig_2
 
 SEEDS = st.integers(0, 2**32)

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.overlay.chord_ring import ChordRing
-from regraft.overlay.ring_arcs import RingArcs, ring_arcs
-from regraft.overlay.ring_reassignment import RingProblem
-from regraft.overlay.ring_scratch import ScratchSwaps
-from regraft.overlay.ring_swaps import RingSwaps
+from regraft.overlay.ring.chord_ring import ChordRing
+from regraft.overlay.ring.ring_arcs import RingArcs, ring_arcs
+from regraft.overlay.ring.ring_reassignment import RingProblem
+from regraft.overlay.ring.ring_scratch import ScratchSwaps
+from regraft.overlay.ring.ring_swaps import RingSwaps
 from tests.overlay.drawn_ring_problems import draw_problem
 
 SEEDS = st.integers(0, 2**32)

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from regraft.overlay.scot_configuration import ScotConfiguration
-from regraft.overlay.structured_cyclic import OverlayShapeError
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.structured_cyclic import OverlayShapeError
 from tests.overlay.small_overlays import brokers_named
 
 NAMES = brokers_named(9)

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.cluster_index_vectors import as_text, clusters_of, vector_of, without
-from regraft.overlay.structured_cyclic import (
+from regraft.overlay.scot.cluster_index_vectors import as_text, clusters_of, vector_of, without
+from regraft.overlay.scot.structured_cyclic import (
     OverlayShapeError,
     ScotBroker,
     StructuredCyclicOverlay,

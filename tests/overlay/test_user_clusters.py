@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.user_clusters import NO_BROKER, UserClusters
+from regraft.overlay.ring.user_clusters import NO_BROKER, UserClusters
 
 
 def groups_of(clusters: UserClusters) -> list[list[int]]:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay import distinct_sets as module
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.weighted_sets import WeightedSets
+from regraft.overlay.sets import distinct_sets as module
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.sets.weighted_sets import WeightedSets
 from tests.overlay.small_overlays import brokers_named, sets_of
 
 

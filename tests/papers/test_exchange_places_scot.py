@@ -7,12 +7,12 @@ import pytest
 
 from regraft.controller.kinds.scot.reached_scot import ReachedScot
 from regraft.controller.kinds.scot.scot_state import ScotState
-from regraft.controller.planners.exchange_places_scot import PlaceSettings, exchange_places_scot
+from regraft.controller.planners.scot.exchange_places_scot import PlaceSettings, exchange_places_scot
 from regraft.controller.state.planner_interface import PlannerContext
-from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.place_costs import PlaceCosts
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.place_costs import PlaceCosts
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.plan import Proposal
 from tests.controller.published_windows import window_of
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, publishers_of

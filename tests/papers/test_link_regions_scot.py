@@ -6,9 +6,9 @@ import pytest
 
 from regraft.controller.kinds.scot.reached_scot import ReachedScot
 from regraft.controller.kinds.scot.scot_state import ScotState
-from regraft.controller.planners.link_regions_scot import RegionLinkSettings, link_regions_scot
+from regraft.controller.planners.scot.link_regions_scot import RegionLinkSettings, link_regions_scot
 from regraft.controller.state.planner_interface import PlannerContext
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.schemas.plan import Proposal
 from tests.controller.published_windows import window_of
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, publishers_of

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.controller.planners.steps.search_ring_ids import best_on_path, improve_greedily, swaps_of
-from regraft.overlay.chord_ring import ChordRing
-from regraft.overlay.ring_reassignment import Mapping, RingProblem
+from regraft.controller.planners.ring.steps.search_ring_ids import best_on_path, improve_greedily, swaps_of
+from regraft.overlay.ring.chord_ring import ChordRing
+from regraft.overlay.ring.ring_reassignment import Mapping, RingProblem
 from tests.overlay.drawn_ring_problems import FIG_2_AFTER, FIG_2_BEFORE, draw_problem, fig_2
 
 SEEDS = st.integers(0, 2**32)

@@ -48,7 +48,7 @@ MORE = {
     ("node",): ["--broker", "b01", "--connector", "nats://127.0.0.1:1"],
 }
 OUTPUTS = {"--out", "--write", "--record", "--directory"}  # `--json` as well, where it takes a file.
-LOADED = ("regraft.infra.kafka_clients", "regraft.stages.run_loop", "regraft.settings.run_settings")
+LOADED = ("regraft.infra.kafka.kafka_clients", "regraft.stages.run_loop", "regraft.settings.run_settings")
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

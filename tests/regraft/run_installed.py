@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from regraft.infra.find_cache import find_cache
+from regraft.infra.local.find_cache import find_cache
 
 CHECKOUT = Path(__file__).parents[2]
 FOLDERS = ("schemas", "overlay", "producers", "streaming", "controller", "alerts", "dashboard", "infra")

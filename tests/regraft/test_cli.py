@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import regraft.demo.demo_flags
 import regraft.demo.run_demo
 from regraft.cli import app, main
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.stack_error import StackError
 from regraft.run_records.summary import summarise
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import Settings, SettingsError, load_settings
@@ -131,7 +131,7 @@ def test_demo_stopped_by_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_second_demo_in_the_same_directory_is_refused(tmp_path: Path) -> None:
     """It names the other one and what to do."""
-    from regraft.infra.hold_lock import hold_lock
+    from regraft.infra.process.hold_lock import hold_lock
 
     with hold_lock(tmp_path / "demo.lock"):
         answer = RUNNER.invoke(app, ["demo", "--out", str(tmp_path)])

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.find_port import choose_ports
+from regraft.infra.process.find_port import choose_ports
 
 ROOT = Path(__file__).parents[2]
 ENOUGH_S = 240.0

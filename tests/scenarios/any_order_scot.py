@@ -18,8 +18,8 @@ from regraft.controller.kinds.scot.repair_scot import repaired_scot
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.scot_configuration import ScotConfiguration
-from regraft.overlay.tree import random_tree
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.tree.build_tree import random_tree
 from regraft.schemas.plan import ClientMove, Plan
 from tests.scenarios.any_order import Action
 from tests.scenarios.any_order_account import BrokenPromiseError

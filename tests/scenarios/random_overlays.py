@@ -13,7 +13,7 @@ import numpy as np
 
 from regraft.controller.controller_settings import TransitionLimits
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree import random_tree
+from regraft.overlay.tree.build_tree import random_tree
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
 from regraft.producers.emulator.emulate_overlay import OverlayTiming
 from regraft.producers.emulator.ledger import LedgerSnapshot

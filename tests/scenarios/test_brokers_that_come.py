@@ -9,8 +9,8 @@ import pytest
 
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.member_settings import MemberSettings
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.newcomers import newcomer_of
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.virtual_overlay import VirtualSettings
@@ -74,7 +74,7 @@ def test_an_announced_broker_joins_without_loss_and_serves(
     joins = [plan for plan in loop.plans if "x01" in plan.brokers_target]
     assert joins[0].brokers_lost == ()
     present = loop.loop.state.plan_log.present
-    if isinstance(present, Configuration):
+    if isinstance(present, TreeConfiguration):
         assert [pair for pair in joins[0].links_added if "x01" in pair] == [("b05", "x01")]
     loop.run_for(20_000)
     window = loop.loop.state.newest

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.schemas.plan import Plan, PlanPhase

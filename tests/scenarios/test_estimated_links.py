@@ -14,9 +14,8 @@ import pytest
 
 from regraft.controller.controller_settings import ControllerSettings, LinkSettings
 from regraft.controller.decision_settings import DecisionSettings
-from regraft.overlay.configuration import link
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.overlay_configuration import Link, link
 from regraft.producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualSettings

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from regraft.controller.controller_settings import ControllerSettings, LinkSettings
-from regraft.overlay.configuration import link
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.overlay_configuration import Link, link
+from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualSettings

@@ -13,11 +13,11 @@ from regraft.controller.decide.find_planners import planners_of
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.controller.planners.swap_links_cost import SearchSettings
+from regraft.controller.planners.tree.swap_links_cost import SearchSettings
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.configuration import Configuration
-from regraft.overlay.cost import overlay_cost
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings
@@ -68,7 +68,7 @@ def settled(inventory: Inventory, windows: list[ClosedWindow], planner: str) -> 
         situation = Situation(state, newest.end_ms, tree_kind(inventory, DEGREE_MAX), price_per_s=0.0)
         plan = decide_plan(situation, planners_of(planner, greedy), tree.epoch + 1, greedy).plan
         if plan is None:
-            bootstrap = Configuration.of(0, inventory.brokers, tree.links)
+            bootstrap = TreeConfiguration.of(0, inventory.brokers, tree.links)
             return dataclasses.replace(inventory, bootstrap=bootstrap)
         tree = tree.replaced(plan.epoch_to, plan.links_removed, plan.links_added)
 

@@ -9,7 +9,7 @@ from regraft.producers.brokers.broker_messages import (
     SubscribeRequest,
     UserDrained,
 )
-from regraft.producers.brokers.chord_messages import AttachRequest, MoveAckRequest, MovedSubscription
+from regraft.producers.brokers.ring_messages import AttachRequest, MoveAckRequest, MovedSubscription
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove

@@ -12,7 +12,7 @@ from itertools import product
 
 import pytest
 
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     ArriveRequest,

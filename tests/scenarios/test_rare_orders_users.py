@@ -11,7 +11,7 @@ from regraft.producers.brokers.broker_messages import (
     UserDrained,
     UserTaken,
 )
-from regraft.producers.brokers.chord_messages import (
+from regraft.producers.brokers.ring_messages import (
     AttachRequest,
     DrainedRequest,
     GoneRequest,

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from regraft.producers.brokers.broker_messages import Effect
-from regraft.producers.brokers.chord_change import RingChange
-from regraft.producers.brokers.chord_messages import GrantFlush
-from regraft.producers.brokers.chord_tables import ChordTables, TopicEntry
-from regraft.producers.brokers.chord_trees import TopicTrees
+from regraft.producers.brokers.ring_change import RingChange
+from regraft.producers.brokers.ring_messages import GrantFlush
+from regraft.producers.brokers.ring_tables import RingTables, TopicEntry
+from regraft.producers.brokers.ring_trees import TopicTrees
 from tests.scenarios.any_order_deeds import DEATHS, RingDeeds
 from tests.scenarios.any_order_run import RING, Driver, RunSpec, count_faults, finish, gentle_spec, run
 from tests.scenarios.any_order_schedules import SCHEDULES
@@ -82,7 +82,7 @@ def test_without_waiting_for_the_old_home_order_breaks(monkeypatch: pytest.Monke
 def test_without_a_flush_before_leaving_notifications_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that leaves a topic's tree at once loses what was published before its last subscription ended."""
 
-    def at_once(self: TopicTrees, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
+    def at_once(self: TopicTrees, tables: RingTables, entry: TopicEntry) -> list[Effect]:
         if entry.is_joined and entry.flushing is None and entry.ended_here:
             entry.flushing = frozenset(entry.ended_here)
             return self.end_flush(tables, GrantFlush(tables.epoch, self.broker, entry.topic))

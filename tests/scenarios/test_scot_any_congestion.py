@@ -13,9 +13,9 @@ from regraft.controller.kinds.repair import RepairTask
 from regraft.controller.kinds.scot.repair_scot import repaired_scot
 from regraft.overlay.link_congestion import QueueWindow
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.scot_configuration import ScotConfiguration
-from regraft.overlay.scot_places import id_moves_between, places_of
-from regraft.overlay.tree import random_tree
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_places import id_moves_between, places_of
+from regraft.overlay.tree.build_tree import random_tree
 from regraft.producers.brokers.broker_messages import AdvertiseRequest, Notification, SubscribeRequest
 from regraft.schemas.command import CommandPhase, Outcome
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.scot_configuration import ScotConfiguration
-from regraft.overlay.tree import random_tree
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.tree.build_tree import random_tree
 from regraft.producers.emulator.emulate_overlay import inventory_timing
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings

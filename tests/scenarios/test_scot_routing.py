@@ -8,7 +8,7 @@ import pytest
 
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.link_congestion import QueueWindow
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.brokers.scot_routing import ScotBroker

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from regraft.infra.spark_session import base_configuration, build_spark_session
+from regraft.infra.local.spark_session import base_configuration, build_spark_session
 from regraft.streaming.streaming_settings import SPARK_SETTINGS
 from regraft.streaming.window_job import limit_avro
 

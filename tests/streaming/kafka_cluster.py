@@ -2,7 +2,7 @@
 
 In: a supervisor and a run directory. Out: a KafkaCluster, whose topics get as many replicas as it has brokers, at most
 three. Each broker is also a controller, so any one of three may die. They share a disk, so the loss of a machine is not
-shown. A single broker, as in the demo, belongs to :mod:`regraft.infra.kafka_server`.
+shown. A single broker, as in the demo, belongs to :mod:`regraft.infra.local.kafka_server`.
 """
 
 import time
@@ -13,13 +13,12 @@ from pathlib import Path
 import psutil
 from confluent_kafka import KafkaException
 
-from regraft.infra.compare_topics import durability_of
-from regraft.infra.fetch_jars import kafka_class_path
-from regraft.infra.find_java import find_java
-from regraft.infra.find_port import LOOPBACK, choose_ports, is_listening
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import open_admin
-from regraft.infra.kafka_server import (
+from regraft.infra.kafka.compare_topics import durability_of
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import open_admin
+from regraft.infra.local.fetch_jars import kafka_class_path
+from regraft.infra.local.find_java import find_java
+from regraft.infra.local.kafka_server import (
     READY_TIMEOUT_S,
     KafkaAddress,
     KafkaFiles,
@@ -30,8 +29,9 @@ from regraft.infra.kafka_server import (
     new_cluster_id,
     write_settings,
 )
-from regraft.infra.service import NO_RESTART
-from regraft.infra.supervise import Supervisor
+from regraft.infra.local.service import NO_RESTART
+from regraft.infra.local.supervise import Supervisor
+from regraft.infra.process.find_port import LOOPBACK, choose_ports, is_listening
 
 HEAP_MB = 192
 ASK_TIMEOUT_S = 10.0

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from regraft.infra.fetch_jars import spark_jars
-from regraft.infra.find_java import find_java
-from regraft.infra.java_options import start_options
-from regraft.infra.spark_session import spark_archive
+from regraft.infra.local.fetch_jars import spark_jars
+from regraft.infra.local.find_java import find_java
+from regraft.infra.local.java_options import start_options
+from regraft.infra.local.spark_session import spark_archive
 from regraft.streaming.streaming_settings import JAVA_OPTIONS, StreamingSettings
 
 ROOT = Path(__file__).parents[2]

@@ -12,13 +12,13 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from regraft.infra.access_rules import access_rules, agent_principals, create_access_rules, default_principals
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_server import RunningKafka, start_kafka
-from regraft.infra.read_messages import read_messages
-from regraft.infra.record_writer import RecordWriter
-from regraft.infra.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
+from regraft.infra.kafka.access_rules import access_rules, agent_principals, create_access_rules, default_principals
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.read_messages import read_messages
+from regraft.infra.kafka.record_writer import RecordWriter
+from regraft.infra.local.kafka_server import RunningKafka, start_kafka
+from regraft.infra.local.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
 from regraft.overlay.inventory import Inventory
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.dead_letter import DeadLetter

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from regraft.infra.hadoop_path import HadoopPath, NoFileSystemError
+from regraft.infra.local.hadoop_path import HadoopPath, NoFileSystemError
 from regraft.schemas.status_file import replace_file
 from regraft.streaming.closing_rule import ClosingRule, has_uncommitted_batch, starting_rule
 from regraft.streaming.job_errors import EXIT_REFUSED, StreamingJobError

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_clients import open_consumer
-from regraft.infra.supervise import Supervisor
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.kafka_clients import open_consumer
+from regraft.infra.local.supervise import Supervisor
 from regraft.schemas.topics import STATE, TELEMETRY, TOPICS, topic_name
 from regraft.streaming.streaming_settings import StreamingSettings
 from tests.streaming.kafka_cluster import KafkaCluster, start_kafka_cluster

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_server import RunningKafka
-from regraft.infra.read_messages import read_to_end
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.read_messages import read_to_end
+from regraft.infra.local.kafka_server import RunningKafka
 from regraft.schemas.codec import encode
 from regraft.schemas.telemetry import Delivery, LinkProbe, QueueSample, TelemetryBatch
 from regraft.schemas.topics import STATE, TOPICS, WINDOWS, Topic, topic_name

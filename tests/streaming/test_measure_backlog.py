@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.streaming import run_job
 from regraft.streaming.job_metrics import JobHealth, JobMetrics
 from regraft.streaming.measure_backlog import batch_records_max, records_behind, recreated_topics

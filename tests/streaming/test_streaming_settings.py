@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.kafka_access import KafkaSecurity
+from regraft.infra.kafka.kafka_access import KafkaSecurity
 from regraft.streaming.open_checkpoint import MARKER, CheckpointMismatchError, open_checkpoint
 from regraft.streaming.streaming_settings import EventBounds, StreamingSettings
 from regraft.streaming.submit_job import parse_settings

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from regraft.infra.prove_reading import MISSES_MAX
+from regraft.infra.kafka.prove_reading import MISSES_MAX
 from regraft.schemas.codec import encode
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 from regraft.schemas.topics import MEMBERS, TELEMETRY, topic_name

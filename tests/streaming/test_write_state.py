@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.streaming import write_state
 from regraft.streaming.encode_rows import Message
 from regraft.streaming.write_state import StateWriteError, StateWriter

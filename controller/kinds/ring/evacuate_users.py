@@ -13,8 +13,8 @@ import numpy as np
 from regraft.controller.kinds.overlay_kind import EVACUATION
 from regraft.controller.kinds.ring.ring_state import RingTraffic
 from regraft.controller.state.planner_interface import moving_proposal
-from regraft.overlay.ring_costs import overlay_ring_cost
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.ring_costs import overlay_ring_cost
+from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.plan import ClientMove, Proposal
 
 

@@ -12,15 +12,15 @@ from regraft.controller.kinds.overlay_kind import Floats, HomeError, RingIdError
 from regraft.controller.kinds.scot.scot_state import ScotState
 from regraft.controller.state.overlay_state import Span
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.schemas.plan import Proposal
 
 
 class ReachedScot:
     """One overlay on the windows of a state; :meth:`after` returns the next and leaves this one unchanged.
 
-    Exact for static routing (:mod:`overlay.scot_costs`). A publisher without known home costs nothing, before and after
-    alike.
+    Exact for static routing (:mod:`overlay.scot.scot_costs`). A publisher without known home costs nothing, before and
+    after alike.
     """
 
     def __init__(self, state: ScotState) -> None:

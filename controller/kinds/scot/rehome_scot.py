@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.kinds.repair import RepairTask
-from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.publisher_placement import ROUNDING_SHARE
-from regraft.overlay.scot_configuration import ScotConfiguration
-from regraft.overlay.scot_costs import scot_breakdown
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_costs import scot_breakdown
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.plan import ClientMove
 from regraft.schemas.write_figures import figure
 
@@ -34,10 +34,8 @@ class ScotLoads:
 
     @property
     def are_known(self) -> bool:
-        """Return True if there are caps to compare loads with, and windows that report deliveries."""
-        windows = self.task.windows
-        has_caps = self.task.fleet.load_max_per_s is not None
-        return has_caps and bool(windows) and all(window.sets.delivered is not None for window in windows)
+        """Return True if there are caps to compare loads with, and windows."""
+        return self.task.fleet.load_max_per_s is not None and bool(self.task.windows)
 
     @cached_property
     def caps(self) -> NDArray[np.float64]:

@@ -11,9 +11,9 @@ from functools import cached_property
 from regraft.controller.state.local_deliveries import deliveries_between_per_s
 from regraft.controller.state.overlay_state import ContentState
 from regraft.overlay.cut_off import CutOff
-from regraft.overlay.scot_configuration import ScotConfiguration
-from regraft.overlay.scot_costs import ScotCosts
-from regraft.overlay.scot_cut_off import scot_cut_off
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_costs import ScotCosts
+from regraft.overlay.scot.scot_cut_off import scot_cut_off
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from regraft.controller.kinds.tree.describe_moves import effect_text
 from regraft.controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.planner_interface import emptying_proposal, moving_proposal
-from regraft.overlay.publisher_placement import PublisherPlacement
+from regraft.overlay.tree.publisher_placement import PublisherPlacement
 from regraft.schemas.plan import ClientMove, HomeMove, Proposal
 
 

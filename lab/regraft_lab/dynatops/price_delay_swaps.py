@@ -1,8 +1,8 @@
 """Price swaps on a ring whose hops have delays: all partners of a broker at once, with the same result as from scratch.
 
 In: a problem with hop delays, and a mapping. Out: the cost of each broker and the change of cost by each swap.
-:mod:`overlay.ring_scratch` computes the same slowly, :mod:`overlay.ring_swaps` for hops of delay 1; the latter also
-prices the relays here, because delays do not affect them.
+:mod:`overlay.ring.ring_scratch` computes the same slowly, :mod:`overlay.ring.ring_swaps` for hops of delay 1; the
+latter also prices the relays here, because delays do not affect them.
 
 A swap of two brokers changes the delays of the links at both positions, and the events delivered there. The first
 effect is a sum over links, weighted by their flows; the second needs the delays to both positions after the swap.
@@ -15,8 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.ring_reassignment import Mapping, RingProblem
-from regraft.overlay.ring_swaps import RingSwaps
+from regraft.api.rings import Mapping, RingProblem, RingSwaps
 
 Floats = NDArray[np.float64]
 

@@ -11,13 +11,19 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from regraft.overlay.inventory import Inventory
-from regraft.producers.brokers.match_content import Filter
-from regraft.producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
-from regraft.producers.emulator.emulator_ports import TelemetrySink
-from regraft.producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
-from regraft.schemas.client import Role
-from regraft.schemas.command import CommandResult
+from regraft.api.brokers import Filter
+from regraft.api.emulation import (
+    CONTROL_SERVICE_MS,
+    OverlayTiming,
+    TelemetrySink,
+    VirtualOverlay,
+    VirtualSettings,
+    inventory_timing,
+)
+from regraft.api.overlays import Inventory
+from regraft.api.records import Role
+from regraft.api.transitions import CommandResult
+from regraft.api.trees import bootstrap_tree
 from regraft_lab.message_tally import MessageTally
 from regraft_lab.pop_grape.distributed_core import TracingCore
 from regraft_lab.pop_grape.distributed_grape import BrokerMonitor, GrapeBroker
@@ -162,7 +168,7 @@ class RelocatingOverlay:
                 tracer = GrapeBroker(name, settings.threshold, self._monitor(name, settings.link_delays))
             self.tracers[name] = tracer
             broker.core = TracingCore(
-                name, self.inventory.bootstrap_tree, overlay.boot_ms, tracer, self._on_sent, self._on_decided
+                name, bootstrap_tree(self.inventory), overlay.boot_ms, tracer, self._on_sent, self._on_decided
             )
 
     def _monitor(self, name: str, link_delays: bool) -> Callable[[], BrokerMonitor]:
@@ -214,7 +220,7 @@ class RelocatingOverlay:
         def decide(_: object) -> None:
             self._pinging -= 1
             target = selection.target(round_trips_ms)
-            path = self.inventory.bootstrap_tree.path(home, target)
+            path = bootstrap_tree(self.inventory).path(home, target)
             self._conclude(found.publisher, path, waited_ms)
 
         waited_ms = max(round_trips_ms.values(), default=0.0)  # Pings are concurrent.

@@ -10,9 +10,9 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from regraft.overlay.inventory import Inventory
-from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.producers.emulator.publisher_clients import MoveCounts
+from regraft.api.emulation import LedgerSnapshot, MoveCounts
+from regraft.api.overlays import Inventory
+from regraft.api.trees import bootstrap_tree
 from regraft_lab.message_tally import MessageTally, notifications_on_links
 from regraft_lab.pop_grape.count_window import WorkloadCounter
 from regraft_lab.pop_grape.distributed_moves import Move
@@ -200,4 +200,4 @@ def _measures(scene: Scene, homes: Mapping[str, str], count: int) -> Measures:
     """Return the measures of the second half of the first ``count`` publications with publishers at these homes."""
     first = count // 2
     window = WorkloadCounter(scene.inventory, scene.workload, count).window(homes, first, count - first)
-    return counted([window], scene.inventory.bootstrap_tree, scene.inventory)
+    return counted([window], bootstrap_tree(scene.inventory), scene.inventory)

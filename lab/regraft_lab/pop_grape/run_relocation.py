@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.infra.measured_figures import Figure
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.publisher_costs import PublisherCosts
+from regraft.api.overlays import Inventory
+from regraft.api.planning import ClosedWindow
+from regraft.api.programs import Figure
+from regraft.api.trees import PublisherCosts, bootstrap_tree
 from regraft_lab.pop_grape.choose_homes import WAYS, decide_homes, settle_homes
 from regraft_lab.pop_grape.compare_relocation import Comparison, distributed_figures
 from regraft_lab.pop_grape.count_window import WorkloadCounter
@@ -72,7 +72,7 @@ def _place(
         return cache[key]
 
     windows = observed(workload.homes)[0]
-    costs = PublisherCosts(inventory.bootstrap_tree, inventory, [window.sets for window in windows])
+    costs = PublisherCosts(bootstrap_tree(inventory), inventory, [window.sets for window in windows])
     outcomes = []
     for name in task.ways:
         way, rng = WAYS[name], _random(task, name, draw)
@@ -112,7 +112,7 @@ def _count(task: Task, inventory: Inventory, workload: QuoteWorkload) -> Callabl
     def observe(homes: Homes) -> Observed:
         windows = [counter.window(homes, place * length, length) for place in range(2 * COUNTED_WINDOWS)]
         decided, later = windows[:COUNTED_WINDOWS], windows[COUNTED_WINDOWS:]
-        return decided, counted(later, inventory.bootstrap_tree, inventory, workload.homes)
+        return decided, counted(later, bootstrap_tree(inventory), inventory, workload.homes)
 
     return observe
 
@@ -180,7 +180,7 @@ def _equal_brokers() -> Inventory:
 def _moved(inventory: Inventory, before: Homes, after: Homes) -> tuple[int, int]:
     """Return how many publishers have another home, and the sum of links between their old and new homes."""
     hops = [
-        hops_between(inventory.bootstrap_tree, home)[after[publisher]]
+        hops_between(bootstrap_tree(inventory), home)[after[publisher]]
         for publisher, home in before.items()
         if after[publisher] != home
     ]

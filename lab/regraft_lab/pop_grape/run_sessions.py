@@ -10,9 +10,9 @@ import random
 
 import numpy as np
 
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.publisher_costs import PublisherCosts
+from regraft.api.overlays import Inventory
+from regraft.api.planning import ClosedWindow
+from regraft.api.trees import PublisherCosts, bootstrap_tree
 from regraft_lab.pop_grape.choose_homes import WAYS, decide_homes
 from regraft_lab.pop_grape.count_window import WorkloadCounter
 from regraft_lab.pop_grape.placement_measures import counted
@@ -42,7 +42,7 @@ def session_outcome(
         wanted = decide_homes(way, inventory, [window], rng)
         if first >= max(task.steps):
             hops = [
-                hops_between(inventory.bootstrap_tree, homes[publisher])[home]
+                hops_between(bootstrap_tree(inventory), homes[publisher])[home]
                 for publisher, home in wanted.items()
                 if home != homes[publisher]
             ]
@@ -54,7 +54,7 @@ def session_outcome(
     span_s = sum(window.sets.span_s for window in windows)
     return Outcome(
         way_name,
-        counted(windows, inventory.bootstrap_tree, inventory, workload.homes),
+        counted(windows, bootstrap_tree(inventory), inventory, workload.homes),
         homes,
         rounds=len(windows),
         moved=moved,
@@ -67,6 +67,6 @@ def session_outcome(
 
 def _links_of_session(window: ClosedWindow, inventory: Inventory) -> int:
     """Return the number of links that carried notifications of the session, counted separately for each publisher."""
-    costs = PublisherCosts(inventory.bootstrap_tree, inventory, [window.sets])
+    costs = PublisherCosts(bootstrap_tree(inventory), inventory, [window.sets])
     passed = [costs.loads_per_s(publisher, window.homes[publisher]) > 0 for publisher in costs.publishers]
     return sum(int(np.count_nonzero(brokers)) - 1 for brokers in passed)

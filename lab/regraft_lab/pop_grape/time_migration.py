@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 
-from regraft.infra.measured_figures import Figure
+from regraft.api.programs import Figure
+from regraft.api.trees import bootstrap_tree
 from regraft_lab.mean_figures import with_interval
 from regraft_lab.pop_grape.distributed_moves import Move
 from regraft_lab.pop_grape.distributed_relocation import RelocatingOverlay
@@ -34,7 +35,7 @@ def migration_figures(interested_brokers: int, seed: int, repeats: int) -> list[
     """
     rng = random.Random(f"migrations {seed}")
     inventory = planetlab_testbed(rng)
-    tree = inventory.bootstrap_tree
+    tree = bootstrap_tree(inventory)
     wanted = [hops for hops in range(1, HOPS_MAX + 1) for _ in range(repeats)]
     leaves = [broker for broker in tree.brokers if len(tree.neighbours[broker]) == 1]
     settings = QuoteSettings(

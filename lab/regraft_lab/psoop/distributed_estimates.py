@@ -2,7 +2,7 @@
 
 In: costs along a cycle and the broker's own estimates of common interest. Out: costs and decisions. Pure; gathering the
 inputs belongs to :mod:`experiments.psoop.distributed_broker`. The central planner
-(:mod:`controller.planners.swap_links_ci`) computes the same for all brokers at once; neither depends on the other.
+(:mod:`controller.planners.tree.swap_links_ci`) computes the same for all brokers at once; neither depends on the other.
 """
 
 from __future__ import annotations

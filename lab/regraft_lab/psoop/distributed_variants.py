@@ -15,19 +15,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from regraft.controller.kinds.tree.tree_state import TreeContext
-from regraft.controller.planners import swap_links_ci, swap_links_cost
-from regraft.controller.planners.steps.shared_settings import HorizonSettings
-from regraft.controller.planners.swap_links_cost import SearchSettings
-from regraft.controller.state.planner_interface import Planner
-from regraft.overlay.cost import overlay_cost
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree import random_tree
-from regraft.producers.brokers.broker_messages import Notification
-from regraft.producers.emulator.emulate_overlay import OverlayTiming
-from regraft.producers.emulator.emulated_parts import Served
-from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.producers.workloads.stock_settings import SYMBOLS_SHIPPED, WorkloadSettings
+from regraft.api.brokers import Notification
+from regraft.api.emulation import SYMBOLS_SHIPPED, LedgerSnapshot, OverlayTiming, Served, WorkloadSettings
+from regraft.api.overlays import Inventory
+from regraft.api.planning import Planner, TreeContext, planner_of
+from regraft.api.trees import bootstrap_tree, overlay_cost, random_tree
 from regraft_lab.message_tally import MessageTally, notifications_on_links
 from regraft_lab.psoop.distributed_agreement import Agreement, AgreementMeter
 from regraft_lab.psoop.distributed_cache import SECOND_MS
@@ -60,11 +52,11 @@ DISTRIBUTED: Mapping[str, DistributedSettings] = {
 }
 CENTRAL: Mapping[str, tuple[Planner, TreeContext]] = {
     "central_ci": (
-        swap_links_ci.SPEC.with_settings(HorizonSettings(horizon_hops=PAPER.horizon_hops, order="arrival")),
+        planner_of("swap_links_ci", horizon_hops=PAPER.horizon_hops, order="arrival"),
         TreeContext(proposals_max=CENTRAL_PROPOSALS_MAX),
     ),
     "central_cost": (
-        swap_links_cost.SPEC.with_settings(SearchSettings(search_words_max=SEARCH_WORDS_MAX)),
+        planner_of("swap_links_cost", search_words_max=SEARCH_WORDS_MAX),
         TreeContext(proposals_max=CENTRAL_PROPOSALS_MAX, degree_max=CENTRAL_DEGREE_MAX),
     ),
 }
@@ -170,7 +162,7 @@ def run_variant(scene: Scene, variant: str, simulated_s: float) -> DistributedRu
         meter.stop()
     account = overlay.finish()
     sets = overlay.traffic.sets(overlay.ids)
-    bootstrap_per_s = overlay_cost(scene.inventory.bootstrap_tree, scene.inventory, sets).total_per_s
+    bootstrap_per_s = overlay_cost(bootstrap_tree(scene.inventory), scene.inventory, sets).total_per_s
     notification_messages, notification_bytes = notifications_on_links(overlay.virtual.overlay)
     run = DistributedRun(
         variant=variant,

@@ -13,9 +13,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.configuration import Configuration, DegreeError
-from regraft.overlay.delivery_sets import DeliverySets
-from regraft.overlay.inventory import Inventory
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.trees import DegreeError, TreeConfiguration
 
 BROKERS_MAX = 8  # 262,144 trees take milliseconds and 6 MB; the 4.8 million of nine brokers would take 150 MB.
 
@@ -78,11 +77,11 @@ def all_trees(broker_count: int) -> AllTrees:
 def tree_costs_per_s(inventory: Inventory, sets: DeliverySets) -> NDArray[np.float64]:
     """Return the cost per second of every tree over the inventory's brokers, in the order of :func:`all_trees`.
 
-    The costs are those of ``overlay.cost`` (Jaeger07, Eq. 1-2), counted by cuts: a notification avoids a link if all of
-    V(n) is on one side of it, and it avoids a broker if all of V(n) is behind one of the broker's links. The cost of a
-    link minus these savings depends only on its ends and its side, so it is computed once for all trees. Cost
-    O(n^2 * 2^n) for that, and one look-up per link and tree. Raises TooManyTreesError above ``BROKERS_MAX`` brokers,
-    ValueError if inventory and sets have different brokers.
+    The costs are those of ``overlay.tree.overlay_cost`` (Jaeger07, Eq. 1-2), counted by cuts: a notification avoids a
+    link if all of V(n) is on one side of it, and it avoids a broker if all of V(n) is behind one of the broker's links.
+    The cost of a link minus these savings depends only on its ends and its side, so it is computed once for all trees.
+    Cost O(n^2 * 2^n) for that, and one look-up per link and tree. Raises TooManyTreesError above ``BROKERS_MAX``
+    brokers, ValueError if inventory and sets have different brokers.
     """
     if sets.brokers != inventory.brokers:
         raise ValueError("inventory and delivery sets must be over the same brokers")
@@ -97,7 +96,7 @@ def tree_costs_per_s(inventory: Inventory, sets: DeliverySets) -> NDArray[np.flo
     return np.asarray(costs / max(sets.span_s, 1e-9), dtype=np.float64)
 
 
-def exact_optimum(inventory: Inventory, sets: DeliverySets, degree_max: int | None = None) -> Configuration:
+def exact_optimum(inventory: Inventory, sets: DeliverySets, degree_max: int | None = None) -> TreeConfiguration:
     """Return the tree of least cost over the inventory's brokers, as epoch 0.
 
     ``degree_max`` caps the links of a broker; by default there is no cap, not even the inventory's. Source: Jaeger07,
@@ -116,11 +115,11 @@ def exact_optimum(inventory: Inventory, sets: DeliverySets, degree_max: int | No
     return tree_at(inventory.brokers, int(costs.argmin()))
 
 
-def tree_at(brokers: tuple[str, ...], position: int) -> Configuration:
+def tree_at(brokers: tuple[str, ...], position: int) -> TreeConfiguration:
     """Return the tree at ``position`` of :func:`all_trees`, over the named brokers, as epoch 0."""
     trees = all_trees(len(brokers))
     ends = zip(trees.lesser[position], trees.greater[position], strict=True)
-    return Configuration.of(0, brokers, [(brokers[a], brokers[b]) for a, b in ends])
+    return TreeConfiguration.of(0, brokers, [(brokers[a], brokers[b]) for a, b in ends])
 
 
 def _notifications_within(sets: DeliverySets) -> NDArray[np.int64]:

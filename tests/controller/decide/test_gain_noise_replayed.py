@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from regraft.controller.controller_settings import AssemblyLimits
 from regraft.controller.decide.gain_noise import mean_gain
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.configuration import link
-from regraft.overlay.cost import overlay_cost
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import link
+from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings

@@ -14,7 +14,7 @@ from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.overlay_configuration import Link
-from regraft.overlay.tree_costs import LinkSwap
+from regraft.overlay.tree.tree_costs import LinkSwap
 from regraft.schemas.plan import Proposal, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.scripted_windows import closed_window

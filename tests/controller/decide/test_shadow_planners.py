@@ -9,7 +9,7 @@ from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.report.loop_metrics import LoopMetrics
-from regraft.overlay.cost import overlay_cost
+from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.schemas.decision_times import DecisionTimes
 from regraft.schemas.event import EventKind, Severity
 from regraft.schemas.plan import PlanPhase, Proposal, Verdict

@@ -14,8 +14,9 @@ from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.kinds.ring.ring_kind import RingKind
 from regraft.controller.kinds.tree.tree_kind import TreeKind
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.kinds import KINDS, read_configuration
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.known_kinds import KINDS, read_configuration
+from regraft.overlay.read_inventory import parse_inventory
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_cores import CORES
 from regraft.producers.emulated_kinds import EMULATED_KINDS
 from regraft.report_page.kind_pages import KIND_PAGES
@@ -55,7 +56,7 @@ def test_each_kind_can_be_seen_in_a_demo() -> None:
 @pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda one: one.bootstrap.KIND)
 def test_a_stored_inventory_is_loaded_as_the_same_kind(inventory: Inventory) -> None:
     """A stored overlay shows its kind."""
-    back = Inventory.from_json(inventory.to_json(), "test").bootstrap
+    back = parse_inventory(inventory.to_json(), "test").bootstrap
     assert back == inventory.bootstrap
     shown = {"links": back.links, **back.shown_fields()}
     assert back.with_homes({"c": back.brokers[0]}).reshaped(shown) == back

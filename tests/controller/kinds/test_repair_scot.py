@@ -10,7 +10,7 @@ from regraft.controller.kinds.repair import RepairTask
 from regraft.controller.kinds.scot.repair_scot import repaired_scot
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.schemas.plan import ClientMove, HomeMove
 from tests.controller.published_windows import window_of
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, publishers_of

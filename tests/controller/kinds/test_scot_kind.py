@@ -8,8 +8,8 @@ import pytest
 from regraft.controller.decide.judge_proposals import judge_maintenance
 from regraft.controller.kinds.scot.scot_kind import ScotKind
 from regraft.controller.kinds.scot.scot_state import ScotState
-from regraft.overlay.scot_configuration import ScotConfiguration
-from regraft.overlay.scot_places import id_moves_between, places_of
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_places import id_moves_between, places_of
 from regraft.schemas.plan import ClientMove, Proposal, Verdict
 from tests.controller.decide.test_judge_proposals import CALM
 from tests.controller.published_windows import window_of

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from regraft.controller.planners.steps.pack_drop import (
+from regraft.controller.planners.tree.steps.pack_drop import (
     Budget,
     closable,
     close_brokers,
     likely_changes_per_s,
     pack_drop,
 )
-from regraft.controller.planners.steps.pack_mixing import _grown, pack_mixing
-from regraft.controller.planners.steps.pack_users import pack_clustering, pack_greedy, pack_random
+from regraft.controller.planners.tree.steps.pack_mixing import _grown, pack_mixing
+from regraft.controller.planners.tree.steps.pack_users import pack_clustering, pack_greedy, pack_random
 from regraft.overlay.packed_users import Homes, PackingCosts, PackingError, PackingInstance
 from regraft_lab.yardsticks.bound_packing import least_packing_cost_per_s
 from tests.overlay.packing_instances import drawn_instance

@@ -11,11 +11,11 @@ from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.kinds.overlay_kind import OVERLOAD
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.pack_users_drop import PackingSettings, pack_drop
+from regraft.controller.planners.tree.pack_users_drop import PackingSettings, pack_drop
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, HomeMove, Verdict
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.small_kinds import tree_kind
@@ -50,7 +50,7 @@ def state_of(inventory: Inventory, counts: dict[str, int] | None = COUNTS, windo
         )
         for at in range(windows)
     )
-    return TreeState(Configuration.of(0, BROKERS, TREE.links, {"p": "b00"}), inventory.charged, found)
+    return TreeState(TreeConfiguration.of(0, BROKERS, TREE.links, {"p": "b00"}), inventory.charged, found)
 
 
 def inventory_with(prices: Prices | None = PRICES, **changes: object) -> Inventory:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_server import RunningKafka
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.local.kafka_server import RunningKafka
 
 
 @pytest.fixture

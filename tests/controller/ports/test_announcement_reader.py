@@ -4,9 +4,9 @@ import pytest
 
 from regraft.controller.ports.announcement_reader import AnnouncementReader
 from regraft.controller.ports.plan_store import KafkaPlanStore
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_clients import open_admin, open_producer
-from regraft.infra.kafka_server import RunningKafka
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.kafka_clients import open_admin, open_producer
+from regraft.infra.local.kafka_server import RunningKafka
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.codec import encode
 from regraft.schemas.dead_letter import DeadLetter

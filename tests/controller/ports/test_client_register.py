@@ -5,8 +5,8 @@ from confluent_kafka import Producer
 
 import regraft.controller.ports.client_register
 from regraft.controller.ports.client_register import KafkaClientRegister
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_server import RunningKafka
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.local.kafka_server import RunningKafka
 from regraft.schemas.client import Client, Role
 from regraft.schemas.codec import encode
 from regraft.schemas.topics import CLIENTS, topic_name

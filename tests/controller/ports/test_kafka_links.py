@@ -19,12 +19,12 @@ from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.ports.kafka_links import LetterSender, TopicReader
 from regraft.controller.ports.plan_store import KafkaPlanStore
 from regraft.controller.run_controller import run_controller
-from regraft.infra.create_topics import create_topics
-from regraft.infra.find_port import choose_ports
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_server import RunningKafka
-from regraft.infra.read_messages import read_to_end
-from regraft.infra.transaction_writer import TransactionWriter
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.read_messages import read_to_end
+from regraft.infra.kafka.transaction_writer import TransactionWriter
+from regraft.infra.local.kafka_server import RunningKafka
+from regraft.infra.process.find_port import choose_ports
 from regraft.schemas.codec import encode
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
 from regraft.schemas.dead_letter import DeadLetter

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from regraft.controller.ports.leader_basis import LeaderBasis
-from regraft.infra.order_keys import TrustedKeys
+from regraft.infra.orders.order_keys import TrustedKeys
 from tests.controller.test_control_loop import INVENTORY
 from tests.overlay.small_overlays import inventory_of, line_of
 

@@ -10,8 +10,8 @@ import pytest
 from regraft.controller.control_ports import DeposedError
 from regraft.controller.ports.leader_basis import LeaderBasis
 from regraft.controller.ports.leadership import HeldTerm, Leadership, SessionRefusedError
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_server import RunningKafka
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.local.kafka_server import RunningKafka
 from regraft.schemas.plan import PlanPhase
 from tests.controller.state.test_plan_log import plan_at
 from tests.wait_until import wait_until

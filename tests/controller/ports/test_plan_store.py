@@ -11,11 +11,11 @@ from regraft.controller.ports.plan_store import KafkaPlanStore
 from regraft.controller.ports.refused_orders import REFUSED_BEFORE
 from regraft.controller.ports.result_reader import ResultReader
 from regraft.controller.state.plan_log import PlanLog
-from regraft.infra.create_topics import create_topics
-from regraft.infra.decode_strictly import UnreadableRecordError
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_server import RunningKafka
-from regraft.infra.order_keys import OrderSettings
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.decode_strictly import UnreadableRecordError
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.local.kafka_server import RunningKafka
+from regraft.infra.orders.order_keys import OrderSettings
 from regraft.schemas.audit import AuditOutcome, GivenOrder
 from regraft.schemas.codec import encode
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome

@@ -1,7 +1,7 @@
 """Reports that readers would refuse: each is lost alone."""
 
 from regraft.controller.ports.plan_store import KafkaPlanStore
-from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 
 

@@ -10,9 +10,9 @@ import redis
 
 from regraft.controller.ports.write_live_view import ValkeyView
 from regraft.controller.ports.write_status import StatusView
-from regraft.infra.live_keys import PAUSE_MS_MAX
-from regraft.infra.supervise import Supervisor
-from regraft.infra.valkey_server import start_valkey_service
+from regraft.infra.live.live_keys import PAUSE_MS_MAX
+from regraft.infra.local.supervise import Supervisor
+from regraft.infra.local.valkey_server import start_valkey_service
 from regraft.schemas.live_view import VIEW_KEYS, decode_keys, decode_view
 from tests.schemas.shown_views import view_of
 

@@ -1,7 +1,7 @@
 """Windows restricted to the brokers of one overlay."""
 
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.state import LinkRtt
 from tests.controller.published_windows import queue_of
 from tests.overlay.small_overlays import sets_of

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from regraft.controller.state.plan_log import PLANS_KEPT_MAX, TRANSITION_ENDS, PlanLog
-from regraft.overlay.configuration import NotATreeError
+from regraft.overlay.tree.tree_configuration import NotATreeError
 from regraft.schemas.plan import PhaseChange, Plan, PlanPhase, Proposal
 from regraft.schemas.plan_life import LIFE
 from tests.overlay.small_overlays import inventory_of, line_of

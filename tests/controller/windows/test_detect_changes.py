@@ -19,7 +19,7 @@ from regraft.controller.windows.detect_changes import (
     limit_for,
     normal_score,
 )
-from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.sets.delivery_sets import DeliverySets
 from tests.controller.scripted_windows import WINDOW_MS, closed_window
 
 BROKERS = tuple(f"b{number:02}" for number in range(10))
@@ -51,7 +51,7 @@ class Traffic:
         columns = tuple((publisher, self.turn) for publisher in PUBLISHERS)
         self.level = self.alike * self.level + rng.normal(0, 0.02) * math.sqrt(1 - self.alike**2)
         start_ms, self.turn = self.turn * WINDOW_MS, self.turn + 1
-        sets = DeliverySets(BROKERS, columns, words, 1.0)
+        sets = DeliverySets(BROKERS, columns, words, 1.0, words)
         changes = int(rng.poisson(self.churn))
         window = ClosedWindow(start_ms, start_ms + WINDOW_MS, sets, client_changes=changes, epoch_min=0, epoch_max=0)
         return window, 100 * math.exp(self.level)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from regraft.controller.windows.estimate_links import MEASURED_PEERS_MIN, NetworkCoordinates
 from regraft.overlay.overlay_configuration import Link
 from regraft.producers.emulator.place_overlay import measured_rtt_ms
-from regraft.producers.nodes.choose_candidates import NEAR_MAX
+from regraft.producers.nodes.links.choose_candidates import NEAR_MAX
 
 WINDOWS = 24  # two minutes of windows of 5 s
 

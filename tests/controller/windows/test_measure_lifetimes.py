@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.measure_lifetimes import ENDS_MIN, LifetimeMeter, horizon_window_count
-from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.sets.delivery_sets import DeliverySets
 
 WINDOW_MS = 5_000
 NOTHING = DeliverySets.of(("b00", "b01"), {}, 5.0)

@@ -16,10 +16,10 @@ from regraft.controller.windows.measure_links import (
     LinkMeter,
     counted_drift,
 )
-from regraft.overlay.configuration import link
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.members import FleetView
-from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.overlay_configuration import Link, link
+from regraft.overlay.tree.build_tree import bootstrap_tree
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.schemas.state import LinkRtt
 from tests.controller.published_windows import queue_of, window_of
@@ -130,7 +130,7 @@ def measured_fleet(count: int = 30) -> tuple[Inventory, dict[Link, float]]:
     """Return brokers at measured hosts with an inventory of equal costs, and the true cost of each link."""
     true = place_overlay(count, 8, random.Random(1))
     costs = {link(a, b): true.cost_of_link(a, b) for a, b in itertools.combinations(true.brokers, 2)}
-    return replace(true, link_cost=inventory_of(true.bootstrap_tree, {}).link_cost), costs
+    return replace(true, link_cost=inventory_of(bootstrap_tree(true), {}).link_cost), costs
 
 
 def window_of_costs(number: int, costs: dict[Link, float], given: Inventory) -> ClosedWindow:

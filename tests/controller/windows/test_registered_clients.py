@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import regraft.controller.windows.registered_clients
 from regraft.controller.windows.registered_clients import RegisteredClients
-from regraft.overlay.user_interests import UserInterests
+from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.client import Client, PredicateRecord, Role
 from tests.controller.scripted_ring import publisher, user
 from tests.overlay.small_overlays import brokers_named

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from regraft.overlay.chord_configuration import ChordConfiguration
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
+from regraft.overlay.ring.ring_configuration import RingConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     Advertise,
@@ -23,15 +23,15 @@ from regraft.producers.brokers.broker_messages import (
     SubscribeRequest,
 )
 from regraft.producers.brokers.broker_protocol import BrokerPhase
-from regraft.producers.brokers.chord_messages import Join
-from regraft.producers.brokers.chord_tables import ChordTables
 from regraft.producers.brokers.match_content import Operator, Predicate
+from regraft.producers.brokers.ring_messages import Join
+from regraft.producers.brokers.ring_tables import RingTables
 from regraft.producers.brokers.tree_tables import RoutingTables
 from regraft.schemas.command import Command, CommandPhase, Outcome, Refusal
 from regraft.schemas.plan import OFF_RING, IdMove
 
-TREE = Configuration.of(3, "abc", [("a", "b"), ("b", "c")])
-RING = ChordConfiguration.of(3, 8, {"a": 10, "b": 70, "c": 130})
+TREE = TreeConfiguration.of(3, "abc", [("a", "b"), ("b", "c")])
+RING = RingConfiguration.of(3, 8, {"a": 10, "b": 70, "c": 130})
 
 
 @pytest.mark.parametrize("overlay", [TREE, RING], ids=["tree", "ring"])
@@ -58,8 +58,8 @@ def test_no_path_over_a_lost_broker_is_kept_on_a_tree() -> None:
 
 def test_no_path_over_a_lost_broker_is_kept_on_a_ring() -> None:
     """Nor is a path to a broker that one of the rings lacks."""
-    older, later = ChordTables("a", RING), RING.at_epoch(4)
-    kept, cut = (ChordTables("a", later, lost=lost) for lost in (frozenset(), frozenset("b")))
+    older, later = RingTables("a", RING), RING.at_epoch(4)
+    kept, cut = (RingTables("a", later, lost=lost) for lost in (frozenset(), frozenset("b")))
     assert [kept.same_route(older, "a", broker) for broker in "abcd"] == [True, True, True, False]
     assert [cut.same_route(older, "a", broker) for broker in "abc"] == [True, False, "b" not in RING.route("a", "c")]
 
@@ -75,7 +75,7 @@ def install(overlay: OverlayConfiguration, broker: str, *, term: int = 1, epoch:
     """Return the command that installs a broker outside the overlay in force."""
     held = overlay.at_epoch(epoch)
     ids = tuple(IdMove(name, OFF_RING, number) for name, number in getattr(held, "id_of", {}).items())
-    links = held.links if isinstance(held, Configuration) else ()
+    links = held.links if isinstance(held, TreeConfiguration) else ()
     return Command(
         "plan-7", CommandPhase.INSTALL, broker, epoch, epoch, links_added=links, id_moves=ids,
         brokers_joined=held.brokers, digest=held.digest + DIGEST, term=term,
@@ -85,7 +85,7 @@ def install(overlay: OverlayConfiguration, broker: str, *, term: int = 1, epoch:
 def without_c(overlay: OverlayConfiguration) -> OverlayConfiguration:
     """Return the overlay of epoch 4, which c leaves."""
     change = BrokerChange(left=frozenset("c"))
-    if isinstance(overlay, ChordConfiguration):
+    if isinstance(overlay, RingConfiguration):
         return overlay.replaced(4, [IdMove("c", 130, OFF_RING)], change=change)
     return TREE.replaced(4, [("b", "c")], [], change=change)
 
@@ -252,7 +252,7 @@ def test_a_broker_outside_holds_a_plan_until_it_is_aborted(overlay: OverlayConfi
 
 def test_a_lost_neighbour_that_joins_a_tree_by_an_ordinary_plan_is_no_longer_lost() -> None:
     """The repair around it is over; the tables of the new epoch do not consider its new life dead."""
-    older = Configuration.of(3, "ab", [("a", "b")])
+    older = TreeConfiguration.of(3, "ab", [("a", "b")])
     core: Any = core_of("a", older, 0)
     core.lost_peers.add("c")
     target = older.replaced(4, [], [("a", "c")], change=BrokerChange(joined=frozenset("c")))

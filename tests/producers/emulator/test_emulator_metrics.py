@@ -5,9 +5,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from regraft.infra.find_port import LOOPBACK
-from regraft.infra.run_clock import RunClock
-from regraft.infra.serve_metrics import serve_metrics
+from regraft.infra.process.find_port import LOOPBACK
+from regraft.infra.process.run_clock import RunClock
+from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.producers.emulator.emulator_metrics import EmulatorHealth, EmulatorMetrics
 from regraft.producers.run_emulator import WallClockEmulator
 from regraft.schemas.command import Command, CommandPhase

@@ -10,9 +10,9 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from msgspec.structs import replace
 
-from regraft.infra.decode_strictly import UnreadableRecordError
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.record_writer import RecordWriter
+from regraft.infra.kafka.decode_strictly import UnreadableRecordError
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.record_writer import RecordWriter
 from regraft.producers.emulator.kafka_ports import KafkaPorts, clients_at
 from regraft.producers.emulator.read_commands import CommandReader, KafkaUnreachableError
 from regraft.schemas.announcement import Announcement

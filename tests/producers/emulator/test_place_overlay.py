@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.emulator.place_overlay import host_count, place_overlay, place_scot
 
 

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.read_inventory import parse_inventory
 from regraft.producers.emulator.place_regions import broker_count_max, place_regions, shipped_regions
 
 
@@ -15,7 +15,7 @@ def test_each_region_gets_a_broker_before_any_gets_another() -> None:
     regions = [broker[:-1] for broker in inventory.brokers]
     counts = {region: regions.count(region) for region in shipped_regions().names}
     assert sorted(counts.values()) == [2] * 17 + [3] * 2
-    assert Inventory.from_json(inventory.to_json(), "test").to_json() == inventory.to_json()
+    assert parse_inventory(inventory.to_json(), "test").to_json() == inventory.to_json()
 
 
 def test_links_cost_list_prices_and_have_measured_delays() -> None:

@@ -8,7 +8,7 @@ import pytest
 import simpy
 
 from regraft.producers.brokers.broker_messages import CancelRequest, ClientRequest, Notification, SubscribeRequest
-from regraft.producers.brokers.chord_messages import (
+from regraft.producers.brokers.ring_messages import (
     AttachRequest,
     DrainedRequest,
     GoneRequest,

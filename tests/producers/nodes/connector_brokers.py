@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from regraft.producers.node_settings import NodeSettings
-from regraft.producers.nodes import ask_api, jetstream_ingress
-from regraft.producers.nodes.connectors import LocalMessage, MemoryConnector
-from regraft.producers.nodes.nats_subscriptions import reach_server
+from regraft.producers.nodes.connectors import ask_api
+from regraft.producers.nodes.connectors.connector import LocalMessage, MemoryConnector
+from regraft.producers.nodes.nats import jetstream_ingress
+from regraft.producers.nodes.nats.nats_subscriptions import reach_server
 from regraft.producers.nodes.node_parts import connector_of
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
@@ -184,7 +185,7 @@ class MemoryBroker(ConnectorBroker):
 class NatsBroker(ConnectorBroker):
     """A NATS server with a leaf port."""
 
-    SCHEME, MODULE, ADVICE = "nats", "nats_connector", "start it with `leafnodes"
+    SCHEME, MODULE, ADVICE = "nats", "nats.nats_connector", "start it with `leafnodes"
     TOO_LARGE = 5 << 20  # Its max_payload is 4 MB.
     DURABLE: ClassVar[dict[str, Any]] = {"durable_stream": STREAM}
     NOT_TAKEN = ((LocalMessage("_REGRAFT.x", b"x"), "own_subject"),)
@@ -231,7 +232,7 @@ class NatsClientPortBroker(NatsBroker):
     """A NATS server without a leaf port, whose monitoring port is asked often."""
 
     CANNOT: ClassVar[dict[Feature, str]] = {"durable": "not offered there"}
-    MODULE, ADVICE = "nats_client_connector", "no NATS server accepts a client"
+    MODULE, ADVICE = "nats.nats_client_connector", "no NATS server accepts a client"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -247,7 +248,7 @@ class MqttBroker(ConnectorBroker):
         "asking": "everything arrives",
     }
     UNUSUAL = "wärme.东京.a-b_c=d:{}.$x././"  # It ends in two empty levels.
-    SCHEME, MODULE, ADVICE = "mqtt", "mqtt_connector", "connector_user"
+    SCHEME, MODULE, ADVICE = "mqtt", "mqtt.mqtt_connector", "connector_user"
     DURABLE: ClassVar[dict[str, Any]] = {"durable_session": True}
     NOT_TAKEN = ((LocalMessage("x", bytes(PAYLOAD_BYTES_MAX + 1)), "payload_too_large"),)
     NOT_HANDED = ((LocalMessage("a/b.c", b""), "bad_topic"),)
@@ -335,7 +336,7 @@ class OldMqttBroker(MqttBroker):
 class AmqpBroker(ConnectorBroker):
     """A RabbitMQ, shared by all tests, with a separate exchange; a queue that several clients share is a group."""
 
-    SCHEME, MODULE, ADVICE = "amqp", "amqp_connector", "connector_user"
+    SCHEME, MODULE, ADVICE = "amqp", "amqp.amqp_connector", "connector_user"
     DURABLE: ClassVar[dict[str, Any]] = {"durable_session": True}
     CANNOT: ClassVar[dict[Feature, str]] = {
         "denial": "a channel ends at what it may not publish: the connector opens again"

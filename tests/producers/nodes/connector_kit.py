@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.connectors import Connector
+from regraft.producers.nodes.connectors.connector import Connector
 from tests.producers.nodes.connector_brokers import (
     AmqpBroker,
     ConnectorBroker,

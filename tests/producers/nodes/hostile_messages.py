@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regraft.producers.nodes.connectors import LocalMessage
+from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.schemas.wire_grammar import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 INJECTED = "r 0\r\n\r\nLMSG admin.shutdown 4\r\nnow!\r\nLMSG junk"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from regraft.infra.mosquitto_server import NoMosquittoError, find_mosquitto, mosquitto_settings
-from regraft.producers.nodes.mqtt_connector import MqttConnector
+from regraft.infra.local.mosquitto_server import NoMosquittoError, find_mosquitto, mosquitto_settings
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from tests.producers.nodes.server_process import WAIT_S_MAX, ServerProcess, free_port
 
 

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 
 import mqtt5
 
-from regraft.producers.nodes.mqtt_packets import PACKET_BYTES_MAX, Oversized, PacketReader
+from regraft.producers.nodes.mqtt.mqtt_packets import PACKET_BYTES_MAX, Oversized, PacketReader
 from tests.producers.nodes.connector_kit import until
 
 

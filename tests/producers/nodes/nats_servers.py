@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.nats_server import NoNatsError, find_nats
+from regraft.infra.local.nats_server import NoNatsError, find_nats
 from tests.producers.nodes.server_process import ServerProcess, free_port
 
 

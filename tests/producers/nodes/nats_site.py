@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from regraft.overlay.configuration import Configuration
-from regraft.producers.nodes import ask_api
-from regraft.producers.nodes.ask_api import BrokerApi
-from regraft.producers.nodes.connectors import Connector
-from regraft.producers.nodes.nats_connector import NatsConnector
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.producers.nodes.connectors import ask_api
+from regraft.producers.nodes.connectors.ask_api import BrokerApi
+from regraft.producers.nodes.connectors.connector import Connector
+from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.node_fleet import NodeFleet
 
@@ -44,7 +44,7 @@ def at_leaf_port(server: NatsServer, broker: str, local_streams: Sequence[str] =
 
 
 def at_client_port(server: NatsServer, broker: str, local_streams: Sequence[str] = ()) -> Connector:
-    from regraft.producers.nodes.nats_client_connector import NatsClientConnector
+    from regraft.producers.nodes.nats.nats_client_connector import NatsClientConnector
 
     ask_api.POLL_S = 0.02
     return NatsClientConnector(
@@ -55,7 +55,7 @@ def at_client_port(server: NatsServer, broker: str, local_streams: Sequence[str]
 @asynccontextmanager
 async def nats_site(
     directory: Path,
-    configuration: Configuration,
+    configuration: TreeConfiguration,
     delays_s: dict[str, float] | None = None,
     groups_once: frozenset[str] = frozenset(),
     connector_of: Callable[[NatsServer, str], Connector] = at_leaf_port,

@@ -19,10 +19,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from regraft.infra.find_port import choose_ports
-from regraft.infra.make_certificates import LocalAuthority
-from regraft.infra.rabbit_server import NoRabbitError, find_rabbit, rabbit_environment
-from regraft.producers.nodes.ask_api import BrokerApi
+from regraft.infra.local.make_certificates import LocalAuthority
+from regraft.infra.local.rabbit_server import NoRabbitError, find_rabbit, rabbit_environment
+from regraft.infra.process.find_port import choose_ports
+from regraft.producers.nodes.connectors.ask_api import BrokerApi
 
 PLUGINS = "[rabbitmq_event_exchange,rabbitmq_management,rabbitmq_federation,rabbitmq_shovel]."
 START_S_MAX = 90.0
@@ -157,7 +157,7 @@ class RabbitClient:
     async def connected(self) -> RabbitClient:
         from pika import ConnectionParameters
 
-        from regraft.producers.nodes.drive_pika import PikaConnection
+        from regraft.producers.nodes.amqp.drive_pika import PikaConnection
 
         self.connection = PikaConnection(ConnectionParameters("127.0.0.1", self._port))
         self.main = await self.connection.channel()

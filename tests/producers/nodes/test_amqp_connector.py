@@ -13,10 +13,10 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from regraft.producers.nodes.amqp_connector import AmqpConnector
-from regraft.producers.nodes.amqp_place import AmqpPlace
-from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
-from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
+from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
+from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
+from regraft.producers.nodes.connectors.ask_api import BrokerApi, NoAnswerError
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import opened, run_connector, until
 from tests.producers.nodes.http_stand_in import answering
@@ -101,7 +101,7 @@ def test_a_header_that_the_library_cannot_write_becomes_text() -> None:
     """A fraction, alone or in a table, can be read but not written; other headers keep their types."""
     from pika import BasicProperties
 
-    from regraft.producers.nodes.amqp_headers import block_of, properties_of
+    from regraft.producers.nodes.amqp.amqp_headers import block_of, properties_of
 
     block = block_of(BasicProperties(headers={"share": 0.5, "table": {"a": [0.5]}, "number": 1}))
     headers = properties_of(block, "", ("Stamp", "1")).headers
@@ -185,7 +185,7 @@ def test_a_durable_queue_redelivers_unsafe_messages_once(run_amqp: Callable[...,
 
 def test_a_broker_without_events_is_polled(run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """In a virtual host without an event exchange the management interface gives the interest, seconds later."""
-    monkeypatch.setattr("regraft.producers.nodes.amqp_connector.PROBE_S", 0.1)
+    monkeypatch.setattr("regraft.producers.nodes.amqp.amqp_connector.PROBE_S", 0.1)
 
     async def steps(broker: Any, received: Received) -> None:
         server = broker.server
@@ -231,7 +231,7 @@ def test_bindings_are_asked_for_until_they_are_known(
     run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events report only later bindings: what was made before, as when a server of a cluster dies, must be listed."""
-    monkeypatch.setattr("regraft.producers.nodes.amqp_connector.PROBE_S", 0.1)
+    monkeypatch.setattr("regraft.producers.nodes.amqp.amqp_connector.PROBE_S", 0.1)
 
     async def steps(broker: Any, received: Received) -> None:
         await broker.client.bind("before.*")

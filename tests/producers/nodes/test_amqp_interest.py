@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from regraft.producers.nodes import amqp_interest
-from regraft.producers.nodes.amqp_interest import AmqpInterest, Binding
+from regraft.producers.nodes.amqp import amqp_interest
+from regraft.producers.nodes.amqp.amqp_interest import AmqpInterest, Binding
 
 
 def test_a_queue_has_a_share_and_what_was_refused_is_taken_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regraft.producers.brokers.match_content import MatchIndex
-from regraft.producers.nodes.amqp_keys import KEY_BYTES_MAX, KeyFormError, key_of, subject_of, subjects_of
-from regraft.producers.nodes.subject_filters import content_of, filter_of
+from regraft.producers.nodes.amqp.amqp_keys import KEY_BYTES_MAX, KeyFormError, key_of, subject_of, subjects_of
+from regraft.producers.nodes.connectors.subject_filters import content_of, filter_of
 
 WORDS = st.sampled_from(["a", "b", "ä/$"])
 KEYS = st.lists(WORDS, min_size=1, max_size=4)

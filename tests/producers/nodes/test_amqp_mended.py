@@ -83,7 +83,7 @@ def test_what_a_full_queue_rejects_is_counted(run_amqp: Callable[..., None]) -> 
     """With reject-publish the broker says so; with drop-head, its default, it says nothing."""
 
     async def steps(broker: Any, received: Received) -> None:
-        from regraft.producers.nodes.connectors import LocalMessage
+        from regraft.producers.nodes.connectors.connector import LocalMessage
 
         connector = await opened(broker, received)
         client, channel = broker.client, broker.client.main.channel

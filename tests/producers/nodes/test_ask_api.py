@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes import ask_api
-from regraft.producers.nodes.amqp_interest import Binding
-from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
-from regraft.producers.nodes.ask_rabbit import bindings_of
+from regraft.producers.nodes.amqp.amqp_interest import Binding
+from regraft.producers.nodes.amqp.ask_rabbit import bindings_of
+from regraft.producers.nodes.connectors import ask_api
+from regraft.producers.nodes.connectors.ask_api import BrokerApi, NoAnswerError
 from tests.producers.nodes.http_stand_in import answering
 from tests.producers.nodes.server_process import free_port
 

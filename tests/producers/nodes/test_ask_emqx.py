@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.producers.nodes import ask_emqx
-from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
-from regraft.producers.nodes.ask_emqx import filters_of_clients
-from regraft.producers.nodes.mqtt_interest import MqttInterest
+from regraft.producers.nodes.connectors.ask_api import BrokerApi, NoAnswerError
+from regraft.producers.nodes.mqtt import ask_emqx
+from regraft.producers.nodes.mqtt.ask_emqx import filters_of_clients
+from regraft.producers.nodes.mqtt.mqtt_interest import MqttInterest
 from tests.producers.nodes.emqx_stand_in import KEY, SECRET, EmqxList
 from tests.producers.nodes.http_stand_in import answering
 

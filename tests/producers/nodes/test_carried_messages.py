@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import AdvertiseAck, Bundle, End, Subscribe
-from regraft.producers.nodes.carried_messages import (
+from regraft.producers.nodes.connectors.connector import Connector, MemoryConnector
+from regraft.producers.nodes.connectors.subject_filters import content_of, filter_of
+from regraft.producers.nodes.links.carried_messages import (
     CarriedNotification,
     LinkError,
     NotificationBody,
     body_of,
     message_of,
 )
-from regraft.producers.nodes.connectors import Connector, MemoryConnector
-from regraft.producers.nodes.subject_filters import content_of, filter_of
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.telemetry import TelemetryBatch
 from tests.producers.nodes.node_fleet import NodeFleet
@@ -86,7 +86,7 @@ def test_a_frame_that_is_refused_stops_nothing_behind_it() -> None:
 
     async def steps() -> None:
         brokers = ("n0", "n1", "n2")
-        fleet = NodeFleet(Configuration.of(0, brokers, [("n0", "n1"), ("n1", "n2")]))
+        fleet = NodeFleet(TreeConfiguration.of(0, brokers, [("n0", "n1"), ("n1", "n2")]))
         connectors: dict[str, Connector] = {broker: MemoryConnector() for broker in brokers}
         for connector in connectors.values():
             connector.want("ticks")  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ import pytest
 
 from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator.place_overlay import place_overlay
-from regraft.producers.nodes.choose_candidates import CANDIDATES_MAX, NEAR_MAX, CandidateChoice
+from regraft.producers.nodes.links.choose_candidates import CANDIDATES_MAX, NEAR_MAX, CandidateChoice
 
 OWN = "b005"
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.producers.nodes.connector_checks import ConnectorChecks
-from regraft.producers.nodes.connectors import LocalMessage
+from regraft.producers.nodes.connectors.connector import LocalMessage
+from regraft.producers.nodes.connectors.connector_checks import ConnectorChecks
 from regraft.schemas.wire_grammar import block_fault, subject_fault
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import broker_of, needs, opened, until
@@ -85,7 +85,7 @@ def test_no_client_of_another_broker_routes_at_a_rabbitmq() -> None:
     needs_rabbit()
     from pika import BasicProperties
 
-    from regraft.producers.nodes.amqp_headers import block_of, properties_of
+    from regraft.producers.nodes.amqp.amqp_headers import block_of, properties_of
 
     typed = block_of(
         BasicProperties(headers={"x": ["y"], "CC": ["a"], "BCC": ["b"], "x-received-from": [{"uri": "u"}]})

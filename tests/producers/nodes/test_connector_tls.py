@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from regraft.infra.make_certificates import LocalAuthority
+from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.producers.node_settings import NodeSettings
-from regraft.producers.nodes.ask_api import BrokerApi
-from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
+from regraft.producers.nodes.connectors.ask_api import BrokerApi
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
 from regraft.producers.nodes.node_parts import api_of, connector_of
 from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.mqtt_brokers import MqttServer
@@ -105,7 +105,7 @@ def test_messages_cross_a_secure_connector(secure: Secure, tmp_path: Path) -> No
 @pytest.mark.stack
 def test_a_peer_without_proof_is_refused(secure: Secure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a certificate of another authority on either side, or in plain text, the connector does not open."""
-    for connector in ("nats_connector", "mqtt_connector", "amqp_connector"):
+    for connector in ("nats.nats_connector", "mqtt.mqtt_connector", "amqp.amqp_connector"):
         monkeypatch.setattr(f"regraft.producers.nodes.{connector}.CONNECT_S_MAX", 0.5)
     stranger = LocalAuthority(tmp_path / "stranger")
     unknown = settings_of(secure, secure.connector, tmp_path, stranger)

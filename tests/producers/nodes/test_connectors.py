@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
-from regraft.producers.nodes.stamps import Stamps
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
+from regraft.producers.nodes.connectors.stamps import Stamps
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import opened, requirement, until
 from tests.producers.nodes.hostile_messages import HOSTILE, ODD

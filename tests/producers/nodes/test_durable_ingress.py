@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.producers.nodes.connectors import Connector, ConnectorError, LocalMessage, MemoryConnector
-from regraft.producers.nodes.mqtt_connector import MqttConnector
-from regraft.producers.nodes.nats_connector import NatsConnector
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.producers.nodes.connectors.connector import Connector, ConnectorError, LocalMessage, MemoryConnector
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from regraft.schemas.plan import PlanPhase
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
@@ -21,7 +21,7 @@ from tests.producers.nodes.node_fleet import NodeFleet
 from tests.wait_until import PATIENCE_S
 
 BROKERS = ("b01", "b02", "b03")
-LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
+LINE = TreeConfiguration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
 STREAM = "ORDERS"
 
 
@@ -111,7 +111,7 @@ def test_a_stream_survives_the_death_of_node_and_server(tmp_path: Path, monkeypa
     Both streams are sources; messages that came from the overlay do not cross again.
     """
     needs_nats()
-    monkeypatch.setattr("regraft.producers.nodes.jetstream_ingress.ACK_WAIT_S", 0.5)
+    monkeypatch.setattr("regraft.producers.nodes.nats.jetstream_ingress.ACK_WAIT_S", 0.5)
     import nats
 
     servers = {

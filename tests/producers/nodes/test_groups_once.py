@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import SubscribeRequest
 from regraft.producers.node_settings import NodeSettings
-from regraft.producers.nodes.amqp_interest import AmqpInterest, Binding
-from regraft.producers.nodes.connectors import LocalMessage
-from regraft.producers.nodes.groups_once import (
+from regraft.producers.nodes.amqp.amqp_interest import AmqpInterest, Binding
+from regraft.producers.nodes.connectors.connector import LocalMessage
+from regraft.producers.nodes.connectors.groups_once import (
     GroupHandlers,
     excluded_groups,
     group_of,
@@ -25,16 +25,16 @@ from regraft.producers.nodes.groups_once import (
     key_of,
     parts_of,
 )
-from regraft.producers.nodes.mqtt_interest import MqttInterest
+from regraft.producers.nodes.connectors.subject_filters import content_of, filter_of
+from regraft.producers.nodes.mqtt.mqtt_interest import MqttInterest
 from regraft.producers.nodes.node_clients import NodeClients
-from regraft.producers.nodes.subject_filters import content_of, filter_of
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import broker_of, needs, until
 from tests.producers.nodes.node_fleet import NodeFleet
 from tests.wait_until import PATIENCE_S
 
 BROKERS = ("b01", "b02", "b03")
-LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
+LINE = TreeConfiguration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
 GROUPS = some.text(some.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.connectors import LocalMessage
-from regraft.producers.nodes.jetstream_taken import StreamTaken
-from regraft.producers.nodes.nats_connector import NatsConnector
+from regraft.producers.nodes.connectors.connector import LocalMessage
+from regraft.producers.nodes.nats.jetstream_taken import StreamTaken
+from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from regraft.schemas.safe_names import safe_name
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import until

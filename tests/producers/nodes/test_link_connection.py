@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.link_connection import LinkConnection
-from regraft.producers.nodes.link_frames import HELLO_BYTES_MAX, FrameReader, Probe, frame, link_frame, read_link_frame
-from regraft.producers.nodes.link_session import LINK_VERSION, Hello, LinkSession
+from regraft.producers.nodes.links.link_connection import LinkConnection
+from regraft.producers.nodes.links.link_frames import (
+    HELLO_BYTES_MAX,
+    FrameReader,
+    Probe,
+    frame,
+    link_frame,
+    read_link_frame,
+)
+from regraft.producers.nodes.links.link_session import LINK_VERSION, Hello, LinkSession
 
 HELLO = Hello(LINK_VERSION, "n0", "1", "", 0)
 

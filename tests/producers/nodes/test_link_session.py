@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from regraft.producers.brokers.broker_messages import End
-from regraft.producers.nodes.carried_messages import CarriedNotification, LinkError, body_of
-from regraft.producers.nodes.link_session import LINK_VERSION, Hello, LinkSession
+from regraft.producers.nodes.links.carried_messages import CarriedNotification, LinkError, body_of
+from regraft.producers.nodes.links.link_session import LINK_VERSION, Hello, LinkSession
 
 
 def session_with(count: int) -> LinkSession:

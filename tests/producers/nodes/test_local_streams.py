@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 import structlog
 
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.node_settings import NodeSettings
-from regraft.producers.nodes import local_streams
-from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
-from regraft.producers.nodes.local_streams import LocalStreams
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
+from regraft.producers.nodes.nats import local_streams
+from regraft.producers.nodes.nats.local_streams import LocalStreams
 from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.nats_site import NatsSite, at_client_port, at_leaf_port, nats_site
 from tests.wait_until import PATIENCE_S
 
-PAIR = Configuration.of(0, ("b01", "b02"), [("b01", "b02")])
+PAIR = TreeConfiguration.of(0, ("b01", "b02"), [("b01", "b02")])
 
 
 def listed(streams: dict[str, list[str]], total: int = 0, offset: int = 0) -> bytes:
@@ -209,7 +209,7 @@ def test_a_connector_with_local_streams_opens_only_if_they_can_be_listed(
 ) -> None:
     """A server without JetStream is named with what to do."""
     needs("nats")
-    for module in ("nats_connector", "nats_client_connector"):
+    for module in ("nats.nats_connector", "nats.nats_client_connector"):
         monkeypatch.setattr(f"regraft.producers.nodes.{module}.CONNECT_S_MAX", 1.0)
 
     async def go() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from regraft.infra.mosquitto_server import mosquitto_settings
-from regraft.producers.nodes.connectors import ConnectorError
+from regraft.infra.local.mosquitto_server import mosquitto_settings
+from regraft.producers.nodes.connectors.connector import ConnectorError
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.test_mqtt_connector import MqttSite

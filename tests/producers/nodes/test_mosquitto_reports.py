@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from regraft.producers.nodes.log_line_form import LINE_BYTES_MAX
-from regraft.producers.nodes.mosquitto_reports import MosquittoReports
-from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
+from regraft.producers.nodes.mqtt.log_line_form import LINE_BYTES_MAX
+from regraft.producers.nodes.mqtt.mosquitto_reports import MosquittoReports
+from regraft.producers.nodes.mqtt.mqtt_interest import LOG_TOPIC, MqttInterest
 
 ID, USER = "regraft-b01-0123abcd", "b01 node"
 FORMATS = (

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes import mqtt_connector
-from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
-from regraft.producers.nodes.mqtt_connector import MqttConnector
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
+from regraft.producers.nodes.mqtt import mqtt_connector
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttServer, needs_mosquitto
 from tests.producers.nodes.server_process import free_port

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.ask_api import BrokerApi
-from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
-from regraft.producers.nodes.mqtt_connector import MqttConnector
-from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
+from regraft.producers.nodes.connectors.ask_api import BrokerApi
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+from regraft.producers.nodes.mqtt.mqtt_headers import MqttFields, block_of, fields_of
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.emqx_stand_in import KEY, SECRET, EmqxList
@@ -252,7 +252,7 @@ def test_the_log_file_of_another_broker_is_refused(
     run_site: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file in which the connector itself does not appear is named, with what it should be."""
-    monkeypatch.setattr("regraft.producers.nodes.mqtt_connector.LOG_S_MAX", 0.1)
+    monkeypatch.setattr("regraft.producers.nodes.mqtt.mqtt_connector.LOG_S_MAX", 0.1)
     (tmp_path / "other.log").write_text("1795627060: someone 1 #\n")
 
     async def steps(site: MqttSite) -> None:
@@ -336,7 +336,7 @@ def test_emqx_is_asked_for_the_interest_of_clients(
 
     The broker is a Mosquitto that reports nothing, the list that of the stand-in.
     """
-    monkeypatch.setattr("regraft.producers.nodes.ask_api.POLL_S", 0.02)
+    monkeypatch.setattr("regraft.producers.nodes.connectors.ask_api.POLL_S", 0.02)
     emqx = EmqxList()
     kept = tmp_path / "interest.json"
     kept.write_text('{"gone": ["left/since"]}')
@@ -381,7 +381,7 @@ def test_the_connector_stays_closed_if_emqx_gives_no_list(run_site: Callable[...
 
 def test_the_list_of_another_emqx_is_refused(run_site: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """A list without the node itself is not that of its broker, however right it looks."""
-    monkeypatch.setattr("regraft.producers.nodes.mqtt_connector.LOG_S_MAX", 0.3)
+    monkeypatch.setattr("regraft.producers.nodes.mqtt.mqtt_connector.LOG_S_MAX", 0.3)
     emqx = EmqxList()
     emqx.subscriptions = [("c", "a/#"), ("regraft-b02-0123abcd", "#")]
     with emqx.serving() as url:

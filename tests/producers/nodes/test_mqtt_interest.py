@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from regraft.producers.nodes.mqtt_interest import MqttInterest
+from regraft.producers.nodes.mqtt.mqtt_interest import MqttInterest
 
 V2_0 = ("Client {} disconnected.", "Client {} closed its connection.", "Client {} has exceeded timeout, disconnecting.")
 V2_1 = (
@@ -83,7 +83,7 @@ def test_no_client_ends_the_interest_of_another(odd: str, left: str) -> None:
 
 def test_a_client_has_a_share_and_what_was_refused_is_taken_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """One client's filters do not shut out another's; its own wait until others of it end."""
-    monkeypatch.setattr("regraft.producers.nodes.mqtt_interest.FILTERS_OF_CLIENT_MAX", 3)
+    monkeypatch.setattr("regraft.producers.nodes.mqtt.mqtt_interest.FILTERS_OF_CLIENT_MAX", 3)
     wanted: dict[str, bool] = {}
     counts: Counter[str] = Counter()
     interest = interest_of(wanted, counts)

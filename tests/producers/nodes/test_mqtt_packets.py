@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.producers.nodes.mqtt_packets import MalformedError, Oversized, PacketReader, Unreadable
+from regraft.producers.nodes.mqtt.mqtt_packets import MalformedError, Oversized, PacketReader, Unreadable
 
 BYTES_MAX = 200
 

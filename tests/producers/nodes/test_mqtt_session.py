@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.producers.nodes import mqtt_session
-from regraft.producers.nodes.connectors import LocalMessage
-from regraft.producers.nodes.mqtt_connector import MqttConnector
-from regraft.producers.nodes.mqtt_session import MqttLogin, MqttSession, RefusedError
+from regraft.producers.nodes.connectors.connector import LocalMessage
+from regraft.producers.nodes.mqtt import mqtt_session
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+from regraft.producers.nodes.mqtt.mqtt_session import MqttLogin, MqttSession, RefusedError
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_stand_in import StandIn, stand_in
 from tests.wait_until import PATIENCE_S

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mqtt5
 
-from regraft.producers.nodes.mqtt_taken import TAKEN_MAX, TakenAtOnce, TakenUntilSafe
+from regraft.producers.nodes.mqtt.mqtt_taken import TAKEN_MAX, TakenAtOnce, TakenUntilSafe
 
 
 def message(payload: bytes = b"1", *, duplicate: bool = False) -> mqtt5.PublishPacket:

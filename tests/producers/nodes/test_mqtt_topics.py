@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from regraft.producers.brokers.match_content import matches
-from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
-from regraft.producers.nodes.mqtt_topics import TopicError, subject_of, subjects_of, topic_of
-from regraft.producers.nodes.subject_filters import content_of, filter_of
+from regraft.producers.nodes.connectors.subject_filters import content_of, filter_of
+from regraft.producers.nodes.mqtt.mqtt_headers import MqttFields, block_of, fields_of
+from regraft.producers.nodes.mqtt.mqtt_topics import TopicError, subject_of, subjects_of, topic_of
 from regraft.schemas.wire_grammar import is_clean
 
 LEVELS = st.sampled_from(["", "a", "b", " ", "a.b", "*", ">", "ä\u00a0", "x2e"])

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from regraft.overlay.configuration import Configuration
-from regraft.producers.nodes import look_for_nodes
-from regraft.producers.nodes.connectors import Connector, ConnectorError
-from regraft.producers.nodes.mqtt_connector import MqttConnector
-from regraft.producers.nodes.nats_connector import NatsConnector
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.producers.nodes.connectors import look_for_nodes
+from regraft.producers.nodes.connectors.connector import Connector, ConnectorError
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from regraft.producers.real_fleet.link_proxy import LinkProxy
 from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
@@ -155,8 +155,8 @@ class Amqp(Site):
         connection.close()
 
     def connector(self, broker: str) -> Connector:
-        from regraft.producers.nodes.amqp_connector import AmqpConnector
-        from regraft.producers.nodes.amqp_place import AmqpPlace
+        from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
+        from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
 
         return AmqpConnector(self.server.url, broker, place=AmqpPlace(self.of[broker], self.server.api))
 
@@ -355,7 +355,7 @@ def test_a_link_made_later_starts_no_storm(kind: type[Site], tmp_path: Path) -> 
     """While both nodes run, a native link carries the data: all arrive, no message more than a few times."""
 
     async def steps(site: Any) -> None:
-        fleet = NodeFleet(Configuration.of(0, PAIR, [PAIR]))
+        fleet = NodeFleet(TreeConfiguration.of(0, PAIR, [PAIR]))
         await fleet.begin({broker: site.connector(broker) for broker in PAIR})
         await site.link()
         await site.connect()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.connectors import LocalMessage
-from regraft.producers.nodes.nats_connector import NatsConnector
+from regraft.producers.nodes.connectors.connector import LocalMessage
+from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.server_process import free_port

@@ -13,12 +13,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from regraft.infra.make_certificates import LocalAuthority
+from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.producers.node_settings import NodeSettings
-from regraft.producers.nodes.ask_api import BrokerApi
-from regraft.producers.nodes.connectors import Connector, ConnectorError, LocalMessage
-from regraft.producers.nodes.nats_login import _sum_of, read_login
-from regraft.producers.nodes.nats_permissions import LeafPermissions
+from regraft.producers.nodes.connectors.ask_api import BrokerApi
+from regraft.producers.nodes.connectors.connector import Connector, ConnectorError, LocalMessage
+from regraft.producers.nodes.nats.nats_login import _sum_of, read_login
+from regraft.producers.nodes.nats.nats_permissions import LeafPermissions
 from regraft.producers.nodes.node_parts import connector_of
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
@@ -64,7 +64,7 @@ async def opened(connector: Connector) -> list[LocalMessage]:
 
 @pytest.fixture
 def _soon_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for connector in ("nats_connector", "nats_client_connector"):
+    for connector in ("nats.nats_connector", "nats.nats_client_connector"):
         monkeypatch.setattr(f"regraft.producers.nodes.{connector}.CONNECT_S_MAX", 1.0)
 
 
@@ -275,7 +275,7 @@ def test_a_site_keeps_its_connector_when_one_of_its_servers_dies(tmp_path: Path)
 def test_a_reset_behind_a_refused_login_hides_nothing() -> None:
     """A server that closes a connection whose data it has not read resets it, after it has said why."""
     needs_nats()
-    from regraft.producers.nodes.nats_client_connector import NatsClientConnector
+    from regraft.producers.nodes.nats.nats_client_connector import NatsClientConnector
 
     connector = NatsClientConnector("nats://127.0.0.1:1", "b01", BrokerApi("http://127.0.0.1:1"))
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes import nats_subscriptions
-from regraft.producers.nodes.asked_subjects import ASKED_MAX
-from regraft.producers.nodes.connectors import LocalMessage
+from regraft.producers.nodes.connectors.asked_subjects import ASKED_MAX
+from regraft.producers.nodes.connectors.connector import LocalMessage
+from regraft.producers.nodes.nats import nats_subscriptions
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import broker_of, needs, until
 from tests.producers.nodes.nats_servers import NatsServer

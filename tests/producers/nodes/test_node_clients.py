@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from regraft.producers.brokers.broker_messages import AdvertiseRequest, SubscribeRequest, UnadvertiseRequest
 from regraft.producers.nodes import node_clients
-from regraft.producers.nodes.carried_messages import CarriedNotification
-from regraft.producers.nodes.connectors import LocalMessage
+from regraft.producers.nodes.connectors.connector import LocalMessage
+from regraft.producers.nodes.links.carried_messages import CarriedNotification
 from regraft.producers.nodes.node_clients import NodeClients
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.producers.nodes.connectors import Connector
-from regraft.producers.nodes.mqtt_connector import MqttConnector
-from regraft.producers.nodes.nats_connector import NatsConnector
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.producers.nodes.connectors.connector import Connector
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from regraft.schemas.plan import PlanPhase
 from tests.producers.drive_plan import random_swaps
 from tests.producers.nodes.connector_kit import needs
@@ -28,7 +28,7 @@ from tests.wait_until import PATIENCE_S
 pytestmark = pytest.mark.stack
 
 BROKERS = ("b01", "b02", "b03", "b04")
-LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")])
+LINE = TreeConfiguration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")])
 DELAYS_S = {"b02": 0.010, "b03": 0.040, "b04": 0.003}
 
 
@@ -143,8 +143,8 @@ class RabbitExchange:
         await client.close()
 
     def connector(self) -> Connector:
-        from regraft.producers.nodes.amqp_connector import AmqpConnector
-        from regraft.producers.nodes.amqp_place import AmqpPlace
+        from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
+        from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
 
         return AmqpConnector(self.server.url, self.broker, place=AmqpPlace(self.exchange, self.server.api))
 

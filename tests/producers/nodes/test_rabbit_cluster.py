@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.find_port import is_listening
-from regraft.producers.nodes.amqp_connector import AmqpConnector
-from regraft.producers.nodes.amqp_place import AmqpPlace
-from regraft.producers.nodes.ask_api import BrokerApi
-from regraft.producers.nodes.connectors import LocalMessage
+from regraft.infra.process.find_port import is_listening
+from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
+from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
+from regraft.producers.nodes.connectors.ask_api import BrokerApi
+from regraft.producers.nodes.connectors.connector import LocalMessage
 from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.rabbit_servers import RabbitServer, rabbit_cluster
 from tests.wait_until import PATIENCE_S

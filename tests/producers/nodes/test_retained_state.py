@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from regraft.overlay.configuration import Configuration
-from regraft.producers.nodes.connectors import Connector, LocalMessage
-from regraft.producers.nodes.mqtt_connector import MqttConnector
-from regraft.producers.nodes.mqtt_headers import MqttFields, block_of
-from regraft.producers.nodes.mqtt_retained import RETAINED_MAX, TOO_MANY, RetainedTopics
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.producers.nodes.connectors.connector import Connector, LocalMessage
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+from regraft.producers.nodes.mqtt.mqtt_headers import MqttFields, block_of
+from regraft.producers.nodes.mqtt.mqtt_retained import RETAINED_MAX, TOO_MANY, RetainedTopics
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
@@ -23,7 +23,7 @@ from tests.producers.nodes.node_fleet import NodeFleet
 from tests.wait_until import PATIENCE_S
 
 PAIR = ("b01", "b02")
-LINE = Configuration.of(0, PAIR, [PAIR])
+LINE = TreeConfiguration.of(0, PAIR, [PAIR])
 WAIT_S_MAX = 30.0
 SETTLED_S = 0.5
 

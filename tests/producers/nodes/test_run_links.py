@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.make_certificates import LocalAuthority
+from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.producers.brokers.broker_messages import End, Message, Notification, Subscribe
-from regraft.producers.nodes.carried_messages import CarriedNotification
-from regraft.producers.nodes.run_links import LinkLimits, Links, LinkTls
-from regraft.producers.nodes.subject_filters import content_of, filter_of
+from regraft.producers.nodes.connectors.subject_filters import content_of, filter_of
+from regraft.producers.nodes.links.carried_messages import CarriedNotification
+from regraft.producers.nodes.links.run_links import LinkLimits, Links, LinkTls
 from regraft.producers.real_fleet.link_proxy import LinkProxy
 from tests.wait_until import PATIENCE_S
 

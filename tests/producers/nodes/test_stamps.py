@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from regraft.producers.nodes import look_for_nodes, watch_echoes
-from regraft.producers.nodes.connector_checks import ConnectorChecks
-from regraft.producers.nodes.connectors import ConnectorError, LocalMessage
-from regraft.producers.nodes.look_for_nodes import NodeSearch
-from regraft.producers.nodes.nats_protocol import with_header
-from regraft.producers.nodes.stamps import Stamp, Stamps
-from regraft.producers.nodes.watch_echoes import REPEATS_MAX, EchoWatch
+from regraft.producers.nodes.connectors import look_for_nodes
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
+from regraft.producers.nodes.connectors.connector_checks import ConnectorChecks
+from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch
+from regraft.producers.nodes.connectors.stamps import Stamp, Stamps
+from regraft.producers.nodes.mqtt import watch_echoes
+from regraft.producers.nodes.mqtt.watch_echoes import REPEATS_MAX, EchoWatch
+from regraft.producers.nodes.nats.nats_protocol import with_header
 from regraft.schemas.wire_grammar import block_fault
 
 NAMES = some.text(some.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regraft.producers.brokers.match_content import MatchIndex, covers, intersects, matches
-from regraft.producers.nodes.subject_filters import SubjectError, content_of, filter_of
+from regraft.producers.nodes.connectors.subject_filters import SubjectError, content_of, filter_of
 
 TOKENS = st.sampled_from(["a", "b", "ä", "1"])
 SUBJECTS = st.lists(TOKENS, min_size=1, max_size=4).map(".".join)

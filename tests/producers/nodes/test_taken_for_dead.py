@@ -14,7 +14,7 @@ import pytest
 from regraft.controller.compose_loop import compose_loop
 from regraft.controller.member_settings import MemberSettings
 from regraft.controller.ports.memory_ports import MemoryPorts
-from regraft.producers.nodes.run_links import Links
+from regraft.producers.nodes.links.run_links import Links
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import PlanPhase
 from regraft.streaming.reference_aggregator import ReferenceAggregator

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Bundle, Message, Subscribe, Unadvertise
 from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.nodes import wanted_elsewhere
-from regraft.producers.nodes.asked_subjects import ASKED_MAX, AskedSubjects
-from regraft.producers.nodes.connectors import MemoryConnector
-from regraft.producers.nodes.groups_once import GroupHandlers
-from regraft.producers.nodes.subject_filters import filter_of, subject_of_filter
+from regraft.producers.nodes.connectors.asked_subjects import ASKED_MAX, AskedSubjects
+from regraft.producers.nodes.connectors.connector import MemoryConnector
+from regraft.producers.nodes.connectors.groups_once import GroupHandlers
+from regraft.producers.nodes.connectors.subject_filters import filter_of, subject_of_filter
 from regraft.producers.nodes.wanted_elsewhere import WantedElsewhere
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import broker_of, needs, until
@@ -153,7 +153,7 @@ def test_a_nats_server_knows_again_that_nobody_responds(connector_of: Any, tmp_p
     async def go() -> None:
         import nats.errors
 
-        pair = Configuration.of(0, ("b01", "b02"), [("b01", "b02")])
+        pair = TreeConfiguration.of(0, ("b01", "b02"), [("b01", "b02")])
         async with nats_site(tmp_path, pair, connector_of=connector_of) as site:
             asker, answerer = site.clients.values()
             with pytest.raises(nats.errors.NoRespondersError):

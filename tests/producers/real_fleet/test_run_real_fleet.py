@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.supervise import Supervisor
+from regraft.infra.local.supervise import Supervisor
 from regraft.producers.emulator.outage_schedule import outage_of
 from regraft.producers.emulator_settings import AMQP, MQTT, NATS, EmulatorSettings
 from regraft.producers.real_fleet.broker_kinds import broker_kind

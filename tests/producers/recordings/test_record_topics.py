@@ -12,11 +12,11 @@ import pytest
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_server import start_kafka
-from regraft.infra.serve_metrics import Pulse
-from regraft.infra.stack_error import StackError
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.local.kafka_server import start_kafka
+from regraft.infra.process.serve_metrics import Pulse
+from regraft.infra.process.stack_error import StackError
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.producers.recordings.record_topics import RECORD_TYPES, RecordingProgress, TopicRecorder
 from regraft.producers.recordings.recorder_health import RecorderHealth

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import regraft.producers.recordings.write_recording
-from regraft.infra.check_disk import DiskFullError
+from regraft.infra.process.check_disk import DiskFullError
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.producers.recordings.write_recording import FLUSH_S, RecordingFileError, RecordingLimits, RecordingWriter
 from regraft.schemas.codec import decode, encode, use_wire_ids

@@ -21,7 +21,7 @@ from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, RECORDED, Mode,
 from regraft.backtests.run_backtest import Backtest, BacktestError, BacktestOptions, run_backtest
 from regraft.backtests.show_backtest import figures_document
 from regraft.cli import app
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.read_inventory import parse_inventory
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.recordings import recording_format
 from regraft.producers.recordings.read_recording import open_recording
@@ -216,7 +216,7 @@ def test_brokers_that_the_emulator_did_not_place_are_not_emulated(
     _, loop, settings = recorded
     others = replace(loop.inventory, processing_cost=loop.inventory.processing_cost * 2)
     strange = tmp_path / "strange.avro"
-    record_virtual(settings, Inventory.from_json(others.to_json(), "test"), 20, strange)
+    record_virtual(settings, parse_inventory(others.to_json(), "test"), 20, strange)
     found = run_backtest(BacktestOptions(strange, (PEER,), closed_loop_s=5), QUIET)
     assert {each.mode for each in found.outcomes} == {Mode.OPEN_LOOP}
     assert any("may be real brokers" in note for note in found.notes)

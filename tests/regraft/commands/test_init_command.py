@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from regraft.cli import app
 from regraft.commands import init_command
-from regraft.infra.make_certificates import LocalAuthority
+from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.settings.run_settings import SettingsError, load_settings
 
 RUNNER = CliRunner()

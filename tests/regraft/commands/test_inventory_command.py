@@ -8,8 +8,9 @@ from typer.testing import CliRunner
 
 from regraft.cli import app
 from regraft.inventories.source_error import SourceError
-from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.overlay.inventory import InventoryError
 from regraft.overlay.inventory_schema import inventory_schema
+from regraft.overlay.read_inventory import load_inventory
 
 RUNNER = CliRunner()
 BROKERS = "broker,latitude,longitude,region\nb01,47.4,8.5,zrh\nb02,48.9,2.3,cdg\nb03,40.7,-74.0,nyc\n"
@@ -33,7 +34,7 @@ def test_names_alone_make_placeholders(tmp_path: Path) -> None:
     text = make("--brokers", "b02,b01,b03", "--set", f"run.directory={tmp_path / 'run'}")
     assert text.startswith(f"Wrote {tmp_path}/run/inventory.json: 3 brokers, and a tree of 2 links")
     assert "controller.links.estimate_unmeasured" in text
-    inventory = Inventory.load(tmp_path / "run" / "inventory.json")
+    inventory = load_inventory(tmp_path / "run" / "inventory.json")
     assert inventory.brokers == ("b01", "b02", "b03")
     assert inventory.clients_stay
 
@@ -48,7 +49,7 @@ def test_tables_and_prices_make_a_billed_inventory(tmp_path: Path) -> None:
     sources = ["--brokers", str(tmp_path / "brokers.csv"), "--round-trips", str(tmp_path / "rtt.csv")]
     bill = ["--prices", str(tmp_path / "prices.csv"), "--currency", "USD", "--message-bytes", "500"]
     assert make(*sources, *bill, "--clients-move", "--out", str(out)).endswith("Nothing is odd about it.\n")
-    inventory = Inventory.load(out)
+    inventory = load_inventory(out)
     assert inventory.cost_of_link("b01", "b03") == 45.0
     assert inventory.prices is not None
     assert inventory.prices.access_per_gb.tolist() == [0.02] * 3

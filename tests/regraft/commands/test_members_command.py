@@ -11,12 +11,12 @@ from typer.testing import CliRunner, Result
 from regraft.cli import app
 from regraft.commands import members_command
 from regraft.commands.read_announced import read_announced
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_clients import open_producer
-from regraft.infra.kafka_server import RunningKafka
-from regraft.infra.stack_error import CallError, StackError
-from regraft.overlay.inventory import Inventory
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.kafka_clients import open_producer
+from regraft.infra.local.kafka_server import RunningKafka
+from regraft.infra.process.stack_error import CallError, StackError
 from regraft.overlay.members import FleetView
+from regraft.overlay.read_inventory import load_inventory
 from regraft.run_records.read_topics import read_whole
 from regraft.schemas.announcement import EXPIRY_MS, Announcement
 from regraft.schemas.audit import AuditEntry, AuditOutcome
@@ -53,7 +53,7 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Desk:
     found = Desk()
     inventory_of(line_of(4), {}, processing=3.0).save(tmp_path / "inventory.json")
     monkeypatch.setenv("REGRAFT_RUN__DIRECTORY", str(tmp_path))
-    fleet = FleetView.of(Inventory.load(tmp_path / "inventory.json"), RECORDS)
+    fleet = FleetView.of(load_inventory(tmp_path / "inventory.json"), RECORDS)
     monkeypatch.setattr(members_command, "_known", lambda settings: fleet.members)
     monkeypatch.setattr(members_command, "give_order", found.give)
     monkeypatch.setattr(members_command, "read_announced", lambda settings, known: [])

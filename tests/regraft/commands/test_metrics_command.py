@@ -12,7 +12,7 @@ from regraft.cli import app
 from regraft.commands.metrics_command import described_metrics
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.dashboard.dashboard_metrics import DashboardMetrics
-from regraft.infra.stage_metrics import StageMetrics
+from regraft.infra.process.stage_metrics import StageMetrics
 from regraft.producers.emulator.emulator_metrics import EmulatorMetrics
 from regraft.producers.nodes.node_metrics import NodeMetrics
 from regraft.producers.recordings.recorder_health import RecorderMetrics

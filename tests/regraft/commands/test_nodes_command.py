@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from regraft.cli import app
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_server import start_kafka
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.local.kafka_server import start_kafka
 from regraft.settings.run_settings import SettingsError
 from tests.overlay.small_overlays import inventory_of, line_of
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from regraft.cli import app
 from regraft.commands import plans_command
 from regraft.commands.plans_command import is_awaited
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.stack_error import StackError
 from regraft.schemas.order import OrderKind
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.plan_life import LIFE

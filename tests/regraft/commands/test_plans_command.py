@@ -18,11 +18,11 @@ from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.ports.order_topic import KafkaOrders
 from regraft.controller.ports.plan_store import KafkaPlanStore
 from regraft.controller.run_controller import run_controller
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_clients import open_producer
-from regraft.infra.kafka_server import RunningKafka
-from regraft.infra.order_keys import OrderSettings, create_signing_key
-from regraft.infra.stack_error import StackError
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.kafka_clients import open_producer
+from regraft.infra.local.kafka_server import RunningKafka
+from regraft.infra.orders.order_keys import OrderSettings, create_signing_key
+from regraft.infra.process.stack_error import StackError
 from regraft.overlay.inventory import Inventory
 from regraft.run_records.read_audit import read_audit
 from regraft.run_records.read_topics import read_whole

@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 import regraft.replays.replay_run
 from regraft.cli import app
 from regraft.commands.replay_command import speed_of, time_of
-from regraft.infra.find_port import choose_ports
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.find_port import choose_ports
+from regraft.infra.process.stack_error import StackError
 from regraft.producers.recordings.read_recording import RecordingError, open_recording
 from regraft.recordings.record_run import recorded_run
 from regraft.schemas.topics import CLIENTS, TELEMETRY, topic_name

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from regraft.cli import app
-from regraft.infra.find_port import LOOPBACK, choose_ports
-from regraft.infra.kafka_server import is_kafka_ready
-from regraft.infra.valkey_server import is_redis_ready
+from regraft.infra.kafka.kafka_clients import is_kafka_ready
+from regraft.infra.local.valkey_server import is_redis_ready
+from regraft.infra.process.find_port import LOOPBACK, choose_ports
 from regraft.settings.run_settings import load_settings
 
 ENOUGH_S = 120.0

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from regraft.cli import app
 from regraft.commands.status_command import status_lines
 from regraft.controller.ports.write_live_view import ValkeyView
-from regraft.infra.supervise import Supervisor
-from regraft.infra.valkey_server import start_valkey_service
+from regraft.infra.local.supervise import Supervisor
+from regraft.infra.local.valkey_server import start_valkey_service
 from regraft.schemas.live_view import VIEW_VERSION, LiveView, ShownPlan, ShownWindow, encode_view
 from regraft.schemas.loop_verdict import DEGRADED, HEALTHY, NOT_RUNNING, SILENCE_S_MAX
 from regraft.schemas.order_book import Maintenance, OrderInForce, OrdersInForce

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from regraft.demo.disturb_services import KILLED
-from regraft.infra.find_port import choose_ports
+from regraft.infra.process.find_port import choose_ports
 from regraft.producers.recordings.read_recording import open_recording
 from tests.regraft.demo.watch_secrets import ClientCommands, SecretWatch
 from tests.regraft.run_installed import CHECKOUT, run_installed

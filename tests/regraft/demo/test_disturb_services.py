@@ -6,8 +6,8 @@ import psutil
 
 from regraft.demo.disturb_services import KILLED, LASTS_S, SUSPENDED, DisturbSchedule, disturbances
 from regraft.demo.fill_disk import OwnDisk
-from regraft.infra.service import RestartPolicy, Service
-from regraft.infra.supervise import Supervisor
+from regraft.infra.local.service import RestartPolicy, Service
+from regraft.infra.local.supervise import Supervisor
 from tests.full_disk import small_disk
 from tests.wait_until import wait_until
 

@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from regraft.demo import run_demo
-from regraft.infra.service import ServiceEvent, ServiceEventKind
-from regraft.infra.supervise import Supervisor
+from regraft.infra.local.service import ServiceEvent, ServiceEventKind
+from regraft.infra.local.supervise import Supervisor
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.run_records.collect_run import StoredRun
 from regraft.settings.run_settings import load_settings

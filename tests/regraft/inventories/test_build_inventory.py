@@ -14,8 +14,9 @@ from regraft.inventories.found_brokers import FoundBrokers, both_ways
 from regraft.inventories.measure_sphere import delay_ms_between
 from regraft.inventories.source_error import SourceError
 from regraft.inventories.start_tree import cheap_tree
-from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.read_inventory import load_inventory, parse_inventory
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft_lab.yardsticks.yardstick_trees import minimum_spanning_tree
 from tests.overlay.small_overlays import brokers_named
 
@@ -134,9 +135,9 @@ def test_the_first_overlay_is_a_tree_under_the_cap(count: int, degree_max: int, 
     names = brokers_named(count)
     links = [(names[a], names[b]) for a, b in cheap_tree(costs, degree_max)]
     assert max(Counter(end for pair in links for end in pair).values()) <= degree_max
-    tree = Configuration.of(0, names, links)
+    tree = TreeConfiguration.of(0, names, links)
     inventory = Inventory(names, np.ones(count), costs, count, tree)
-    free = Configuration.of(0, names, [(names[a], names[b]) for a, b in cheap_tree(costs, count)])
+    free = TreeConfiguration.of(0, names, [(names[a], names[b]) for a, b in cheap_tree(costs, count)])
     assert free == minimum_spanning_tree(inventory)
 
 
@@ -153,7 +154,7 @@ def test_what_is_built_can_be_read(count: int, seed: int) -> None:
         faults = error.faults
     else:
         faults = ()
-        assert Inventory.from_json(inventory.to_json(), "test").brokers == tuple(names)
+        assert parse_inventory(inventory.to_json(), "test").brokers == tuple(names)
         assert all(inventory.cost_of_link(*pair) == round(found.delays_ms[pair], 4) for pair in pairs)
     assert all("nothing is known about the delay between" in fault for fault in faults)
 
@@ -162,5 +163,5 @@ def test_made_inventories_load(tmp_path: Path) -> None:
     """A file is what was built."""
     inventory, _ = build_inventory(FoundBrokers(["b", "a"], agent_of={"a": "west"}), STAY)
     inventory.save(tmp_path / "inventory.json")
-    assert Inventory.load(tmp_path / "inventory.json").agent_of == {"a": "west"}
+    assert load_inventory(tmp_path / "inventory.json").agent_of == {"a": "west"}
     assert inventory.clients_stay

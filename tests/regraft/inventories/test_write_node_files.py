@@ -9,8 +9,9 @@ import pytest
 
 from regraft.inventories.source_error import SourceError
 from regraft.inventories.write_node_files import node_files, read_nodes
-from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.read_inventory import parse_inventory
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.settings.run_settings import load_settings
 from tests.overlay.small_overlays import inventory_of, line_of
 
@@ -38,7 +39,7 @@ def test_each_broker_gets_a_folder_with_what_its_machine_needs(tmp_path: Path) -
     assert {json.dumps(json.loads(files[f"{broker}/peers.json"])) for broker in INVENTORY.brokers} == {
         '{"b00": "10.0.0.1:7411", "b01": "10.0.0.2:7411", "b02": "[fd00::3]:7411"}'
     }
-    assert Inventory.from_json(files["b01/inventory.json"], "test").brokers == INVENTORY.brokers
+    assert parse_inventory(files["b01/inventory.json"], "test").brokers == INVENTORY.brokers
     assert tomllib.loads(files["b00/node.toml"]) == {
         "run": {"directory": "/var/lib/regraft"},
         "kafka": {"bootstrap": "kafka:9092", "security": {"tls": True}},
@@ -55,7 +56,7 @@ def test_names_of_brokers_make_plain_folders(tmp_path: Path) -> None:
     """A name with a slash cannot write elsewhere."""
     odd = replace(inventory_of(line_of(2), {}), clients_stay=True)
     document = json.loads(odd.to_json()) | {"brokers": ["../b", "a b"], "links": [["../b", "a b"]]}
-    inventory = Inventory.from_json(json.dumps(document), "test")
+    inventory = parse_inventory(json.dumps(document), "test")
     table = "broker,address,connector\n../b,h1:7411,nats://h:1\na b,h2:7411,nats://h:1\n"
     files = node_files(inventory, read_nodes(table_of(tmp_path, table)), {}, "/d")
     assert {name.split("/")[0] for name in files} == {"%2E%2E%2Fb", "a%20b"}
@@ -88,7 +89,7 @@ def test_all_that_is_wrong_is_listed_with_its_line(tmp_path: Path) -> None:
 
 def test_nodes_of_a_ring_are_refused(tmp_path: Path) -> None:
     """Nodes run on trees."""
-    ring = ChordConfiguration.hashed(0, 32, INVENTORY.brokers)
+    ring = RingConfiguration.hashed(0, 32, INVENTORY.brokers)
     with pytest.raises(SourceError, match="the inventory holds a ring: nodes run on trees only"):
         node_files(replace(INVENTORY, bootstrap=ring), read_nodes(table_of(tmp_path, TABLE)), {}, "/d")
 

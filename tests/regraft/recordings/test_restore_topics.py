@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_access import KafkaAccess
-from regraft.infra.kafka_clients import open_producer
-from regraft.infra.kafka_server import RunningKafka, start_kafka
-from regraft.infra.read_messages import read_to_end
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import open_producer
+from regraft.infra.kafka.read_messages import read_to_end
+from regraft.infra.local.kafka_server import RunningKafka, start_kafka
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.recordings.restore_topics import RESTORED
 from regraft.schemas.codec import encode

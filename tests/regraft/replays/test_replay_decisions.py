@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.planners.place_users_dynatops import PlacementSettings
-from regraft.controller.planners.steps.shared_settings import ReassignmentSettings
-from regraft.infra.stack_error import StackError
+from regraft.controller.planners.ring.place_users_dynatops import PlacementSettings
+from regraft.controller.planners.shared_settings import ReassignmentSettings
+from regraft.infra.process.stack_error import StackError
 from regraft.producers.recordings.read_recording import Recording, open_recording
 from regraft.replays.read_inputs import read_inputs, recorded_settings
 from regraft.replays.replay_decisions import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from regraft.infra.kafka_server import RunningKafka
+from regraft.infra.local.kafka_server import RunningKafka
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.replays.read_inputs import recorded_settings
 from regraft.run_records.read_topics import read_whole

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import regraft.replays.watch_replay
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.stack_error import StackError
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.replays.read_inputs import recorded_settings
 from regraft.replays.watch_replay import StreamedReplay, last_closable_ms

@@ -7,7 +7,7 @@ import pytest
 
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.find_planners import OF_THE_LAB, PLANNERS, planner_spec
-from regraft.controller.planners.steps.shared_settings import HorizonSettings
+from regraft.controller.planners.shared_settings import HorizonSettings
 from regraft.settings.moved_settings import RENAMED, TO_PLANNERS, moved_to, with_new_names
 from regraft.settings.run_settings import SettingsError, load_settings
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from regraft.commands.parse_assignments import parse_assignments
-from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.settings.planner_models import planner_models
 from regraft.settings.run_settings import SettingsError, load_settings, section_models, sections
 from regraft.settings.settings_example import example_text, servers_text, settings_text, toml_text

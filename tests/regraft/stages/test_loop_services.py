@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.service import Service
-from regraft.infra.supervise import ServiceFailedError, Supervisor
+from regraft.infra.local.service import Service
+from regraft.infra.local.supervise import ServiceFailedError, Supervisor
 from regraft.settings.run_settings import load_settings
 from regraft.stages.loop_services import ALERTS, loop_service
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.create_topics import create_topics
-from regraft.infra.kafka_server import start_kafka
-from regraft.infra.service import Service, ServiceEvent, ServiceEventKind
-from regraft.infra.supervise import Supervisor
+from regraft.infra.kafka.create_topics import create_topics
+from regraft.infra.local.kafka_server import start_kafka
+from regraft.infra.local.service import Service, ServiceEvent, ServiceEventKind
+from regraft.infra.local.supervise import Supervisor
 from regraft.run_records.read_topics import read_whole
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.topics import EVENTS

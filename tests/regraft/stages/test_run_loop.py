@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.stack_error import StackError
 from regraft.settings.run_settings import load_settings
 from regraft.stages.run_loop import run_loop
 

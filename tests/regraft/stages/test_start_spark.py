@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.find_port import LOOPBACK, choose_ports
-from regraft.infra.stack_error import StackError
+from regraft.infra.process.find_port import LOOPBACK, choose_ports
+from regraft.infra.process.stack_error import StackError
 from regraft.settings.run_settings import Settings, SettingsError, load_settings
 from regraft.stages.start_spark import driver_heap_mb, executor_options, require_master
 from tests.overlay.small_overlays import inventory_of, line_of

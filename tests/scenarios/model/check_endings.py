@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from tests.scenarios.core_parts import parts_of
 from tests.scenarios.model.kept_account import Violation
 from tests.scenarios.model.mortal_brokers import DEAD

@@ -6,7 +6,7 @@ clusters; the pair and the line have one cluster.
 
 from __future__ import annotations
 
-from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from tests.scenarios.model.plain_controller import plan
 from tests.scenarios.model.scripted_scenario import Scenario
 

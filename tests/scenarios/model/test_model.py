@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from regraft.producers.brokers.chord_change import RingChange
 from regraft.producers.brokers.command_fence import CommandFence
+from regraft.producers.brokers.ring_change import RingChange
 from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.tree_change import TreeChange
 from regraft.producers.brokers.tree_repairs import TreeRepairs

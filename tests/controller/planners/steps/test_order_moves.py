@@ -5,9 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from regraft.controller.planners.steps.order_moves import steps_to
-from regraft.overlay.publisher_costs import PublisherCosts
-from regraft.overlay.publisher_placement import PublisherPlacement
+from regraft.controller.planners.tree.steps.order_moves import steps_to
+from regraft.overlay.tree.publisher_costs import PublisherCosts
+from regraft.overlay.tree.publisher_placement import PublisherPlacement
 from tests.overlay.published_overlays import Published, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of
 

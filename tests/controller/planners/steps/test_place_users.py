@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.controller.planners.steps import place_users
-from regraft.controller.planners.steps.place_users import (
+from regraft.controller.planners.ring.steps import place_users
+from regraft.controller.planners.ring.steps.place_users import (
     NO_HOME,
     AskingUsers,
     BrokerStates,
@@ -21,7 +21,7 @@ from regraft.controller.planners.steps.place_users import (
     choose_homes,
     place_in_turn,
 )
-from regraft.overlay.user_clusters import UserClusters
+from regraft.overlay.ring.user_clusters import UserClusters
 
 
 @dataclass

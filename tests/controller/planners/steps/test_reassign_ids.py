@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.controller.planners.steps.assign_ring_ids import assign_ids, assigned_mapping
-from regraft.controller.planners.steps.search_ring_ids import (
+from regraft.controller.planners.ring.steps.assign_ring_ids import assign_ids, assigned_mapping
+from regraft.controller.planners.ring.steps.search_ring_ids import (
     PaidSwaps,
     best_on_path,
     descend,
     improve_greedily,
     swaps_of,
 )
-from regraft.overlay.ring_reassignment import Mapping, RingProblem
-from regraft.overlay.ring_swaps import RingSwaps
+from regraft.overlay.ring.ring_reassignment import Mapping, RingProblem
+from regraft.overlay.ring.ring_swaps import RingSwaps
 from tests.overlay.drawn_ring_problems import draw_problem
 
 SEEDS = st.integers(0, 2**32)
@@ -115,10 +115,10 @@ def test_our_benefit_is_at_least_that_of_dynatops_greedy_for_any_assignment(seed
     rng = np.random.default_rng(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "regraft.controller.planners.steps.assign_ring_ids.assigned_mapping",
+            "regraft.controller.planners.ring.steps.assign_ring_ids.assigned_mapping",
             lambda *_: rng.permutation(problem.broker_count),
         )
-        patch.setattr("regraft.controller.planners.steps.assign_ring_ids.descend", lambda _: None)
+        patch.setattr("regraft.controller.planners.ring.steps.assign_ring_ids.descend", lambda _: None)
         assert assign_ids(problem).net_benefit >= max(0.0, greedy_net_benefit(problem))
 
 

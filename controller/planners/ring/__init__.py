@@ -1,0 +1,1 @@
+"""Planners of rings, one file for each algorithm."""

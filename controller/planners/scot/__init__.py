@@ -1,0 +1,1 @@
+"""Planners of structured cyclic overlays, one file for each algorithm."""

@@ -1,0 +1,1 @@
+"""What planners of structured cyclic overlays share."""

@@ -1,0 +1,75 @@
+"""Search for the exchanges of places on a structured cyclic overlay that save most of its cost.
+
+In: prices of whole overlays, regions, a budget. Out: exchanges, each costed after the earlier ones. Proposing them
+belongs to the planner. Pure.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from regraft.overlay.scot.place_costs import PlaceCosts, RegionLinks
+from regraft.overlay.scot.scot_places import Regions
+
+
+@dataclass(frozen=True)
+class PlaceExchange:
+    """An exchange of all places of two brokers: the regions after it, and the cost before and after."""
+
+    one: str
+    other: str
+    regions: Regions
+    before_per_s: float
+    after_per_s: float
+
+
+@dataclass(frozen=True)
+class PlaceBudget:
+    """The limits of a search: overlays priced, exchanges found, and the least share of the cost that each must save."""
+
+    evaluations_max: int
+    exchanges_max: int
+    gain_share_min: float
+
+
+def exchanged(regions: Regions, one: str, other: str) -> Regions:
+    """Return the regions after two brokers have exchanged all their places."""
+    names = {one: other, other: one}
+    return tuple(tuple(names.get(broker, broker) for broker in region) for region in regions)
+
+
+def search_places(
+    prices: PlaceCosts, regions: Regions, links: RegionLinks, budget: PlaceBudget, rng: random.Random
+) -> Iterator[PlaceExchange]:
+    """Yield exchanges, each saving its share on the overlay after the earlier ones.
+
+    In each round, pairs of brokers are priced in random order within half of the remaining budget; those that save are
+    then made best first, each priced again after the earlier ones. It ends when a round finds nothing or the budget is
+    used up. A broker exchanges once, so that each exchange is possible without the others: a refused one blocks no
+    others.
+    """
+    brokers = sorted({broker for region in regions for broker in region})
+    now_per_s, evaluations_left, found = prices.cost_per_s(regions, links), budget.evaluations_max, 0
+    while evaluations_left > 1 and found < budget.exchanges_max:
+        pairs = list(combinations(brokers, 2))
+        tried = rng.sample(pairs, min(len(pairs), max(evaluations_left // 2, 1)))
+        evaluations_left -= len(tried)
+        gains = [(now_per_s - prices.cost_per_s(exchanged(regions, *pair), links), pair) for pair in tried]
+        before = found
+        for gain, pair in sorted(gains, key=lambda one: (-one[0], one[1])):
+            floor_per_s = budget.gain_share_min * now_per_s
+            if gain <= floor_per_s or evaluations_left == 0 or found == budget.exchanges_max:
+                break
+            if not set(pair) <= set(brokers):
+                continue
+            after = exchanged(regions, *pair)
+            after_per_s, evaluations_left = prices.cost_per_s(after, links), evaluations_left - 1
+            if now_per_s - after_per_s > floor_per_s:
+                yield PlaceExchange(*pair, after, now_per_s, after_per_s)
+                regions, now_per_s, found = after, after_per_s, found + 1
+                brokers = [broker for broker in brokers if broker not in pair]
+        if found == before:
+            return

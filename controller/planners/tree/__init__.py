@@ -1,0 +1,1 @@
+"""Planners of trees, one file for each algorithm."""

@@ -1,0 +1,193 @@
+"""Move publishers by POP (Cheung09, section 3): to the broker closest to most of their matching subscribers.
+
+In: the state over a horizon. Out: a proposal for each publisher whose closest broker is not its home.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.shared_settings import OrderSettings
+from regraft.controller.planners.tree.steps.rank_moves import rank_moves
+from regraft.controller.planners.tree.steps.trace_publishers import columns_by_publisher, subscribers_mean
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.planner_interface import PlannerSpec
+from regraft.overlay.tree.link_sides import RootedTree
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.schemas.plan import ClientMove, Proposal
+from regraft.schemas.write_figures import figure
+
+PLANNER = "relocate_publisher_pop"
+NEWEST_SHARE = 0.25  # "a weight of 0.25 to the newest value and 0.75 to the last average value" (3.1).
+TIE_SHARE = 1e-9  # Sides that differ by less than this share are equal up to the rounding of floats.
+
+Floats = NDArray[np.float64]
+Part = tuple[ClosedWindow, list[int]]
+
+
+@dataclass(frozen=True)
+class TraceSettings(OrderSettings):
+    """How many notifications POP traces.
+
+    ``pop_traces_min``: how many notifications of a publisher must have been traced, the paper's P_threshold of 100.
+    ``pop_traces_max``, ``pop_window_s``: at most this many are traced (N, the paper's 50) in this time (W, its 60 s).
+    """
+
+    pop_traces_min: int = 100
+    pop_traces_max: int = 50
+    pop_window_s: float = 60.0
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = super().faults()
+        for name in ("pop_traces_min", "pop_traces_max"):
+            if getattr(self, name) < 1:
+                found.append(f"{name} is {getattr(self, name)}: at least 1, or a publisher is never measured")
+        if not 0 < self.pop_window_s < math.inf:
+            found.append(f"pop_window_s is {self.pop_window_s}: above 0, the bound of tracing is for that long")
+        return found
+
+
+def relocate_publisher_pop(
+    state: TreeState, settings: TraceSettings, context: TreeContext, rng: random.Random
+) -> list[Proposal]:
+    """Return a move to the closest broker for each publisher with enough traced notifications.
+
+    Source: Cheung09, sections 3.1 (tracing, running average) and 3.2 (the walk of the relocation request). Cost
+    O(brokers) for each traced notification and publisher. Guarantee: the broker at which the walk ends is a median of
+    the traced subscribers, so the mean number of hops to them is least; none for the overlay's cost, which POP does not
+    consider. Departures: a notification of the windows is traced with the paper's probability drawn from ``rng``
+    instead of being tagged; the number of a broker's subscribers that received it is the mean of its window; a traced
+    notification counts 0 at brokers it did not reach, so that all counts are averages over the same notifications,
+    which the paper leaves open.
+    """
+    if not state.can_move_publishers:
+        return []
+    tree = state.publisher_costs.tree
+    index, homes = state.inventory.index, state.configuration.home_of
+    columns = [columns_by_publisher(window.sets) for window in state.windows]
+    reasons = {}
+    for publisher in state.publisher_costs.publishers:
+        parts = [(window, of[publisher]) for window, of in zip(state.windows, columns, strict=True) if publisher in of]
+        traced = trace(parts, publisher, settings, rng)
+        if publisher not in homes or traced is None or traced.count < settings.pop_traces_min:
+            continue
+        home = homes[publisher]
+        walk = probe_walk(state.configuration, tree, traced.subscribers, index[home])
+        target = state.inventory.brokers[walk.path[-1]]
+        if target != home:
+            total, first = float(traced.subscribers.sum()), state.inventory.brokers[walk.path[1]]
+            reasons[ClientMove(publisher, home, target)] = (
+                f"of {figure(total)} matching subscribers, {figure(walk.behind_first)} are behind the link to {first}; "
+                f"{target} is {len(walk.path) - 1} hops that way ({traced.count} notifications traced)"
+            )
+    return rank_moves(state, settings.order, context, PLANNER, reasons, rng)
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """The number of traced notifications, and the running average of the subscribers that received them, by broker."""
+
+    count: int
+    subscribers: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeWalk:
+    """The brokers that a relocation request passes, home first, and the subscribers behind its first link."""
+
+    path: tuple[int, ...]
+    behind_first: float
+
+
+def trace_probability(traced_in_window: int, traces_max: int) -> float:
+    """Return P_trace = 1 - T / N (3.1), after T of at most N traced notifications of this window."""
+    return max(1 - traced_in_window / traces_max, 0.0)
+
+
+def running_average(last: Floats | None, newest: Floats) -> Floats:
+    """Return the paper's running average after one more value; the first value is the first average."""
+    return newest if last is None else NEWEST_SHARE * newest + (1 - NEWEST_SHARE) * last
+
+
+def trace(parts: Sequence[Part], publisher: str, settings: TraceSettings, rng: random.Random) -> Traced | None:
+    """Trace a publisher's notifications, oldest window first, at most ``pop_traces_max`` in ``pop_window_s``.
+
+    ``parts`` are the windows in which it published, with its columns. A window's notifications are assumed to be spread
+    evenly over it. Return None if nothing was traced.
+    """
+    average: Floats | None = None
+    count, now, traced_now = 0, -1, 0
+    for window, columns in parts:
+        chosen = []
+        notifications = list(_notifications(window, columns))
+        length_ms = window.end_ms - window.start_ms
+        for place, notification in enumerate(notifications):
+            period = int((window.start_ms + length_ms * place / len(notifications)) / (settings.pop_window_s * 1000))
+            if period != now:
+                now, traced_now = period, 0
+            if rng.random() < trace_probability(traced_now, settings.pop_traces_max):
+                traced_now += 1
+                chosen.append(notification)
+        for subscribers in _subscribers(window, publisher, columns, chosen):
+            average = running_average(average, subscribers)
+        count += len(chosen)
+    return None if average is None else Traced(count, average)
+
+
+def probe_walk(configuration: TreeConfiguration, tree: RootedTree, subscribers: Floats, home: int) -> ProbeWalk:
+    """Follow the link with more subscribers behind it than all other links and the broker have, while there is one.
+
+    Source: Cheung09, section 3.2. The request's count of the side it comes from is the total less what lies ahead.
+    """
+    below = tree.summed_below(subscribers)
+    total = float(below[0])
+    index = {broker: position for position, broker in enumerate(configuration.brokers)}
+    path, behind_first = [home], 0.0
+    while True:
+        here = path[-1]
+        for name in configuration.neighbours[configuration.brokers[here]]:
+            peer = index[name]
+            behind = float(below[peer] if tree.parents[peer] == here and peer else total - below[here])
+            if behind > total - behind + TIE_SHARE * total:
+                path.append(peer)
+                behind_first = behind_first or behind
+                break
+        else:
+            return ProbeWalk(tuple(path), behind_first)
+
+
+def _notifications(window: ClosedWindow, columns: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield column and bit of each notification, oldest first."""
+    for column in columns:
+        mask = int(window.sets.published[column])
+        while mask:
+            yield column, (mask & -mask).bit_length() - 1
+            mask &= mask - 1
+
+
+def _subscribers(
+    window: ClosedWindow, publisher: str, columns: list[int], chosen: list[tuple[int, int]]
+) -> Iterator[Floats]:
+    """Yield for each chosen notification how many subscribers received it, by broker."""
+    delivered = window.sets.delivered
+    mean = subscribers_mean(window, publisher, delivered[:, columns])
+    for column, bit in chosen:
+        yield mean * (delivered[:, column] >> np.uint64(bit) & np.uint64(1))
+
+
+SPEC = PlannerSpec(
+    PLANNER,
+    TreeConfiguration.KIND,
+    relocate_publisher_pop,
+    TraceSettings,
+    summary="a publisher's home, by the number of its subscribers",
+    source="Cheung09, section 3",
+)

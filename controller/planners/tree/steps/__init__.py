@@ -1,0 +1,1 @@
+"""What planners of trees share: searches, prices, orders."""

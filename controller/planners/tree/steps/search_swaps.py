@@ -1,0 +1,241 @@
+"""Search link swaps by true cost: evaluate all swaps at once, descend over them, kick out of local optima.
+
+In: the costs of a tree, a budget and limits. Out: swaps, made on the costs. Proposing them belongs to the planner.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
+from regraft.overlay.overlay_configuration import Link, link
+from regraft.overlay.tree.tree_configuration import NotATreeError
+from regraft.overlay.tree.tree_costs import LinkSwap, Places, TreeCosts
+from regraft.overlay.tree.walk_cuts import walk_cuts
+
+TIE_SHARE = 1e-9  # Gains below this share of the cost are rounding of floats.
+REUSE_SHARE = 0.5  # A swap is taken from an older evaluation while it gains this share of the best one's gain then.
+KICK_SWAPS = (2, 4)  # Random swaps of a kick: a single one is undone at once, many give a random tree.
+KICKS_PER_BROKER, KICKS_MIN = 2, 40  # Failed kicks that end the search; with 20 it missed an optimum of six brokers.
+KICK_NEAR = 8  # A kick joins a broker to one of this many with the cheapest links to it.
+LINK_WORDS = 10_000  # Words that the array calls for one link cost as much as.
+EVALUATION_WORDS_MIN = 200_000  # Words that the other array calls of an evaluation cost as much as.
+EVALUATION_WORDS = 50_000_000  # Of one: all links of some 300 brokers, in larger trees only the most expensive.
+
+
+@dataclass
+class Search:
+    """The remaining budget of a search, and its limits.
+
+    ``links_max`` bounds how many links may differ from those of ``present``.
+    """
+
+    words_left: int
+    degree_max: int
+    load_max_per_s: NDArray[np.float64] | None
+    frailty: FrailtyPrice | None = None
+    present: frozenset[Link] = frozenset()
+    links_max: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Return True if the budget is used up."""
+        return self.words_left <= 0
+
+    def may_remove(self, costs: TreeCosts, numbers: Places) -> Places:
+        """Return which of these links may be exchanged for any other without exceeding ``links_max``."""
+        if self.links_max is None:
+            return numbers
+        is_new = np.array([costs.link_at(number) not in self.present for number in range(len(costs.ends))])
+        return numbers if int(is_new.sum()) < self.links_max else numbers[is_new[numbers]]
+
+    def has_room(self, costs: TreeCosts, swap: LinkSwap) -> bool:
+        """Return True if a swap stays within ``links_max``."""
+        if self.links_max is None:
+            return True
+        links = (*costs.links, swap.added)
+        return sum(one not in self.present for one in links) - (swap.removed not in self.present) <= self.links_max
+
+
+def descend(
+    costs: TreeCosts, search: Search, swaps_max: int | None = None, near: Places | None = None
+) -> Iterator[LinkSwap]:
+    """Make the best swaps one by one on ``costs``, yielding each after it was made, until none helps.
+
+    An evaluation covers all links or, if there are too many, the most expensive of those not evaluated since something
+    on their cycle changed. With ``near`` only these links, and those that change with them, are evaluated at all.
+    """
+    everything = np.arange(len(costs.ends), dtype=np.intp)
+    left = everything if near is None else near
+    made, is_changed = 0, False
+    while len(left) and not search.is_over and (swaps_max is None or made < swaps_max):
+        chosen = _most_expensive(costs, left)
+        queue = best_swaps(costs, search, chosen)
+        stale: set[int] = set(left.tolist()) - set(chosen.tolist())
+        for swap, touched in _made(costs, search, queue, stale, None if swaps_max is None else swaps_max - made):
+            made, is_changed = made + 1, True
+            stale.update(touched)
+            yield swap
+        left = np.array(sorted(stale), dtype=np.intp)
+        if near is None and is_changed and (len(chosen) == len(everything) or not len(left)):
+            left, is_changed = everything, False
+
+
+def _made(
+    costs: TreeCosts, search: Search, queue: list[tuple[float, LinkSwap]], stale: set[int], swaps_max: int | None
+) -> Iterator[tuple[LinkSwap, list[int]]]:
+    """Make the best swaps of one evaluation, each repriced first, until the rest warrants a new evaluation.
+
+    Yields each with the links on its cycle. Links with a good swap that is not made are added to ``stale``.
+    """
+    least_per_s = TIE_SHARE * costs.cost_per_s
+    queue = [one for one in queue if -one[0] > least_per_s]
+    heapq.heapify(queue)
+    worth_per_s = max(-REUSE_SHARE * queue[0][0], least_per_s) if queue else 0.0
+    made = 0
+    while queue and (swaps_max is None or made < swaps_max):
+        old, swap = heapq.heappop(queue)
+        if made and -old <= worth_per_s:
+            heapq.heappush(queue, (old, swap))
+            break
+        gain_per_s = _gain_now(costs, search, swap)
+        if gain_per_s <= least_per_s:
+            continue
+        if queue and gain_per_s < -queue[0][0]:  # An earlier swap has taken part of its gain: others are better now.
+            heapq.heappush(queue, (-gain_per_s, swap))
+            continue
+        touched = costs.apply(swap)
+        made += 1
+        yield swap, touched
+    number_of = {costs.link_at(number): number for number in range(len(costs.ends))} if queue else {}
+    stale.update(number_of[swap.removed] for _, swap in queue if swap.removed in number_of)
+
+
+def _most_expensive(costs: TreeCosts, numbers: Places) -> Places:
+    """Return the links of one evaluation: all, or if they are too many those whose notifications cost most."""
+    count = max(EVALUATION_WORDS // _words_of_link(costs), 1)
+    if len(numbers) <= count:
+        return numbers
+    ends = costs.ends[numbers]
+    spent = costs.inventory.link_cost[ends[:, 0], ends[:, 1]] * costs.crossings()[numbers]
+    return numbers[np.argsort(-spent, kind="stable")[:count]]
+
+
+def _words_of_link(costs: TreeCosts) -> int:
+    return LINK_WORDS + len(costs.inventory.brokers) * int(costs.sets.words.shape[1])
+
+
+def best_swaps(costs: TreeCosts, search: Search, numbers: Places) -> list[tuple[float, LinkSwap]]:
+    """Return for each of these links the best swap that removes it, as (negated saving per second, swap)."""
+    search.words_left -= EVALUATION_WORDS_MIN + _words_of_link(costs) * len(numbers)
+    numbers = search.may_remove(costs, numbers)
+    inventory, names = costs.inventory, costs.inventory.brokers
+    change = np.full((2 * len(numbers), len(names)), np.inf)
+    for rows, places, walked in walk_cuts(costs, np.stack([2 * numbers, 2 * numbers + 1], axis=1).ravel()):
+        change[rows, places] = walked
+    full = np.flatnonzero(costs.degrees >= search.degree_max)
+    crossings = costs.crossings()[numbers]
+    length_s = float(costs.sets.spans_s.sum())
+    found = []
+    for row, number in enumerate(numbers.tolist()):
+        (a, b), count = costs.ends[number].tolist(), crossings[row]
+        onto_a, onto_b = change[2 * row + 1], change[2 * row]
+        onto_a[full[full != a]] = np.inf
+        onto_b[full[full != b]] = np.inf
+        now = inventory.link_cost[a, b] * count
+        # Link costs are not negative: skip what is more expensive even before the new link.
+        side_a, side_b = np.flatnonzero(onto_a < now - onto_b.min()), np.flatnonzero(onto_b < now - onto_a.min())
+        if not len(side_a) or not len(side_b):
+            continue
+        after = inventory.link_cost[np.ix_(side_a, side_b)] * count
+        after += onto_a[side_a][:, None]
+        after += onto_b[side_b]
+        best = int(after.argmin())
+        gain = float(now - after.flat[best]) / length_s
+        if gain > 0:
+            added = link(names[side_a[best // len(side_b)]], names[side_b[best % len(side_b)]])
+            found.append((-gain, LinkSwap(costs.link_at(number), added)))
+    return found
+
+
+def escape(costs: TreeCosts, search: Search, rng: random.Random) -> TreeCosts | None:
+    """Return the costs of a better tree reached by kicks from this one, or None if none was found within the budget.
+
+    After a kick only what it may have changed is evaluated: most of a large tree is unchanged. It ends early after
+    twice as many kicks without success as there are brokers, or 40: by then a small tree is explored.
+    """
+    best, failed = costs, 0
+    search = replace(search, frailty=None)  # Frailty is checked on the tree found, not on each one tried.
+    while not search.is_over and len(costs.ends) > 2 and failed < max(KICKS_PER_BROKER * len(costs.degrees), KICKS_MIN):
+        trial = best.copy()
+        touched = kick(trial, search, rng)
+        for _ in descend(trial, search, near=touched):
+            pass
+        failed += 1
+        if trial.cost_per_s < best.cost_per_s * (1 - TIE_SHARE):
+            best, failed = trial, 0
+    return None if best is costs else best
+
+
+def kick(costs: TreeCosts, search: Search, rng: random.Random) -> Places:
+    """Make some random swaps that keep the caps; return the links whose swaps they may have changed.
+
+    A link is drawn between a broker and one of those nearest to it, because most pairs are too far apart for a good
+    tree to join them.
+    """
+    names, link_cost = costs.inventory.brokers, costs.inventory.link_cost
+    touched: set[int] = set()
+    for _ in range(rng.randint(*KICK_SWAPS)):
+        one = rng.randrange(len(names))
+        nearest = [other for other in np.argsort(link_cost[one], kind="stable").tolist() if other != one][:KICK_NEAR]
+        added = link(names[one], names[rng.choice(nearest)])
+        cycle = costs.cycle(added)
+        if added not in cycle:
+            swap = LinkSwap(rng.choice(cycle), added)
+            if keeps_caps(costs, search, swap) and search.has_room(costs, swap):
+                touched.update(costs.apply(swap))
+    return np.array(sorted(touched), dtype=np.intp)
+
+
+def _gain_now(costs: TreeCosts, search: Search, swap: LinkSwap) -> float:
+    """Return what the swap saves on the present tree, 0 if it can no longer be made."""
+    try:
+        gain_per_s = costs.gain_per_s(swap)
+    except NotATreeError:
+        return 0.0
+    if gain_per_s <= 0 or not keeps_caps(costs, search, swap):
+        return 0.0
+    if not search.has_room(costs, swap):
+        return 0.0
+    if search.frailty is None:
+        return gain_per_s
+    links = costs.links
+    after = [*(pair for pair in links if pair != swap.removed), swap.added]
+    return gain_per_s - search.frailty.rise_per_s(links, after)
+
+
+def is_worth_its_frailty(costs: TreeCosts, better: TreeCosts, frailty: FrailtyPrice | None) -> bool:
+    """Return True if a tree saves more than its added frailty costs."""
+    if frailty is None:
+        return True
+    return costs.cost_per_s - better.cost_per_s > frailty.rise_per_s(costs.links, better.links)
+
+
+def keeps_caps(costs: TreeCosts, search: Search, swap: LinkSwap) -> bool:
+    """Return True if a swap keeps the caps of degree and load; a broker above its load cap may stay there."""
+    if costs.degree_after(swap) > search.degree_max:
+        return False
+    if search.load_max_per_s is None:
+        return True
+    now = costs.loads_per_s
+    # A broker above its cap may get no more load; less is welcome.
+    return all(
+        load <= max(float(search.load_max_per_s[broker]), float(now[broker]))
+        for broker, load in costs.loads_after_per_s(swap).items()
+    )

@@ -1,0 +1,94 @@
+"""Swap links of the tree by true cost: ours, in place of the local estimate of Jaeger07.
+
+In: the state over a horizon. Out: a sequence of proposals, each costed on the tree after the earlier ones, so that any
+prefix is worth making. Whether a gain is worth its price does not belong here.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
+from regraft.controller.planners.tree.steps.search_swaps import Search, descend, escape, is_worth_its_frailty
+from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec
+from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.schemas.plan import Proposal
+
+PLANNER = "swap_links_cost"
+
+
+@dataclass(frozen=True)
+class SearchSettings(PlannerSettings):
+    """How much is evaluated, in 64-bit words of delivery sets.
+
+    ``search_words_max``: bounds the search for swaps in 64-bit words of delivery sets. Default 4e9, some seconds.
+    ``escape_words_max``: the same once no single swap helps. Default 3e7, some 100 ms.
+    """
+
+    search_words_max: int = 4_000_000_000
+    escape_words_max: int = 30_000_000
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = super().faults()
+        if self.search_words_max < 1:
+            found.append(f"search_words_max is {self.search_words_max}: at least 1, or there is no search")
+        if self.escape_words_max < 0:
+            found.append(f"escape_words_max is {self.escape_words_max}: at least 0")
+        return found
+
+
+def swap_links_cost(
+    state: TreeState, settings: SearchSettings, context: TreeContext, rng: random.Random
+) -> list[Proposal]:
+    """Return swaps in the order of a steepest descent on the true cost, under the caps of degree and load.
+
+    Each evaluation prices every swap of the tree at once (:mod:`overlay.tree.walk_cuts`) and finds the best one for
+    each link to remove. They are made best first, each repriced first, until the rest warrants a new evaluation. If no
+    single swap helps, random kicks, each followed by a descent, look for a better tree within what one plan may
+    exchange; all swaps to it form one proposal, because no part of them need pay. The penalty for the worst single
+    death cutting off more (``context.frailty_weight``) is subtracted from each gain, and from that of a kick's tree as
+    a whole. Source: the cost is Eq. 1-2 of Jaeger07; the neighbourhood is all link swaps, not those within a horizon.
+    Cost O(brokers^2 * words) for an evaluation, about one for every few swaps. Guarantee: each proposal lowers the true
+    cost over the horizon; if none is left and the budget is not used up, the tree is optimal among all trees one swap
+    away (with a cap of load, among the best swaps of each link). Deterministic: the budgets are counted in words
+    evaluated, not in time, and kicks are drawn from ``rng``. Any-time: when a budget ends, the best found so far is
+    returned.
+    """
+    costs = state.tree_costs.copy()
+    degree_max = len(state.inventory.brokers) if context.degree_max is None else context.degree_max
+    search = Search(settings.search_words_max, degree_max, state.inventory.load_max_per_s)
+    search.frailty = FrailtyPrice.of(state, context.frailty_weight)
+    proposals = []
+    before_per_s = costs.cost_per_s
+    for swap in descend(costs, search, context.proposals_max):
+        (a, b), (i, j) = swap.removed, swap.added
+        reason = f"of all swaps of the tree, {i}-{j} for {a}-{b} saves most"
+        proposals.append(_proposal([swap.removed], [swap.added], before_per_s, costs.cost_per_s, reason))
+        before_per_s = costs.cost_per_s
+    if len(proposals) < context.proposals_max and not search.is_over:
+        search.words_left = settings.escape_words_max
+        search.present, search.links_max = frozenset(costs.links), context.links_max
+        better = escape(costs, search, rng)
+        if better is not None and is_worth_its_frailty(costs, better, search.frailty):
+            removed, added = sorted(set(costs.links) - set(better.links)), sorted(set(better.links) - set(costs.links))
+            reason = f"no single swap helps, these {len(added)} together do"
+            proposals.append(_proposal(removed, added, before_per_s, better.cost_per_s, reason))
+    return proposals
+
+
+def _proposal(removed: list[Link], added: list[Link], before_per_s: float, after_per_s: float, why: str) -> Proposal:
+    return Proposal(PLANNER, tuple(removed), tuple(added), before_per_s, after_per_s, 0.0, why)
+
+
+SPEC = PlannerSpec(
+    PLANNER,
+    TreeConfiguration.KIND,
+    swap_links_cost,
+    SearchSettings,
+    summary="links of a tree, by true cost",
+    source="ours, on the cost of Jaeger07, Eq. 1-2",
+)

@@ -1,0 +1,1 @@
+"""Kafka as every stage uses it: access, clients, topics, reading, writing, dead letters."""

@@ -1,0 +1,42 @@
+"""Decode records that are indispensable: one that does not decode stops its reader with a sentence.
+
+In: messages from Kafka. Out: records, or an error that says where the message is and what to do. Records that are not
+indispensable become dead letters instead, see :mod:`infra.kafka.dead_letters`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from confluent_kafka import Message
+
+from regraft.infra.process.stack_error import StackError
+from regraft.schemas.codec import UndecodableRecordError, decode
+
+KEY_CHARACTERS_MAX = 200
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+class UnreadableRecordError(StackError):
+    """Reports which record cannot be read, where it is, and the ways out."""
+
+
+def decode_strictly(message: Message, record_type: type[Record]) -> Record | None:
+    """Return a message's record, None if it is a tombstone. Raises UnreadableRecordError."""
+    value = message.value()
+    if value is None:
+        return None
+    try:
+        return decode(value, record_type)
+    except UndecodableRecordError as error:
+        key = (message.key() or b"").decode(errors="replace")[:KEY_CHARACTERS_MAX]
+        place = f"topic {message.topic()}, partition {message.partition()}, offset {message.offset()}, key {key!r}"
+        raise UnreadableRecordError(
+            f"A record that should be a {record_type.__name__} cannot be read ({place}: {error}). Skipping it could "
+            "repeat or contradict what it says, so nothing starts. If a newer Regraft wrote it, start that version. "
+            "If no version can read it, check at the brokers that it is not in force, then write a record "
+            "without a value "
+            "under its key to delete it."
+        ) from error

@@ -1,0 +1,1 @@
+"""The live view's server, Valkey or Redis: access and keys."""

@@ -1,0 +1,1 @@
+"""Servers and Java on this machine: find, install, start and supervise them."""

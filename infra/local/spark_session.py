@@ -1,0 +1,169 @@
+"""Build a Spark session with the base configuration of the project: lean, UTC, Kafka and Avro jars, logs to a file.
+
+In: application name, run directory, sizes. Out: a session, or the same settings as ``spark-submit`` arguments.
+Queries do not belong here.
+"""
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pyspark
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from regraft.infra.local.fetch_jars import spark_jars
+from regraft.infra.local.find_java import JavaRuntime, find_java
+from regraft.infra.local.java_options import ClassArchive, archive_of, start_options
+from regraft.infra.local.secure_spark import write_properties
+from regraft.infra.process.find_port import LOOPBACK
+from regraft.infra.process.name_user import name_user
+from regraft.infra.process.quote_paths import JAVA_LOCALE, with_log_file
+
+DRIVER_MEMORY_MB = 1_024
+LOCAL_MASTER = "local[2]"
+# Spark tries a task four times on a cluster, but only once in local mode, where a Python worker that is killed (most
+# likely for lack of memory) would then end the query.
+TASK_FAILURES_MAX = 4
+# When Python stops a query, a regular expression on a long error text overflows the default stack.
+JAVA_OPTIONS = "-Xss4m -XX:+UseParallelGC -XX:ParallelGCThreads=2 -XX:MaxMetaspaceSize=512m"
+
+LOG_PROPERTIES = """\
+status=error
+appender.file.type=RollingFile
+appender.file.name=file
+appender.file.fileName={file}
+appender.file.filePattern={pattern}
+appender.file.layout.type=PatternLayout
+appender.file.layout.pattern=%d %p %m (%c{1})%n%ex
+appender.file.policies.type=Policies
+appender.file.policies.size.type=SizeBasedTriggeringPolicy
+appender.file.policies.size.size=16MB
+appender.file.strategy.type=DefaultRolloverStrategy
+appender.file.strategy.max=2
+# What is given to Avro is never null; it warns of that in each task.
+logger.avro.name=org.apache.spark.sql.avro.AvroSerializer
+logger.avro.level=error
+rootLogger.level=warn
+rootLogger.appenderRef.file.ref=file
+"""
+
+
+def base_configuration(
+    run_dir: Path,
+    *,
+    driver_memory_mb: int = DRIVER_MEMORY_MB,
+    driver_host: str = LOOPBACK,
+    shuffle_partitions: int = 2,
+    ui: bool = False,
+    extra: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return the base settings of every Spark job of the project; ``extra`` overrides them.
+
+    Writes the log settings to ``run_dir/spark`` and fetches the jars if they are not in the cache.
+    """
+    spark_dir = (run_dir / "spark").absolute()
+    (spark_dir / "local").mkdir(parents=True, exist_ok=True)
+    log_settings = spark_dir / "log4j2.properties"
+    log_settings.write_text(with_log_file(LOG_PROPERTIES, spark_dir / "spark.log"))
+    java_options = [f"-Dlog4j2.configurationFile={log_settings.as_uri()}", *start_options(spark_archive(find_java()))]
+    return {
+        "spark.driver.memory": f"{driver_memory_mb}m",
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {shlex.join(java_options)}",
+        "spark.executorEnv.PYTHONSAFEPATH": "1",  # or folders in the working directory could shadow packages
+        "spark.driver.host": driver_host,
+        "spark.driver.bindAddress": LOOPBACK if driver_host == LOOPBACK else "0.0.0.0",
+        "spark.jars": ",".join(str(jar) for jar in spark_jars()),
+        "spark.local.dir": str(spark_dir / "local"),
+        "spark.pyspark.python": sys.executable,  # the default is the python3 on PATH
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(shuffle_partitions),
+        "spark.sql.streaming.metricsEnabled": "true",
+        "spark.sql.warehouse.dir": str(spark_dir / "warehouse"),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        **(extra or {}),
+    }
+
+
+def spark_archive(java: JavaRuntime) -> ClassArchive:
+    """Return the archive of the driver's classes, which need not exist."""
+    return archive_of("spark", java, f"{Path(pyspark.__file__).resolve().parent} {pyspark.__version__}")
+
+
+def is_submitted(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return True if this process was started by spark-submit, which has then chosen master, memory and jars."""
+    return "PYSPARK_GATEWAY_PORT" in environ
+
+
+def build_spark_session(
+    app_name: str,
+    *,
+    run_dir: Path,
+    master: str = LOCAL_MASTER,
+    driver_memory_mb: int = DRIVER_MEMORY_MB,
+    driver_host: str = LOOPBACK,
+    shuffle_partitions: int = 2,
+    ui: bool = False,
+    executor_python: str = sys.executable,
+    secret_file: Path | None = None,
+    extra: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return a running session; under spark-submit, the submitted master, memory and jars are kept.
+
+    ``driver_host`` is where executors on other machines reach this one, ``executor_python`` where their Python is, and
+    ``secret_file`` holds the secret of the cluster (:mod:`infra.local.secure_spark`). Sets JAVA_HOME, LC_ALL and
+    PYSPARK_PYTHON of this process, PYSPARK_SUBMIT_ARGS if there is a secret, and SPARK_SUBMIT_OPTS for a user without a
+    name. Raises SparkSecretError.
+    """
+    builder = SparkSession.builder.appName(app_name)
+    if is_submitted():
+        for key, value in (extra or {}).items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+    os.environ.update(JAVA_LOCALE, JAVA_HOME=str(find_java().home))
+    os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = executor_python, sys.executable
+    if driver_host == LOOPBACK:
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    name_user(run_dir / "spark" / "user")
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # glibc: otherwise many threads hold many half-empty arenas
+    settings = base_configuration(
+        run_dir,
+        driver_memory_mb=driver_memory_mb,
+        driver_host=driver_host,
+        shuffle_partitions=shuffle_partitions,
+        ui=ui,
+        extra=extra,
+    )
+    if secret_file is not None:  # Options of a session are in its command line, which others can read.
+        properties = (run_dir / "spark" / "secret.conf").absolute()
+        write_properties(secret_file, properties)
+        given = shlex.join(["--properties-file", str(properties), "--load-spark-defaults"])
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"{given} pyspark-shell"
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.master(with_task_retries(master)).getOrCreate()
+
+
+def with_task_retries(master: str) -> str:
+    """Return a master's URL; a local one gets the number of attempts of a task unless it has one."""
+    return re.sub(r"^local\[(\d+|\*)\]$", rf"local[\1,{TASK_FAILURES_MAX}]", master)
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stop a session; do nothing if its Java has already ended."""
+    with suppress(Py4JError, OSError):
+        spark.stop()
+
+
+def submit_arguments(settings: Mapping[str, str], *, master: str = LOCAL_MASTER) -> list[str]:
+    """Return the settings as arguments of ``spark-submit``, to be placed before the job's file."""
+    arguments = ["--master", master]
+    for key, value in settings.items():
+        arguments += ["--conf", f"{key}={value}"]
+    return arguments

@@ -1,0 +1,1 @@
+"""Orders of operators: keys, signatures, and who may give them."""

@@ -1,0 +1,48 @@
+"""Store a person's order in Kafka, from where the controller reads it.
+
+In: an order. Out: an acknowledged record in the compacted topic of orders. The controller reports the outcome as an
+event, and the plan or the status shows it; deciding does not belong here.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import close_producer, leave_to_caller, open_producer
+from regraft.infra.process.stack_error import StackError
+from regraft.schemas.codec import encode
+from regraft.schemas.order import Order
+from regraft.schemas.topics import DEFAULT_NAMESPACE, ORDERS, topic_name
+
+WAIT_S_MAX = 10.0
+
+
+class OrderNotStoredError(StackError):
+    """Reports which order did not reach Kafka, and why."""
+
+
+def send_order(
+    kafka: KafkaAccess, order: Order, namespace: str = DEFAULT_NAMESPACE, wait_s_max: float = WAIT_S_MAX
+) -> None:
+    """Store the order; return when Kafka has acknowledged it. Raises OrderNotStoredError after ``wait_s_max``."""
+    faults: list[str] = []
+
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            faults.append(error.str())
+
+    topic = topic_name(ORDERS, namespace)
+    producer = open_producer(kafka, {"message.timeout.ms": int(wait_s_max * 1000)}, on_error=leave_to_caller)
+    try:
+        producer.produce(topic, key=order.key.encode(), value=encode(order), on_delivery=on_delivery)
+        waiting = close_producer(producer, wait_s_max + 1)
+    except KafkaException as error:
+        faults.append(str(error))
+        waiting = 0
+    if waiting or faults:
+        reason = faults[0] if faults else f"no answer within {wait_s_max:g} s"
+        raise OrderNotStoredError(
+            f"The order to {order.kind} {order.subject} was not stored in {topic} at {kafka.bootstrap} ({reason}): "
+            "check that Kafka runs and that the topics exist (regraft topics --create)."
+        )

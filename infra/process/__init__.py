@@ -1,0 +1,1 @@
+"""What a process of Regraft needs: clock, metrics, locks, progress, errors in sentences."""

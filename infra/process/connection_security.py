@@ -1,0 +1,148 @@
+"""A client's settings for TLS and login: names of files and variables that hold secrets, never the secrets.
+
+Out: the secrets, read at the moment of use, and every fault of the settings. Converting them to options of client
+libraries belongs to ``kafka_access`` and ``redis_access``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from regraft.infra.process.stack_error import StackError
+
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class SecretMissingError(StackError):
+    """Reports which secret is not in the file or variable that the settings name."""
+
+
+@dataclass(frozen=True)
+class ConnectionSecurity:
+    """Which servers a client trusts, and how it authenticates itself.
+
+    ``ca_file``: certificates (PEM) of the authorities to trust; none trusts those of this system.
+    ``certificate_file``, ``key_file``: the client's own certificate (PEM, with its chain) and key, for mutual TLS.
+    ``key_password_file``, ``key_password_variable``: the file or the environment variable that holds the key's
+    password; none for a key without a password.
+    ``check_host_name``: whether the server's certificate must be for the host name that the client connects to; false
+    accepts any certificate of a trusted authority.
+    ``username``: the user to log in as; with OAUTHBEARER the client id.
+    ``password_file``, ``password_variable``: the file or the environment variable that holds the user's password; with
+    OAUTHBEARER the client secret. The password itself is not a setting.
+    """
+
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    key_password_file: Path | None = None
+    key_password_variable: str | None = None
+    check_host_name: bool = True
+    username: str | None = None
+    password_file: Path | None = None
+    password_variable: str | None = None
+
+    @property
+    def password(self) -> str | None:
+        """The password, None if neither file nor variable is set. Raises SecretMissingError."""
+        return _read_secret(self.password_file, self.password_variable)
+
+    @property
+    def key_password(self) -> str | None:
+        """The key's password, None if neither file nor variable is set. Raises SecretMissingError."""
+        return _read_secret(self.key_password_file, self.key_password_variable)
+
+    @property
+    def trusted_file(self) -> Path | None:
+        """The file of trusted authorities, by default the system's; None if the system has none."""
+        system = ssl.get_default_verify_paths().cafile
+        return self.ca_file or (Path(system) if system else None)
+
+    def faults(self) -> list[str]:
+        """Return what is wrong, one sentence each; none contains a secret."""
+        found = [*self._password_faults("password"), *self._password_faults("key_password")]
+        for name in ("ca_file", "certificate_file", "key_file"):
+            file = getattr(self, name)
+            if file is not None and (reason := _unreadable(file)):
+                found.append(f"{name} {file} cannot be read ({reason}): check its name and permissions")
+        if self.certificate_file is not None and self.key_file is None:
+            found.append("certificate_file is given without key_file: mutual TLS needs both")
+        if self.key_file is not None and self.certificate_file is None:
+            found.append("key_file is given without certificate_file: mutual TLS needs both")
+        has_key_password = self.key_password_file is not None or self.key_password_variable is not None
+        if has_key_password and self.key_file is None:
+            found.append("a password is given for a key, but no key_file: name the key, or leave the password out")
+        return found or list(self._pem_faults())
+
+    def _password_faults(self, name: str) -> Iterator[str]:
+        file: Path | None = getattr(self, f"{name}_file")
+        variable: str | None = getattr(self, f"{name}_variable")
+        if file is not None and variable is not None:
+            yield f"{name}_file and {name}_variable are both given: give one of them"
+            return
+        if variable is not None and not VARIABLE_NAME.fullmatch(
+            variable
+        ):  # It may be the secret itself, so it is not printed.
+            yield f"{name}_variable is not the name of an environment variable: name the one that holds the secret"
+            return
+        try:
+            secret = _read_secret(file, variable)
+        except SecretMissingError as error:
+            yield f"{name}_{error}"
+            return
+        if secret is not None and not secret.isprintable():
+            place = _place(file, variable)
+            yield f"{name}_{place} holds more than one line, or control characters: keep only the secret there"
+
+    def _pem_faults(self) -> Iterator[str]:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self.ca_file is not None:
+            try:
+                context.load_verify_locations(cafile=self.ca_file)
+            except ssl.SSLError:
+                yield f"ca_file {self.ca_file} holds no certificate in PEM form: name the authority's certificate"
+        if self.certificate_file is None or self.key_file is None:
+            return
+        password = self.key_password or ""
+        try:  # Without a password OpenSSL would ask for one at the terminal.
+            context.load_cert_chain(self.certificate_file, self.key_file, lambda: password)
+        except (ssl.SSLError, ValueError) as error:
+            reason = getattr(error, "reason", None) or "not usable"
+            yield (
+                f"certificate_file {self.certificate_file} and key_file {self.key_file} do not fit ({reason}): "
+                "both must be PEM, the key that of the certificate, its password the right one"
+            )
+
+
+def _read_secret(file: Path | None, variable: str | None) -> str | None:
+    if file is None and variable is None:
+        return None
+    if file is None:
+        secret = os.environ.get(variable or "", "")
+    elif reason := _unreadable(file):
+        raise SecretMissingError(f"file {file} cannot be read ({reason}): check its name and permissions")
+    else:
+        secret = file.read_text(encoding="utf-8").rstrip("\r\n")
+    if not secret:
+        what = "is empty" if file is not None else "is not set, or empty"
+        raise SecretMissingError(f"{_place(file, variable)} {what}: put the secret there")
+    return secret
+
+
+def _place(file: Path | None, variable: str | None) -> str:
+    return f"variable {variable}" if file is None else f"file {file}"
+
+
+def _unreadable(file: Path) -> str:
+    try:
+        file.read_text(encoding="utf-8")
+    except OSError as error:
+        return error.strerror or str(error)
+    except UnicodeDecodeError:
+        return "it is not text"
+    return ""

@@ -1,0 +1,30 @@
+"""Handle external records one by one, so that one whose handling fails stops neither the others nor the process.
+
+In: records that decoded, and what handles one. Out: counts of those that failed. Records that do not decode become dead
+letters before (:mod:`infra.kafka.dead_letters`); what fails here is a fault of ours, which the log has in full.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import structlog
+
+from regraft.infra.process.log_sparsely import is_logged
+
+log = structlog.get_logger(__name__)
+
+Record = TypeVar("Record")
+
+
+def handle_each(records: Iterable[Record], handle: Callable[[Record], object], faults: Counter[str], what: str) -> None:
+    """Call ``handle`` with each record; one that raises is counted under ``what``, logged and left out."""
+    for record in records:
+        try:
+            handle(record)
+        except Exception:  # Any fault of one record: the next one, and the next process, must not meet it again.
+            faults[what] += 1
+            if is_logged(faults[what]):
+                log.exception("record_failed", what=what, count=faults[what], record=repr(record)[:1_000])

@@ -1,0 +1,1 @@
+"""Programs that run outside the product: installation, image digests, the documents as a site."""

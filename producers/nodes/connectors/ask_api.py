@@ -1,0 +1,87 @@
+"""Query a broker's HTTP interface for JSON, once or periodically.
+
+In: an address and a login. Out: the answer, or why there is none. A query blocks until it is answered or times out, so
+run it off the event loop. Waits and answers are bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import TypeVar
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+
+import msgspec
+import structlog
+
+from regraft.infra.process.log_sparsely import is_logged
+
+log = structlog.get_logger(__name__)
+
+POLL_S = 2.0
+ANSWER_S_MAX = 5.0
+ANSWER_BYTES_MAX = 64 << 20
+AnswerT = TypeVar("AnswerT")
+
+
+class NoAnswerError(RuntimeError):
+    """The interface gives no usable answer; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerApi:
+    """The interface at ``url``, such as http://127.0.0.1:15672; without a ``user``, queries carry no login.
+
+    Several addresses, of one cluster, are separated by commas, and asked in turn until one answers.
+    """
+
+    url: str
+    user: str = ""
+    password: str = ""
+    tls: ssl.SSLContext | None = None
+
+    def ask(self, path: str, kind: type[AnswerT]) -> AnswerT:
+        """Return the answer to a GET of ``path`` (/api/overview); raise NoAnswerError if it is not of type ``kind``."""
+        *others, last = self.url.split(",")
+        for url in others:
+            try:
+                return self._ask_at(f"{url.strip().rstrip('/')}{path}", kind)
+            except NoAnswerError as error:
+                log.debug("api_not_reached", reason=str(error))
+        return self._ask_at(f"{last.strip().rstrip('/')}{path}", kind)
+
+    def _ask_at(self, place: str, kind: type[AnswerT]) -> AnswerT:
+        headers = {}
+        if self.user:
+            login = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+            headers["Authorization"] = f"Basic {login}"
+        # Proxies of the environment are for the web; a broker's interface is near, and its answers are not for them.
+        opener = build_opener(ProxyHandler({}), HTTPSHandler(context=self.tls))
+        try:
+            with opener.open(Request(place, headers=headers), timeout=ANSWER_S_MAX) as answer:
+                text = answer.read(ANSWER_BYTES_MAX + 1)
+            if len(text) > ANSWER_BYTES_MAX:
+                raise NoAnswerError(f"{place} answers with more than {ANSWER_BYTES_MAX >> 20} MiB: ask for less")
+            return msgspec.json.decode(text, type=kind)
+        except (OSError, ValueError, HTTPException, RecursionError) as error:  # msgspec's errors are ValueErrors.
+            raise NoAnswerError(f"{place} gives no answer ({error})") from error
+
+
+async def keep_asking(ask: Callable[[], Awaitable[object]], broker: str) -> None:
+    """Poll what clients want until cancelled; while the interface does not answer, the known interest stays."""
+    failed_count = 0  # Since the last answer.
+    while True:
+        await asyncio.sleep(POLL_S)
+        try:
+            await ask()
+            failed_count = 0
+        except NoAnswerError as error:
+            failed_count += 1
+            if is_logged(failed_count):
+                log.warning("interest_not_reported", broker=broker, reason=str(error), count=failed_count)
+        except Exception:  # An odd answer must not end the polling.
+            log.exception("interest_not_read", broker=broker)

@@ -1,0 +1,173 @@
+"""A connector connects a node to the real broker next to it, whose clients know nothing of nodes.
+
+In: what local clients want and publish. Out: what others have published. Each kind of broker has its own connector:
+:mod:`producers.nodes.nats.nats_connector`, :mod:`producers.nodes.nats.nats_client_connector`,
+:mod:`producers.nodes.mqtt.mqtt_connector` and :mod:`producers.nodes.amqp.amqp_connector`; :class:`MemoryConnector` has
+no broker at all. The overlay's side belongs to the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from regraft.producers.nodes.connectors.roaming_clients import RoamingClients
+
+
+@dataclass(frozen=True, slots=True)
+class LocalMessage:
+    """A message that a client has published; ``headers`` is the block as the broker has it, empty if there is none.
+
+    ``receipt`` is to be released at the connector once the message is safe; 0 if the connector does not wait for that.
+    ``publisher`` and ``number`` identify a message of the overlay that is handed over. ``groups_excluded`` are queue
+    groups that handle it at another broker.
+    """
+
+    subject: str
+    payload: bytes
+    reply: str = ""
+    headers: bytes = b""
+    receipt: int = 0
+    publisher: str = ""
+    number: int = 0
+    groups_excluded: frozenset[str] = frozenset()
+
+
+class ConnectorError(RuntimeError):
+    """The real broker cannot be used; the message says why and what to do."""
+
+
+class Connector(Protocol):
+    """The way to one real broker.
+
+    ``on_interest`` is called once with True when a first local client wants a subject, including those wanted before
+    the connector was opened, and once with False when the last one leaves. ``on_message`` receives what local clients
+    publish, never what the node handed over. ``counts`` counts dropped messages by reason. ``groups_once`` are queue
+    groups that handle each message once in the whole overlay: their interest is reported under the names of
+    :func:`producers.nodes.groups_once.key_of`.
+    """
+
+    counts: Counter[str]
+    groups_once: frozenset[str]
+
+    async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
+        """Open the connector; raise ConnectorError if the broker cannot be reached."""
+        ...
+
+    def publish(self, message: LocalMessage) -> bool:
+        """Hand a message to the local clients that want it; return False if it was dropped."""
+        ...
+
+    def release(self, receipt: int) -> None:
+        """Note that the message with this receipt is safe: its broker may forget it."""
+        ...
+
+    def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
+        """Ask for messages with further subjects; return what completes once they will arrive, None if they do now."""
+        ...
+
+    def ask_only(self, subjects: Collection[str]) -> None:
+        """Ask for messages with these subjects, and no longer for others; until the first call, for all."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """Return True if the broker is connected."""
+        ...
+
+    @property
+    def fault(self) -> str:
+        """Return what is wrong around the broker although it is connected, "" if nothing is known."""
+        ...
+
+    @property
+    def roaming(self) -> RoamingClients | None:
+        """Return what is known of clients that may have a session at several brokers, None where there are none."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connector."""
+        ...
+
+
+def _ignore_interest(_subject: str, _wanted: bool) -> None:
+    pass
+
+
+def _ignore_message(_message: LocalMessage) -> None:
+    pass
+
+
+class PlainConnector:
+    """What a connector has of the rest of :class:`Connector` if its broker sends it everything, and has nothing beyond
+    that.
+    """
+
+    groups_once: frozenset[str] = frozenset()
+    roaming: RoamingClients | None = None
+
+    @property
+    def fault(self) -> str:
+        """Return "": nothing is known."""
+        return ""
+
+    def release(self, receipt: int) -> None:
+        """Do nothing: no message has a receipt."""
+
+    def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
+        """Do nothing: everything arrives."""
+
+    def ask_only(self, subjects: Collection[str]) -> None:
+        """Do nothing: everything arrives."""
+
+
+@dataclass(eq=False)
+class MemoryConnector(PlainConnector):
+    """A broker in memory that keeps what it was handed; ``want``, ``leave`` and ``publish_locally`` act as clients."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    handed: list[LocalMessage] = field(default_factory=list)
+    released: list[int] = field(default_factory=list)
+    wanted: Counter[str] = field(default_factory=Counter)
+    is_open: bool = False
+    _on_interest: Callable[[str, bool], None] = _ignore_interest
+    _on_message: Callable[[LocalMessage], None] = _ignore_message
+
+    async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
+        """Open the connector and report what is already wanted."""
+        self._on_interest, self._on_message, self.is_open = on_interest, on_message, True
+        for subject in self.wanted:
+            on_interest(subject, True)
+
+    def publish(self, message: LocalMessage) -> bool:
+        """Keep the message."""
+        self.handed.append(message)
+        return True
+
+    def release(self, receipt: int) -> None:
+        """Keep the receipt."""
+        self.released.append(receipt)
+
+    async def close(self) -> None:
+        """Close the connector."""
+        self.is_open = False
+
+    def want(self, subject: str) -> None:
+        """Add a client that wants a subject."""
+        self.wanted[subject] += 1
+        if self.wanted[subject] == 1:
+            self._on_interest(subject, True)
+
+    def leave(self, subject: str) -> None:
+        """Remove a client that wants a subject."""
+        self.wanted[subject] -= 1
+        if not self.wanted[subject]:
+            del self.wanted[subject]
+            self._on_interest(subject, False)
+
+    def publish_locally(self, message: LocalMessage) -> None:
+        """Publish a message as a client."""
+        self._on_message(message)

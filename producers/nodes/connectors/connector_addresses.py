@@ -1,0 +1,57 @@
+"""Where a connector finds its broker: one address, or those of several servers of one cluster, tried in turn. Pure.
+
+In: the setting ``node.connector``. Out: host and port to try now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from regraft.producers.connector_faults import split_connector
+from regraft.producers.nodes.connectors.connector import ConnectorError
+
+
+class ConnectorAddresses:
+    """The addresses of one connector; ``ports`` has the default port of each scheme that is possible.
+
+    Raises ConnectorError with ``advice`` if one is no such address, or if they differ in scheme or path.
+    """
+
+    def __init__(self, connector: str, ports: Mapping[str, int], advice: str) -> None:
+        parts = split_connector(connector)
+        self._places: list[tuple[str, int]] = []
+        for part in parts:
+            try:
+                port = part.port or ports[part.scheme]
+            except (KeyError, ValueError):
+                port = 0
+            if not port or not part.hostname:
+                raise ConnectorError(f"{connector!r} is not a connector: {advice}")
+            self._places.append((part.hostname, port))
+        self.scheme, self.path = parts[0].scheme, parts[0].path
+        if any((part.scheme, part.path) != (self.scheme, self.path) for part in parts):
+            raise ConnectorError(
+                f"{connector!r} is not a connector: all its addresses are of one cluster, with the same scheme and path"
+            )
+        self._place = 0
+
+    @property
+    def host(self) -> str:
+        """The host to try now."""
+        return self._places[self._place][0]
+
+    @property
+    def port(self) -> int:
+        """The port to try now."""
+        return self._places[self._place][1]
+
+    def advance(self) -> bool:
+        """Turn to the next address; return True if all have been tried in this round."""
+        self._place = (self._place + 1) % len(self._places)
+        return self._place == 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __str__(self) -> str:
+        return " or ".join(f"{host}:{port}" for host, port in self._places)

@@ -1,0 +1,1 @@
+"""Links between nodes: frames, sessions, connections, and which nodes could be linked."""

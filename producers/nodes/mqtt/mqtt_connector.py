@@ -1,0 +1,395 @@
+"""The connector to an MQTT 5 broker: a client that receives everything published there, and the broker's log.
+
+In: the broker's address, its log file or HTTP interface, and filters if neither exists. Out: interest and messages.
+Messages belong to :mod:`producers.nodes.mqtt.mqtt_messages`, interest to :mod:`producers.nodes.mqtt.mqtt_interest`, the
+connection to :mod:`producers.nodes.mqtt.mqtt_session`.
+
+While the broker is away, its clients' interest stays as it was. A brief cut of the connection loses no QoS 1 message:
+the broker keeps them for the session and sends them again, and those already taken are recognised by their numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import ssl
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import structlog
+from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+
+from regraft.producers.nodes.connectors.ask_api import BrokerApi, NoAnswerError, keep_asking
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, PlainConnector
+from regraft.producers.nodes.connectors.connector_addresses import ConnectorAddresses
+from regraft.producers.nodes.connectors.connector_checks import BAD_SUBJECT, ConnectorChecks
+from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_fault
+from regraft.producers.nodes.connectors.retry_pause import RetryPause
+from regraft.producers.nodes.connectors.roaming_clients import RoamingClients
+from regraft.producers.nodes.mqtt.ask_emqx import learn_first, learn_interest
+from regraft.producers.nodes.mqtt.mosquitto_reports import MosquittoReports, comes_true, knocking
+from regraft.producers.nodes.mqtt.mqtt_interest import LOG_TOPIC, MqttInterest
+from regraft.producers.nodes.mqtt.mqtt_messages import fields_for, message_of
+from regraft.producers.nodes.mqtt.mqtt_retained import RetainedTopics
+from regraft.producers.nodes.mqtt.mqtt_session import AWAY, FAILED, IDS, MqttLogin, MqttSession, PublishFields
+from regraft.producers.nodes.mqtt.mqtt_taken import Taken, TakenAtOnce, TakenUntilSafe
+from regraft.producers.nodes.mqtt.mqtt_topics import TopicError, subject_of, topic_of
+from regraft.producers.nodes.mqtt.watch_echoes import EchoWatch
+from regraft.schemas.safe_names import safe_name
+from regraft.schemas.status_file import replace_file
+from regraft.schemas.topics import DEFAULT_NAMESPACE
+from regraft.schemas.wire_grammar import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX, SUBJECT_BYTES_MAX
+
+log = structlog.get_logger(__name__)
+
+PORTS = {"mqtt": 1883, "mqtts": 8883}
+ADVICE = "mqtt://host:port names an MQTT 5 broker, mqtts one with TLS"
+CONNECT_S_MAX = 10.0
+LOG_S_MAX = 2.0  # Until the broker's log must show our own subscription.
+MAINTAIN_S = 1.0
+SESSION_S = 60  # The broker keeps QoS 1 messages for this long while the connection is cut.
+DURABLE_S = 7 * 24 * 3_600  # And for this long while a node with a durable session is away.
+UNDER_WAY_MAX = 500  # Messages of a durable session that are not acknowledged.
+EVERYTHING = "#"
+BAD_TOPIC, REDELIVERED, ECHO = "bad_topic", "redelivered", "echoed"
+ECHOED = "a message circulates between this broker and another: remove the bridge between them"
+
+
+class MqttConnector(PlainConnector):
+    """The way to one MQTT 5 broker. ``url`` is ``mqtt://host[:1883]``, mqtts with TLS; several addresses, of one
+    cluster, are separated by commas, and tried in turn. Without a user it is anonymous.
+
+    ``filters`` are always wanted; ``session_s`` is how long a session may outlast its client's connection. A connector
+    that ``is_durable`` resumes the session of the node's former life, and acknowledges a message only once it is safe.
+    ``interest_file`` keeps what clients want for the node's next life, because the broker does not report it again.
+    Subscriptions made while nobody listened are only in the broker's ``log_file``, None if it cannot be read from here.
+    EMQX has no such log: its ``api`` is polled.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        user: str = "",
+        password: str = "",
+        *,
+        filters: Sequence[str] = (),
+        session_s: float = 3_600.0,
+        is_durable: bool = False,
+        interest_file: Path | None = None,
+        log_file: Path | None = None,
+        api: BrokerApi | None = None,
+        tls: ssl.SSLContext | None = None,
+        overlay: str = DEFAULT_NAMESPACE,
+    ) -> None:
+        self._addresses = ConnectorAddresses(url, PORTS, ADVICE)
+        self.counts, self.groups_once = Counter[str](), frozenset[str]()
+        self._name, self._filters, self._session_s = name, tuple(filters), session_s
+        self._is_durable, self._interest_file, self._changes_stored = is_durable, interest_file, 0
+        self._retained_file = None if interest_file is None else interest_file.with_suffix(".retained.json")
+        self._retained = RetainedTopics(lambda _subject, _wanted: None, None, self.counts)
+        self._api = api
+        self._own = f"regraft-{safe_name(name)}"
+        self._client_id = self._own if is_durable else f"{self._own}-{secrets.token_hex(4)}"
+        self._reports = MosquittoReports(name, (self._client_id, user), log_file, self.counts)
+        context = (tls or ssl.create_default_context()) if self._addresses.scheme == "mqtts" else None
+        self._session = MqttSession(self._login(user, password, context), self._take, self.counts)
+        self._is_subscribed, self._reason = False, "no answer"
+        self._interest: MqttInterest | None = None
+        self._search = NodeSearch(overlay, name, self._send_question)
+        self._search.on_found = lambda node: self._session.cut(loop_fault(node))
+        self._checks = ConnectorChecks(name, self.counts, self.release, overlay, self._search)
+        self._echoes = EchoWatch(self._checks.note_message, self._refuse_echo)
+        self.roaming: RoamingClients = RoamingClients(name, self.counts, self._knows)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._first: asyncio.Future[None] | None = None
+        self._taken: Taken = TakenUntilSafe() if is_durable else TakenAtOnce()
+
+    def _login(self, user: str, password: str, tls: ssl.SSLContext | None) -> MqttLogin:
+        return MqttLogin(
+            self._client_id,
+            session_s=DURABLE_S if self._is_durable else SESSION_S,
+            packet_bytes_max=PAYLOAD_BYTES_MAX + HEADERS_BYTES_MAX,
+            is_resumed=self._is_durable,
+            receive_max=UNDER_WAY_MAX if self._is_durable else IDS,
+            user=user,
+            password=password,
+            tls=tls,
+        )
+
+    async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
+        """Open the connector; raise ConnectorError if the broker cannot be reached, or nothing reports what its clients
+        want.
+        """
+        self._checks.begin(on_interest, on_message)
+        self._interest = MqttInterest(
+            self._checks.note_interest, self._own, self._session_s, self.counts, self.groups_once
+        )
+        self._interest.on_session = self.roaming.note
+        try:
+            self._interest.want_always(self._filters)
+        except TopicError as error:
+            raise ConnectorError(f"node.connector_filters: {error}") from error
+        self._restore(self._interest)
+        loop = asyncio.get_running_loop()
+        self._first = loop.create_future()
+        self._tasks = [loop.create_task(each) for each in (self._keep_open(), self._maintain())]
+        try:
+            await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
+            await self._search.look()
+            if self._api is not None:
+                ask = partial(learn_interest, self._api, self._interest)
+                await learn_first(self._api, self._interest, LOG_S_MAX)
+                self._tasks.append(loop.create_task(keep_asking(ask, self._name)))
+                return
+            await self._catch_up_first()
+            await self._await_reports()
+        except ConnectorError:
+            await self.close()
+            raise
+        except NoAnswerError as error:
+            await self.close()
+            raise ConnectorError(
+                f"{error}: node.connector_api is the address of EMQX's REST interface, node.connector_api_user "
+                "one of its API "
+                "keys and node.connector_api_password_file the file of that key's secret"
+            ) from error
+        except TimeoutError as error:
+            await self.close()
+            raise ConnectorError(
+                f"no MQTT 5 broker accepts a client at {self._addresses} within {CONNECT_S_MAX:g} s "
+                f"({self._reason}): start it there, or give node.connector_user and node.connector_password_file"
+            ) from error
+
+    def _knows(self, client: str) -> bool:
+        return self._interest is not None and self._interest.knows(client)
+
+    def _restore(self, interest: MqttInterest) -> None:
+        """Restore what the node wanted in its former life."""
+        self._retained = RetainedTopics(interest.keep, self._retained_file, self.counts)
+        self._retained.restore()
+        if self._interest_file is None or not self._interest_file.exists():
+            return
+        try:
+            interest.restore(json.loads(self._interest_file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, AttributeError, TypeError) as error:  # TopicError is a ValueError.
+            log.warning("interest_not_restored", broker=self._name, reason=str(error))
+
+    def _store(self) -> None:
+        self._retained.store()
+        interest = self._interest
+        if self._interest_file is None or interest is None or interest.changes_count == self._changes_stored:
+            return
+        self._changes_stored = interest.changes_count
+        replace_file(self._interest_file, json.dumps(interest.known()))
+
+    async def _await_reports(self) -> None:
+        """Wait until the log shows what this node does; raise ConnectorError if it does not, unless filters
+        are listed.
+        """
+        reports = self._reports
+        if await comes_true(lambda: reports.is_understood, LOG_S_MAX):
+            async with knocking(self._addresses.host, self._addresses.port):
+                if await comes_true(lambda: not reports.missing, LOG_S_MAX):
+                    return
+        if self._filters:
+            log.info(
+                "connector_log_silent", broker=self._name, filters=len(self._filters), missing=list(reports.missing)
+            )
+            return
+        await self.close()
+        place = f"the broker at {self._addresses}"
+        if not reports.is_understood:
+            raise ConnectorError(
+                f"{place} does not report what its clients want: let Mosquitto "
+                "`log_dest topic` with `log_type subscribe`, `log_type unsubscribe` and `log_type notice`, and let "
+                f"this client read {LOG_TOPIC}#; of an EMQX give node.connector_api; for any other broker name the "
+                "filters in node.connector_filters"
+            )
+        raise ConnectorError(
+            f"{place} reports what its clients subscribe to, but not {', nor '.join(reports.missing)}: what they want "
+            "would never end. Set that, or name the filters in node.connector_filters"
+        )
+
+    async def _catch_up_first(self) -> None:
+        """Wait until the broker's log file has been read; raise ConnectorError if our subscription does not appear
+        there.
+        """
+        if not await comes_true(self._catch_up, LOG_S_MAX):
+            await self.close()
+            fault = self._reports.file_fault or f"does not hold the subscription of {self._client_id}"
+            raise ConnectorError(
+                f"{self._reports.file} {fault}: node.connector_log_file is the file of Mosquitto's `log_dest "
+                "file`, with "
+                "`log_type subscribe`, `log_type unsubscribe` and `log_type notice`, where the node may read it"
+            )
+
+    def _catch_up(self) -> bool:
+        """Process the log file up to our own subscription, then later entries; return False if it is not there yet."""
+        if self._interest is None or not self.is_open:
+            return self._reports.is_caught_up
+        return self._reports.catch_up(self._interest, time.monotonic())
+
+    @property
+    def is_open(self) -> bool:
+        """Return True if the broker is connected, sends what is published, and reaches no other node by itself."""
+        return self._is_subscribed and self._session.is_connected and self._search.is_open
+
+    @property
+    def fault(self) -> str:
+        """Return which other node the broker reaches by itself, "" if none is known."""
+        return self._checks.fault
+
+    def publish(self, message: LocalMessage) -> bool:
+        """Hand a message to the clients that want it; return False if the broker is away, slow or cannot carry it."""
+        if not self.is_open:
+            self.counts[AWAY] += 1
+            return False
+        checked = self._checks.checked(message)
+        if checked is None:
+            return False
+        try:
+            qos, fields = fields_for(checked, self._checks.stamp_of(message))
+            self._echoes.note_handed_over(checked)
+            return self._hand_over(checked, qos, fields)
+        except ValueError:  # From topic_of, or the codec.
+            self.counts[BAD_TOPIC] += 1
+            return False
+
+    def _hand_over(self, message: LocalMessage, qos: int, fields: PublishFields) -> bool:
+        """Publish a message, and follow its topic if the broker retains it."""
+        subject, payload = message.subject, message.payload
+        is_retained = fields["retain"] and self._session.keeps_retained
+        if is_retained and payload and not self._retained.may_retain(subject):
+            is_retained = fields["retain"] = False
+        is_taken = self._session.publish(topic_of(subject), payload, qos, fields)
+        if is_taken and is_retained:
+            expiry_s = fields["message_expiry_interval"]
+            self._retained.note(subject, is_deleted=not payload, expiry_s=expiry_s, now_s=time.time())
+        return is_taken
+
+    def _send_question(self, message: LocalMessage) -> None:
+        self._session.publish(topic_of(message.subject), message.payload, 0, PublishFields())
+
+    def release(self, receipt: int) -> None:
+        """Acknowledge a message of a durable session: now, or if the broker is away, once it is sent again."""
+        if packet_id := self._taken.release(receipt, self._session.is_connected):
+            self._session.acknowledge(packet_id)
+
+    async def close(self) -> None:
+        """Close the connector; the broker ends its session, or keeps a durable one for ``DURABLE_S``."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks, self._is_subscribed = [], False
+        self._store()
+        await self._session.close(DURABLE_S if self._is_durable else 0)
+
+    # --- the connection ----------------------------------------------------------------------------------------------
+
+    async def _keep_open(self) -> None:
+        pause = RetryPause()
+        while True:
+            try:
+                async with asyncio.timeout(CONNECT_S_MAX / len(self._addresses)):
+                    await self._open()
+                pause.note_open(time.monotonic())
+                self._reason = await self._session.lost()
+                log.warning("connector_closed", broker=self._name, reason=self._reason)
+            except OSError as error:  # Includes TimeoutError, which has no text.
+                self._reason = str(error) or self._reason
+                log.debug("connector_not_reached", broker=self._name, reason=self._reason)
+                self._session.cut(self._reason)
+            except Exception as error:  # Whatever happens, the connector is opened again.
+                self._reason = repr(error)
+                log.exception("connector_failed", broker=self._name)
+                self._session.cut(self._reason)
+            self._is_subscribed = False
+            self.counts["refused"] += 1
+            if self._addresses.advance():
+                await asyncio.sleep(pause.after(time.monotonic()))
+
+    async def _open(self) -> None:
+        """Connect and subscribe; raise OSError if the broker refuses."""
+        own_filter = self._reports.begin_connection()
+        if not await self._session.connect(self._addresses.host, self._addresses.port):
+            self._taken.begin()
+        # With QoS 1 the log survives a cut of some seconds, but would queue behind the messages of a durable session.
+        log_qos = QoS.AT_MOST_ONCE if self._is_durable else QoS.AT_LEAST_ONCE
+        reporting = [TopicFilter(each, max_qos=log_qos) for each in (f"{LOG_TOPIC}#", own_filter)]
+        reasons = await self._session.subscribe([*(reporting if self._api is None else ()), _everything()])
+        if reasons[-1].value >= FAILED:
+            self._reason = f"may not subscribe to {EVERYTHING}: {reasons[-1].name}"
+            log.warning("connector_refused", broker=self._name, reason=self._reason)
+            raise ConnectionError(self._reason)
+        self._is_subscribed = True
+        if self._api is None:
+            self._session.unsubscribe(own_filter)
+        if self._first is None or self._first.done():
+            await self._look_again()
+        self._catch_up()
+        if self._first is not None and not self._first.done():
+            self._first.set_result(None)
+
+    async def _look_again(self) -> None:
+        """Look for other nodes; raise OSError if the broker still reaches one."""
+        try:
+            await self._search.look()
+        except ConnectorError as error:
+            raise ConnectionError(str(error)) from error
+
+    async def _maintain(self) -> None:
+        while True:
+            await asyncio.sleep(MAINTAIN_S)
+            try:
+                if self._interest is not None:
+                    self._interest.expire(time.monotonic())
+                self._retained.expire(time.time())
+                self._catch_up()
+                if self._reports.is_outdated:
+                    self._session.cut("its log has another form than before, which is learnt at the next connection")
+                self._store()
+                self._search.ask_again(is_hinted=self._echoes.is_suspected)
+            except Exception as error:  # A full disk, an odd line: tried again in a second.
+                log.warning("maintenance_failed", broker=self._name, reason=repr(error))
+
+    # --- from the broker ---------------------------------------------------------------------------------------------
+
+    def _take(self, packet: PublishPacket) -> bool:
+        """Handle a message; return True if the broker may forget it now."""
+        topic = packet.topic
+        if topic.startswith("$"):
+            if topic.startswith(LOG_TOPIC):
+                self._handle_log(topic, packet.payload)
+            return True
+        packet_id = packet.packet_id or 0
+        if packet.retain and not packet.payload:
+            self._retained.forget(subject_of(topic))
+        if len(topic) > SUBJECT_BYTES_MAX:
+            self._checks.refuse(BAD_SUBJECT, f"a topic of {len(topic)} characters: at most {SUBJECT_BYTES_MAX}")
+            return True
+        receipt = self._taken.take(packet, packet_id) if packet_id else 0
+        if receipt is None:
+            self.counts[REDELIVERED] += 1
+            return self._taken.may_forget(packet_id)
+        self._echoes.take(message_of(packet, receipt))
+        return not receipt
+
+    def _refuse_echo(self, message: LocalMessage) -> None:
+        self._checks.refuse(ECHO, ECHOED)
+        if message.receipt:
+            self.release(message.receipt)
+
+    def _handle_log(self, topic: str, line: bytes) -> None:
+        if self._interest is not None:
+            self._reports.take(self._interest, topic, line, time.monotonic())
+
+
+def _everything() -> TopicFilter:
+    """Return the only filter: of several that overlap, none could be ended without losing or repeating a message."""
+    handling = RetainHandling.SEND_NEVER
+    return TopicFilter(EVERYTHING, max_qos=QoS.AT_LEAST_ONCE, no_local=True, retain_handling=handling)

@@ -1,0 +1,324 @@
+"""What clients of an MQTT broker want, as subjects. Pure: :mod:`producers.nodes.mqtt.mqtt_connector` listens to the
+broker.
+
+In: configured filters; who subscribes, unsubscribes, connects and disconnects, as the entries of Mosquitto's log say
+(:mod:`producers.nodes.mqtt.mosquitto_reports`); or all subscriptions, as EMQX lists them. Out: subjects that become
+wanted, and that no longer are.
+
+The session of a client that disconnects may last, and no broker reports for how long: what it wanted stays wanted for
+``session_s``. A client of MQTT 3.1.1 with a clean session has none, so what it wanted ends at once. While the broker is
+away it reports no disconnects, so all interest stays until the client connects again.
+
+Clients choose their names, and names may look like parts of the log. Where a line can be read in two ways, interest
+begins in both and ends in neither: a client may keep another's interest alive, but cannot end it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import structlog
+
+from regraft.infra.process.log_sparsely import is_logged
+from regraft.producers.nodes.connectors.wanted_subjects import WantedSubjects
+from regraft.producers.nodes.mqtt.mqtt_topics import TopicError, subjects_of
+
+log = structlog.get_logger(__name__)
+
+CLIENTS_MAX = 100_000  # Beyond this, the one gone longest is forgotten, or a new one ignored.
+FILTERS_MAX = 200_000  # Of all clients; one client's share is smaller, so that it does not shut out the others.
+FILTERS_OF_CLIENT_MAX = 10_000
+REFUSED_MAX = 1_000
+TOO_MANY, AMBIGUOUS = "too_many_filters", "log_ambiguous"
+GIVEN_UP = "session_given_up"
+AWAY_TOO_LONG = "it has been away for longer than node.connector_session_s: nothing crosses to its session any more"
+LOG_TOPIC = "$SYS/broker/log/"
+MQTT_5 = 5
+CONNECTING = ("New connection from ", "New client connected from ", "Client connection from ")
+_QOS = re.compile(r" [012](?= )")
+_CONNECTED = re.compile(r"New client connected from .*? as (.*\))\.", re.DOTALL)
+_OPTIONS = re.compile(r" \(p(\d+), c([01]), k\d+")  # After the name; the user's name follows, and may contain the same.
+# The whole line, with the longest possible name: a name may contain any of these texts.
+_DISCONNECTED = re.compile(
+    r"Client (.*) (?:disconnected(?:(?:: | due to |, not authorised).*)?\.?|closed its connection\."
+    r"|has exceeded timeout, disconnecting\.|been disconnected by administrative action\.)",
+    re.DOTALL,
+)
+_ADDRESS = re.compile(r" \[[^]]*:\d+\]\Z")  # From Mosquitto 2.1 on, it follows the name of a client that disconnects.
+
+
+@dataclass
+class _Client:
+    """``left_s`` is when it disconnected, None while connected; ``has_session``: its session may outlast that.
+
+    ``asked_for_session``: it did not ask for a clean one. ``waiting`` are filters for which there was no room.
+    """
+
+    filters: set[str] = field(default_factory=set)
+    waiting: dict[str, None] = field(default_factory=dict)
+    has_session: bool = True
+    asked_for_session: bool = False
+    left_s: float | None = None
+
+
+class MqttInterest:
+    """All that is wanted at one broker. ``own`` is the node's client ID, to which a life may append random digits."""
+
+    def __init__(
+        self, on_interest: Callable[[str, bool], None], own: str, session_s: float, counts: Counter[str],
+        groups_once: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
+        self.counts, self._groups_once = counts, groups_once
+        self.on_session: Callable[[str], None] = lambda _name: None  # A client asks for a session, now.
+        self._is_catching_up = False
+        self.changes_count = 0  # Changes of what clients want; the connector stores it after some.
+        self._session_s = session_s
+        self._own = re.compile(rf"{re.escape(own)}(-[0-9a-f]{{8}})?")
+        self._own_names: set[str] = set()  # Further ones.
+        self._refused: set[str] = set()  # Invalid filters; each is refused once, however often it is listed.
+        self._clients: dict[str, _Client] = {}
+        self._filter_count = 0
+        self._bracketed: dict[str, None] = {}  # Names seen that end as if an address followed them.
+        self._wanted = WantedSubjects(on_interest)
+
+    def want_always(self, filters: Iterable[str]) -> None:
+        """Treat these filters as always wanted; raise TopicError for an invalid one."""
+        for wanted in filters:
+            self._wanted.add(subjects_of(wanted))
+
+    def keep(self, subject: str, is_wanted: bool) -> None:
+        """Treat a subject as wanted by the node itself, or no longer."""
+        (self._wanted.add if is_wanted else self._wanted.remove)((subject,))
+
+    def note_own(self, name: str) -> None:
+        """Note a name by which the broker's log knows the node; what that name wants is no client's wish."""
+        if not self._is_own(name):
+            self._own_names.add(name)
+            self._forget(name)
+
+    def _is_own(self, name: str) -> bool:
+        return name in self._own_names or self._own.fullmatch(name) is not None
+
+    def catch_up(self, entries: Iterable[str], now_s: float) -> None:
+        """Process entries of the broker's log file, and report only what differs at the end.
+
+        Those that were received before change nothing. The file does not name the kind of an entry: its form shows it.
+        """
+        with self._wanted.net_changes(), self._catching_up():
+            for entry in entries:
+                if not self._handle_notice(entry, now_s):
+                    found = self._names_and_filters(entry)
+                    is_known = any(self._is_known(name) for name, _ in found)
+                    if found and (is_known or not self._handle_unsubscribe(entry)):
+                        self._take_subscribing(found)
+                    elif not found:
+                        self._handle_unsubscribe(entry)
+
+    @contextmanager
+    def _catching_up(self) -> Iterator[None]:
+        self._is_catching_up = True
+        try:
+            yield
+        finally:
+            self._is_catching_up = False
+
+    def knows(self, name: str) -> bool:
+        """Return True for a client that is connected, or whose session may last."""
+        return name in self._clients
+
+    def known(self) -> dict[str, list[str]]:
+        """Return the filters of each client that wants any."""
+        return {name: sorted(client.filters) for name, client in self._clients.items() if client.filters}
+
+    def restore(self, known: Mapping[str, Iterable[str]]) -> None:
+        """Restore what clients wanted in the node's former life; raise TopicError for an invalid filter."""
+        for name, filters in known.items():
+            for wanted in filters:
+                self._want(name, wanted)
+
+    def replace(self, known: Mapping[str, Iterable[str]]) -> bool:
+        """Replace what clients want, adding before removing, so that a subject in both stays wanted throughout.
+
+        Return False if the node itself is not among those that want something.
+        """
+        there = {name: set(filters) for name, filters in known.items() if not self._is_own(name)}
+        for name, filters in there.items():
+            for wanted in sorted(filters - self._refused):
+                try:
+                    self._want(name, wanted)
+                except TopicError as error:
+                    self._refuse(wanted, error)
+        for name, client in list(self._clients.items()):
+            client.waiting.clear()
+            for wanted in sorted(client.filters - there.get(name, set())):
+                self._end(client, wanted)
+            if not client.filters:
+                del self._clients[name]
+        return len(there) < len(known)
+
+    def handle(self, kind: str, entry: str, now_s: float) -> None:
+        """Process an entry of the broker's log, without its time; skip one that does not concern interest."""
+        match kind:
+            case "M/subscribe":
+                self._handle_subscribe(entry)
+            case "M/unsubscribe":
+                self._handle_unsubscribe(entry)
+            case "N":
+                self._handle_notice(entry, now_s)
+
+    def expire(self, now_s: float) -> None:
+        """Forget clients whose sessions have expired."""
+        gone = [
+            name
+            for name, client in self._clients.items()
+            if client.left_s is not None and now_s - client.left_s > self._session_s
+        ]
+        for name in gone:
+            if self._clients[name].asked_for_session:
+                self.counts[GIVEN_UP] += 1
+                if is_logged(self.counts[GIVEN_UP]):
+                    log.warning("session_given_up", client=name, reason=AWAY_TOO_LONG, count=self.counts[GIVEN_UP])
+            self._forget(name)
+
+    # --- entries of the log ------------------------------------------------------------------------------------------
+
+    def _handle_subscribe(self, entry: str) -> None:
+        if found := self._names_and_filters(entry):
+            self._take_subscribing(found)
+
+    def _take_subscribing(self, found: list[tuple[str, str]]) -> None:
+        """Take a subscription, in each way in which its line can be read."""
+        for name, wanted in found:
+            if self._is_own(name):
+                continue
+            try:
+                self._want(name, wanted)
+            except TopicError as error:
+                self._refuse(wanted, error)
+
+    def _refuse(self, wanted: str, error: TopicError) -> None:
+        if len(self._refused) < REFUSED_MAX:
+            self._refused.add(wanted)
+        self.counts["bad_filter"] += 1
+        log.warning("interest_refused", reason=str(error))
+
+    def _want(self, name: str, wanted: str) -> None:
+        subjects = subjects_of(wanted, self._groups_once)
+        client = self._clients.get(name) or self._new_client(name)
+        if client is None or wanted in client.filters:
+            return
+        if len(client.filters) >= FILTERS_OF_CLIENT_MAX or self._filter_count >= FILTERS_MAX:
+            self.counts[TOO_MANY] += 1
+            if len(client.waiting) < FILTERS_OF_CLIENT_MAX:
+                client.waiting[wanted] = None
+            return
+        client.waiting.pop(wanted, None)
+        client.filters.add(wanted)
+        self._filter_count += 1
+        self.changes_count += 1
+        self._wanted.add(subjects)
+
+    def _names_and_filters(self, entry: str) -> list[tuple[str, str]]:
+        """Split "NAME QOS FILTER" wherever the name is known, else at the first QoS: both may contain spaces."""
+        found = [(entry[: one.start()], entry[one.end() + 1 :]) for one in _QOS.finditer(entry)]
+        known = [one for one in found if self._is_known(one[0])]
+        if len(known) > 1:
+            self.counts[AMBIGUOUS] += 1
+        return known or found[:1]
+
+    def _is_known(self, name: str) -> bool:
+        return name in self._clients or self._is_own(name)
+
+    def _handle_unsubscribe(self, entry: str) -> bool:
+        """Handle "NAME FILTER"; return False if no client wanted that."""
+        places = [place.start() for place in re.finditer(" ", entry)]
+        known = [
+            (self._clients[entry[:place]], entry[place + 1 :]) for place in places if entry[:place] in self._clients
+        ]
+        wants = [(client, wanted) for client, wanted in known if wanted in client.filters or wanted in client.waiting]
+        if len(known) > 1 and wants:
+            self.counts[AMBIGUOUS] += 1
+        elif wants:
+            [(client, wanted)] = wants
+            client.waiting.pop(wanted, None)
+            if wanted in client.filters:
+                self._end(client, wanted)
+        return bool(wants)
+
+    def _handle_notice(self, entry: str, now_s: float) -> bool:
+        """Handle a line about a client that connects or disconnects; return False for any other."""
+        if (connected := _CONNECTED.fullmatch(entry)) is not None:
+            self._handle_connected(connected[1])
+        elif (left := _DISCONNECTED.fullmatch(entry)) is not None:
+            is_whole = left[1] in self._bracketed or len(self._bracketed) >= REFUSED_MAX
+            name = left[1] if is_whole else _ADDRESS.sub("", left[1], count=1)
+            if name not in self._clients:
+                return False
+            self._leave(name, self._clients[name], now_s)
+        else:
+            return False
+        return True
+
+    def _handle_connected(self, text: str) -> None:
+        """Handle "NAME (pVERSION, cCLEAN, ...)", in each way in which it can be read."""
+        found = list(_OPTIONS.finditer(text))
+        if len(found) > 1:
+            self.counts[AMBIGUOUS] += 1
+        for options in found:
+            name, protocol, is_clean = text[: options.start()], int(options[1]), options[2] == "1"
+            if self._is_own(name):
+                continue
+            if _ADDRESS.search(name) and len(self._bracketed) < REFUSED_MAX:
+                self._bracketed[name] = None
+            if is_clean and len(found) == 1:
+                self._forget(name)
+            client = self._clients.get(name) or self._new_client(name)
+            if client is not None:
+                has_session = protocol >= MQTT_5 or not is_clean
+                client.has_session = has_session or (len(found) > 1 and client.has_session)
+                client.asked_for_session, client.left_s = not is_clean, None
+            if not (is_clean or self._is_catching_up or len(found) > 1):
+                self.on_session(name)
+
+    # --- clients and subjects ----------------------------------------------------------------------------------------
+
+    def _new_client(self, name: str) -> _Client | None:
+        if len(self._clients) >= CLIENTS_MAX:
+            gone = next((each for each, client in self._clients.items() if client.left_s is not None), None)
+            if gone is None:
+                self.counts["too_many_clients"] += 1
+                return None
+            self._forget(gone)
+        client = self._clients[name] = _Client()
+        return client
+
+    def _leave(self, name: str, client: _Client, now_s: float) -> None:
+        if client.has_session and client.filters:
+            client.left_s = now_s
+            self._clients[name] = self._clients.pop(name)  # Ordered by when they left.
+        else:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        client = self._clients.pop(name, None)
+        if client is not None:
+            client.waiting.clear()
+            for wanted in sorted(client.filters):
+                self._end(client, wanted)
+
+    def _end(self, client: _Client, wanted: str) -> None:
+        """End what a client wants; take what it wanted besides when there was no room."""
+        client.filters.discard(wanted)
+        self._filter_count -= 1
+        self.changes_count += 1
+        self._wanted.remove(subjects_of(wanted, self._groups_once))
+        if client.waiting:
+            following = next(iter(client.waiting))
+            del client.waiting[following]
+            self._wanted.add(subjects_of(following, self._groups_once))
+            client.filters.add(following)
+            self._filter_count += 1

@@ -1,0 +1,1 @@
+"""Rings: configuration, ids, costs of swaps, users."""

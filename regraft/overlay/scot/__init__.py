@@ -1,0 +1,1 @@
+"""Structured cyclic overlays: configuration, places, costs."""

@@ -1,0 +1,94 @@
+"""Places of a structured cyclic overlay and links between its regions, as encoded in plans and commands.
+
+A place encodes region and cluster as one number, which uses the field that plans of a ring have for IDs; links between
+regions use the field that plans of a tree have for links. So a plan needs no extra field for this kind. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import zip_longest
+
+from regraft.overlay.scot.structured_cyclic import OverlayShapeError
+from regraft.schemas.plan import CLUSTERS_MAX, OFF_RING, IdMove, LinkPair, place_text
+
+REGION = "region "
+
+Regions = tuple[tuple[str, ...], ...]
+Places = Mapping[int, str]  # The broker at each place.
+
+
+def places_of(regions: Regions) -> dict[int, str]:
+    """Return the broker at each place."""
+    return {
+        number * CLUSTERS_MAX + cluster: broker
+        for number, region in enumerate(regions)
+        for cluster, broker in enumerate(region)
+    }
+
+
+def regions_of(places: Places) -> Regions:
+    """Return the regions that the places form. Raises OverlayShapeError if a place is missing."""
+    count = 1 + max((place // CLUSTERS_MAX for place in places), default=0)
+    clusters = 1 + max((place % CLUSTERS_MAX for place in places), default=0)
+    wanted = [number * CLUSTERS_MAX + cluster for number in range(count) for cluster in range(clusters)]
+    if missing := [place_text(place) for place in wanted if place not in places]:
+        others = f", and {len(missing) - 1} more have none either" if len(missing) > 1 else ""
+        raise OverlayShapeError(f"no broker would have the place of {missing[0]}{others}")
+    row = range(clusters)
+    return tuple(tuple(places[number * CLUSTERS_MAX + cluster] for cluster in row) for number in range(count))
+
+
+def moved_places(places: Places, id_moves: Iterable[IdMove]) -> dict[int, str]:
+    """Return the places after the moves.
+
+    Raises ValueError if a broker gives up a place that it does not have, or gets one that is taken.
+    """
+    found, moves = dict(places), list(id_moves)
+    for move in moves:
+        if move.id_from == OFF_RING:
+            continue
+        if found.pop(move.id_from, "") != move.broker:
+            raise ValueError(
+                f"{move.broker} must give up the place of {place_text(move.id_from)}, which it does not have"
+            )
+    for move in moves:
+        if move.id_to == OFF_RING:
+            continue
+        if move.id_to in found:
+            raise ValueError(f"{move.broker} must get the place of {place_text(move.id_to)}, which is taken")
+        found[move.id_to] = move.broker
+    return found
+
+
+def id_moves_between(before: Places, after: Places) -> tuple[IdMove, ...]:
+    """Return the places that brokers give up and get; OFF_RING if a broker only gives one up or only gets one."""
+    given: dict[str, list[int]] = {}
+    got: dict[str, list[int]] = {}
+    for place in sorted({*before, *after}):
+        old, new = before.get(place), after.get(place)
+        if old != new:
+            if old is not None:
+                given.setdefault(old, []).append(place)
+            if new is not None:
+                got.setdefault(new, []).append(place)
+    pairs = (
+        IdMove(broker, was, becomes)
+        for broker in {*given, *got}
+        for was, becomes in zip_longest(given.get(broker, ()), got.get(broker, ()), fillvalue=OFF_RING)
+    )
+    return tuple(sorted(pairs))
+
+
+def region_link_names(region_links: Iterable[tuple[int, int]]) -> tuple[LinkPair, ...]:
+    """Return links between regions as names instead of numbers, sorted."""
+    return tuple(sorted((f"{REGION}{one}", f"{REGION}{other}") for one, other in region_links))
+
+
+def region_links_of(names: Iterable[LinkPair]) -> tuple[tuple[int, int], ...]:
+    """Return the links that :func:`region_link_names` named. Raises OverlayShapeError if a name is not a region."""
+    try:
+        pairs = [tuple(sorted(int(name.removeprefix(REGION)) for name in pair)) for pair in names]
+    except ValueError as error:
+        raise OverlayShapeError(f"links of a structured cyclic overlay join regions: {error}") from error
+    return tuple(sorted((one, other) for one, other in pairs))

@@ -1,0 +1,1 @@
+"""Delivery sets: which broker wants which notification, as bits."""

@@ -1,0 +1,89 @@
+"""Delivery sets with equal sets merged: exactly the same traffic in far fewer bits.
+
+In: delivery sets of one or more spans of time. Out: a bit matrix whose words have weights. Costs do not belong here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regraft.overlay.sets.delivery_sets import DeliverySets, rows_over
+from regraft.overlay.sets.distinct_sets import Words, digit_planes, merge_sets
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedSets:
+    """V(n) of many notifications, each distinct set once per binary digit of its count.
+
+    ``words`` has shape (brokers, words); a set bit of word w stands for ``weights[w, s]`` notifications of span s,
+    which is ``spans_s[s]`` seconds long. ``weights`` are float32, exact up to 2^24 notifications.
+    """
+
+    brokers: tuple[str, ...]
+    words: Words
+    weights: NDArray[np.float32]
+    spans_s: NDArray[np.float64]
+
+    @classmethod
+    def by_span(cls, spans: Sequence[DeliverySets]) -> WeightedSets:
+        """Merge equal sets within each span and count spans separately. Raises ValueError if there is no span."""
+        brokers = _common_brokers(spans)
+        planes = [span.planes for span in spans]
+        sizes = [len(counted) for _, counted in planes]
+        weights = np.zeros((sum(sizes), len(spans)), dtype=np.float32)
+        weights[np.arange(len(weights)), np.repeat(np.arange(len(spans)), sizes)] = np.concatenate(
+            [counted for _, counted in planes]
+        )
+        words = np.concatenate([words for words, _ in planes], axis=1)
+        return cls(brokers, words, weights, np.array([max(span.span_s, 1e-9) for span in spans]))
+
+    @classmethod
+    def over_all(cls, spans: Sequence[DeliverySets]) -> WeightedSets:
+        """Merge equal sets of all spans and count them as one span; no notification may be in two spans.
+
+        Raises ValueError if there is no span.
+        """
+        brokers = _common_brokers(spans)
+        words, counted = digit_planes(*merge_sets([span.distinct for span in spans], len(brokers)), len(brokers))
+        length_s = max(sum(span.span_s for span in spans), 1e-9)
+        return cls(brokers, words, counted[:, None].astype(np.float32), np.array([length_s]))
+
+    def over(self, brokers: tuple[str, ...]) -> WeightedSets:
+        """Return the same notifications over other, sorted brokers; new ones want nothing."""
+        if brokers == self.brokers:
+            return self
+        return replace(self, brokers=brokers, words=rows_over(self.words, self.brokers, brokers))
+
+    def counts(self, words: Words) -> NDArray[np.float64]:
+        """Return the number of notifications that the bits of each row stand for, shape (..., spans)."""
+        return weighed(words, self.weights)
+
+    def counts_of(self, words: Words, columns: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return the number of notifications, over all spans, of rows that have only these words, shape (rows,)."""
+        return weighed(words, self.weights[columns].sum(axis=1, keepdims=True))[:, 0]
+
+    def interest(self) -> NDArray[np.int64]:
+        """Return I_ij over all spans together, shape (brokers, brokers), as in :meth:`DeliverySets.interest`."""
+        bits = np.unpackbits(self.words.view(np.uint8), axis=1).astype(np.float32)
+        weight = np.repeat(self.weights.sum(axis=1), 64)
+        common: NDArray[np.int64] = np.rint((bits * weight) @ bits.T).astype(np.int64)
+        return common
+
+
+def weighed(words: Words, weights: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the sum of each row's bits, weighted by word, shape (..., spans)."""
+    # BLAS may raise a floating-point flag for memory next to short rows; the sums themselves are of integers.
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.bitwise_count(words).astype(np.float32) @ weights, dtype=np.float64)
+
+
+def _common_brokers(spans: Sequence[DeliverySets]) -> tuple[str, ...]:
+    if not spans:
+        raise ValueError("no span to merge: at least one window is needed")
+    if any(span.brokers != spans[0].brokers for span in spans):
+        raise ValueError("spans over different brokers cannot be merged")
+    return spans[0].brokers

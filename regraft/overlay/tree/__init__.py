@@ -1,0 +1,1 @@
+"""Trees: configuration, costs of swaps and homes, repairs."""

@@ -1,0 +1,42 @@
+"""Random trees under a degree cap, and the cycle that a new link closes."""
+
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+
+from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.overlay.overlay_configuration import Link, link
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
+
+
+def bootstrap_tree(inventory: Inventory) -> TreeConfiguration:
+    """Return the overlay of epoch 0, for callers that need a tree. Raises InventoryError if it is of another kind."""
+    if not isinstance(inventory.bootstrap, TreeConfiguration):
+        kind, count = inventory.bootstrap.KIND, len(inventory.brokers)
+        raise InventoryError(f"the overlay of {count} brokers is a {kind}, a tree is needed here")
+    return inventory.bootstrap
+
+
+def random_tree(brokers: Sequence[str], degree_max: int, rng: random.Random, epoch: int = 0) -> TreeConfiguration:
+    """Return a random tree: brokers join in random order, each at a random broker below the degree cap.
+
+    Raises ValueError if ``degree_max`` is below 2 and there are more than two brokers.
+    """
+    if degree_max < 2 and len(brokers) > 2:
+        raise ValueError(f"degree_max is {degree_max}: a tree over {len(brokers)} brokers needs at least 2")
+    order = sorted(brokers)
+    rng.shuffle(order)
+    degree = dict.fromkeys(order, 0)
+    links: list[Link] = []
+    for position, broker in enumerate(order[1:], start=1):
+        peer = rng.choice([earlier for earlier in order[:position] if degree[earlier] < degree_max])
+        degree[peer] += 1
+        degree[broker] += 1
+        links.append(link(broker, peer))
+    return TreeConfiguration.of(epoch, brokers, links)
+
+
+def cycle_links(configuration: TreeConfiguration, added: Link) -> tuple[Link, ...]:
+    """Return the present links on the cycle that ``added`` would close, from its first end to its second."""
+    path = configuration.path(added[0], added[1])
+    return tuple(link(a, b) for a, b in pairwise(path))

@@ -1,0 +1,131 @@
+"""What is wanted on either side of each link of a tree, as bits. Costs and loads do not belong here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regraft.overlay.sets.distinct_sets import Words
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
+
+WORDS_AT_ONCE = 1 << 17  # Words swept over at a time, so that they stay in the processor's cache.
+
+Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class RootedTree:
+    """A tree rooted at its first broker; brokers are positions in the configuration's order.
+
+    ``parents`` (brokers,) is the next broker towards the root; the root is its own parent. ``levels`` are the brokers
+    by distance from the root, without the root, siblings next to each other. ``ranks[k]`` are the brokers that are the
+    k-th child of their parent.
+    """
+
+    parents: Places
+    levels: tuple[Places, ...]
+    ranks: tuple[Places, ...]
+
+    @classmethod
+    def of(cls, configuration: TreeConfiguration) -> RootedTree:
+        """Root the tree of a configuration at its first broker. O(brokers)."""
+        row = {broker: position for position, broker in enumerate(configuration.brokers)}
+        return cls.of_peers([[row[peer] for peer in configuration.neighbours[broker]] for broker in row])
+
+    @classmethod
+    def of_peers(cls, peers: Sequence[Iterable[int]]) -> RootedTree:
+        """Root a tree at its first broker; ``peers`` are the neighbours of each broker, in the order of siblings."""
+        parents = np.zeros(len(peers), dtype=np.intp)
+        ranks: list[list[int]] = []
+        levels: list[list[int]] = []
+        here = [0]
+        while here:
+            following: list[int] = []
+            for parent in here:
+                above = parents[parent] if parent else -1
+                for rank, child in enumerate(peer for peer in peers[parent] if peer != above):
+                    parents[child] = parent
+                    following.append(child)
+                    if rank == len(ranks):
+                        ranks.append([])
+                    ranks[rank].append(child)
+            if following:
+                levels.append(following)
+            here = following
+        by_level, by_rank = (tuple(np.array(group, dtype=np.intp) for group in groups) for groups in (levels, ranks))
+        return cls(parents, by_level, by_rank)
+
+    def path_to_root(self, broker: int) -> list[int]:
+        """Return the brokers from ``broker`` to the root, both included."""
+        path = [broker]
+        while (parent := int(self.parents[path[-1]])) != path[-1]:
+            path.append(parent)
+        return path
+
+    @cached_property
+    def paths_to_root(self) -> Places:
+        """The path from each broker to the root, shape (brokers, longest path), padded with the root."""
+        paths = [np.arange(len(self.parents), dtype=np.intp)]
+        for _ in self.levels:
+            paths.append(self.parents[paths[-1]])
+        return np.stack(paths, axis=1)
+
+    def summed_below(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return for each broker the sum over its subtree, itself included, along the last axis."""
+        below = values.copy()
+        for level in reversed(self.levels):
+            starts = _first_siblings(self.parents[level])
+            below[..., self.parents[level][starts]] += np.add.reduceat(below[..., level], starts, axis=-1)
+        return below
+
+    def rerooted(self, first: NDArray[np.float64], step: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the values at all brokers, given those at the root and the change from each broker's parent to it.
+
+        ``step`` has shape (..., brokers), where the root's is ignored; ``first`` has shape (...).
+        """
+        values = np.empty_like(step)
+        values[..., 0] = first
+        for level in self.levels:
+            values[..., level] = values[..., self.parents[level]] + step[..., level]
+        return values
+
+
+def link_sides(tree: RootedTree, words: Words) -> tuple[Words, Words]:
+    """Return what is wanted below and above each broker, both of shape (brokers, columns).
+
+    Row i of ``words`` is what broker i itself wants. The link from broker b to its parent has ``below[b]`` (what b's
+    subtree wants) on one side and ``above[b]`` on the other; the root has everything in ``below`` and nothing in
+    ``above``. Cost O(brokers * columns).
+    """
+    below, above = words.copy(), np.zeros_like(words)
+    columns = max(WORDS_AT_ONCE // max(len(words), 1), 1)
+    for at in range(0, words.shape[1], columns):
+        chunk = np.s_[:, at : at + columns]
+        below[chunk], above[chunk] = _sides(tree, words[chunk])
+    return below, above
+
+
+def _sides(tree: RootedTree, words: Words) -> tuple[Words, Words]:
+    below, above = words.copy(), np.zeros_like(words)
+    for level in reversed(tree.levels):
+        starts = _first_siblings(tree.parents[level])
+        below[tree.parents[level][starts]] |= np.bitwise_or.reduceat(below[level], starts, axis=0)
+    once, twice = words.copy(), np.zeros_like(words)  # Wanted by the broker or a child's subtree; by two of these.
+    for children in tree.ranks:
+        parents, wanted = tree.parents[children], below[children]
+        twice[parents] |= once[parents] & wanted
+        once[parents] |= wanted
+    for level in tree.levels:
+        parents = tree.parents[level]
+        # What a child's subtree wants is wanted above it only if another one wants it as well.
+        above[level] = above[parents] | twice[parents] | (once[parents] & ~below[level])
+    return below, above
+
+
+def _first_siblings(parents: Places) -> Places:
+    """Return the start of each run of equal parents."""
+    return np.flatnonzero(np.concatenate([[True], parents[1:] != parents[:-1]]))

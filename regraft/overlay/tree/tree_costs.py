@@ -1,0 +1,375 @@
+"""The cost of a tree, maintained through swaps of links made one by one.
+
+In: a configuration, an inventory and weighted delivery sets. Out: costs per second (``overlay.tree.overlay_cost``) and
+loads. Pricing all swaps at once belongs to :mod:`overlay.tree.walk_cuts`; choosing swaps belongs to neither.
+
+The effect of a swap: removing link a-b cuts the tree into the side A of a and the side B of b. The notifications C that
+both sides want crossed a-b and will cross the new link i-j. Move the place in A where B is attached from v over one
+link to the next broker k, away from a. Of C, alpha are wanted in A but not behind that link, and must now cross it;
+beta are wanted in A only behind it, and no longer need to cross it. Nothing else in A changes, so A's cost changes by
+(alpha - beta) * c_vk + alpha * p_k - beta * p_v, and B's likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import Link, link
+from regraft.overlay.sets.distinct_sets import Words
+from regraft.overlay.sets.weighted_sets import WeightedSets, weighed
+from regraft.overlay.tree.link_sides import RootedTree, link_sides
+from regraft.overlay.tree.tree_configuration import NotATreeError, TreeConfiguration
+
+WORDS_AT_ONCE = 1 << 16  # Words processed at a time, so that they stay in the processor's cache.
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LinkSwap:
+    """The exchange of one link of a tree for another, where ``removed`` is on the cycle that ``added`` closes."""
+
+    removed: Link
+    added: Link
+
+
+def as_swaps(costs: TreeCosts, removed: Iterable[Link], added: Iterable[Link]) -> tuple[LinkSwap, ...]:
+    """Return swaps that, made in order on ``costs``, exchange the links; ``costs`` is left unchanged.
+
+    Raises NotATreeError if the numbers of links differ or the exchange does not leave a tree. A single swap is returned
+    unchecked.
+    """
+    going, coming = set(removed), list(added)
+    if len(going) != len(coming):
+        raise NotATreeError(
+            f"{len(going)} links are removed and {len(coming)} added, but a tree keeps its number of links"
+        )
+    if len(coming) == 1:
+        return (LinkSwap(going.pop(), coming[0]),)
+    trial, swaps = SwapCursor(costs), []
+    try:
+        for new in coming:
+            # If the result is a tree, the cycle of each new link has at least one link to remove.
+            usable = sorted(going.intersection(costs.cycle(new)))
+            swaps.append(LinkSwap(usable[0] if usable else min(going), new))
+            trial.go_to(swaps)
+            going.remove(swaps[-1].removed)
+    finally:
+        trial.go_to(())
+    return tuple(swaps)
+
+
+class SwapCursor:
+    """A tree that moves back and forth along sequences of swaps: as good as a copy, at the cost of a swap.
+
+    Going back is exact: counts are integers, and the cost, which is not, is saved.
+    """
+
+    def __init__(self, tree: TreeCosts) -> None:
+        self.tree = tree
+        self._made: list[tuple[LinkSwap, Floats]] = []
+
+    def go_to(self, swaps: Sequence[LinkSwap]) -> TreeCosts:
+        """Return the tree after these swaps, made in order on the initial tree.
+
+        Raises NotATreeError like :meth:`TreeCosts.apply`; the tree is then in the state before the impossible swap.
+        """
+        same = 0
+        while same < min(len(self._made), len(swaps)) and self._made[same][0] == swaps[same]:
+            same += 1
+        while len(self._made) > same:
+            swap, costs = self._made.pop()
+            self.tree.undo(swap, costs)
+        for swap in swaps[same:]:
+            costs = self.tree.costs_by_span
+            self.tree.apply(swap)
+            self._made.append((swap, costs))
+        return self.tree
+
+
+class TreeCosts:
+    """The cost of a tree, now and after any swap; :meth:`apply` makes a swap.
+
+    Set-up costs O(brokers * words), a swap O(cycle * degree * words), because nothing off the cycle changes. A directed
+    link is a number: 2l for link l of the tree from its first end to its second, 2l + 1 for the way back.
+    """
+
+    def __init__(self, configuration: TreeConfiguration, inventory: Inventory, sets: WeightedSets) -> None:
+        if sets.brokers != configuration.brokers or inventory.brokers != configuration.brokers:
+            raise ValueError("configuration, inventory and delivery sets must cover the same brokers")
+        self.inventory = inventory
+        self.sets = sets
+        self._row = inventory.index
+        ends = [(self._row[a], self._row[b]) for a, b in configuration.links]
+        self.ends: Places = np.array(ends, dtype=np.intp).reshape(-1, 2)
+        self._peers: list[dict[int, int]] = [{} for _ in inventory.brokers]  # Neighbour -> directed link to it.
+        for number, (a, b) in enumerate(ends):
+            self._peers[a][b] = 2 * number
+            self._peers[b][a] = 2 * number + 1
+        shape = (2 * len(ends), sets.words.shape[1])
+        self.side = np.zeros(shape, dtype=np.uint64)  # What is wanted at or behind the far end of a directed link.
+        self.only = np.zeros_like(self.side)  # Of that, what at most one other direction of the near end wants.
+        self._loads = np.zeros((len(inventory.brokers), len(sets.spans_s)))
+        self._crossings = np.zeros((len(ends), len(sets.spans_s)))
+        self._costs: Floats = np.zeros(len(sets.spans_s))
+        self._count_words(np.arange(shape[1]), 1)
+
+    def copy(self) -> TreeCosts:
+        """Return an independent copy, to try swaps on."""
+        copied = object.__new__(TreeCosts)
+        copied.inventory, copied.sets, copied._row = self.inventory, self.sets, self._row
+        copied.ends, copied.side, copied.only = self.ends.copy(), self.side.copy(), self.only.copy()
+        copied._peers = [dict(peers) for peers in self._peers]
+        copied._loads = self._loads.copy()
+        copied._crossings, copied._costs = self._crossings.copy(), self._costs.copy()
+        return copied
+
+    @property
+    def cost_per_s(self) -> float:
+        """The cost of the present tree, over all spans."""
+        return float(self._costs.sum() / self.sets.spans_s.sum())
+
+    @property
+    def costs_per_s(self) -> Floats:
+        """The cost of the present tree in each span, shape (spans,)."""
+        return self._costs / self.sets.spans_s
+
+    @property
+    def costs_by_span(self) -> Floats:
+        """The total cost of the present tree in each span, not per second, shape (spans,); never changed in place."""
+        return self._costs
+
+    @property
+    def loads_per_s(self) -> Floats:
+        """The notifications that pass each broker, over all spans, shape (brokers,)."""
+        return np.asarray(self._loads.sum(axis=1) / self.sets.spans_s.sum())
+
+    @property
+    def degrees(self) -> NDArray[np.int64]:
+        """The number of links of each broker, shape (brokers,)."""
+        return np.array([len(peers) for peers in self._peers], dtype=np.int64)
+
+    def degree_after(self, swap: LinkSwap) -> int:
+        """Return the larger number of links that an end of the added link has after the swap."""
+        return max(len(self._peers[self._row[end]]) + (end not in swap.removed) for end in swap.added)
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The links of the tree, sorted."""
+        names = self.inventory.brokers
+        return tuple(sorted(link(names[a], names[b]) for a, b in self.ends))
+
+    def cycle(self, added: Link) -> tuple[Link, ...]:
+        """Return the links on the cycle that ``added`` would close, from its first end to its second."""
+        names = self.inventory.brokers
+        path = self._path(self._row[added[0]], self._row[added[1]])
+        return tuple(link(names[a], names[b]) for a, b in pairwise(path))
+
+    def cost_after_per_s(self, swap: LinkSwap) -> float:
+        """Return the cost after one swap. Raises NotATreeError like :meth:`gains_per_s`."""
+        return self.cost_per_s - self.gain_per_s(swap)
+
+    def gain_per_s(self, swap: LinkSwap) -> float:
+        """Return what one swap saves, negative if it costs more. Raises NotATreeError like :meth:`gains_per_s`."""
+        return float(self._gains(self._cut_path(swap)).sum() / self.sets.spans_s.sum())
+
+    def gains_per_s(self, swap: LinkSwap) -> Floats:
+        """Return what one swap saves in each span, shape (spans,).
+
+        Raises NotATreeError if the added link is present or the removed one is not on its cycle.
+        """
+        return self._gains(self._cut_path(swap)) / self.sets.spans_s
+
+    def apply(self, swap: LinkSwap) -> list[int]:
+        """Make the swap and return the numbers of the links on the cycle, except the removed one.
+
+        The added link takes over the number of the removed one. Raises NotATreeError like :meth:`gains_per_s`, and then
+        changes nothing.
+        """
+        near, far = self._cut_path(swap)
+        self._costs = self._costs - self._gains((near, far))
+        line = near + far[::-1]  # a ... i, then over the new link j ... b.
+        freed = self._peers[near[0]].pop(far[0])
+        del self._peers[far[0]][near[0]]
+        number = freed // 2
+        first, second = sorted((near[-1], far[-1]))
+        self.ends[number] = first, second
+        self._peers[first][second], self._peers[second][first] = 2 * number, 2 * number + 1
+        self._set_sides_of_line(line)
+        for broker in line:
+            self._count_directions(broker)
+        return [self._peers[a][b] // 2 for a, b in pairwise(line)]
+
+    def undo(self, swap: LinkSwap, costs_by_span: Floats) -> None:
+        """Undo a swap, the last one; ``costs_by_span`` are the costs before it."""
+        self.apply(LinkSwap(swap.added, swap.removed))
+        self._costs = costs_by_span
+
+    def loads_after_per_s(self, swap: LinkSwap) -> dict[int, float]:
+        """Return the load after one swap of every broker on its cycle, by position, over all spans."""
+        near, far = self._cut_path(swap)
+        loads = self._loads.sum(axis=1)
+        for walk in (near, far):
+            for (tail, head), alpha, beta in zip(pairwise(walk), *self._steps(walk, near, far), strict=True):
+                loads[tail] -= beta.sum()
+                loads[head] += alpha.sum()
+        return {broker: float(loads[broker] / self.sets.spans_s.sum()) for broker in near + far}
+
+    def crossings(self) -> Floats:
+        """Return the number of notifications that cross each link, over all spans, shape (links,)."""
+        return np.asarray(self._crossings.sum(axis=1))
+
+    def links_by_broker(self) -> tuple[Places, Places]:
+        """Return where groups start (and the end), and all directed links grouped by the broker they leave."""
+        starts = np.concatenate([[0], np.cumsum(self.degrees)]).astype(np.intp)
+        links_of = [number for peers in self._peers for _, number in sorted(peers.items())]
+        return starts, np.array(links_of, dtype=np.intp)
+
+    def directed_ends(self) -> tuple[Places, Places]:
+        """Return the broker that each directed link leaves, and the broker it leads to."""
+        tails, heads = np.empty(len(self.side), dtype=np.intp), np.empty(len(self.side), dtype=np.intp)
+        tails[0::2], tails[1::2] = self.ends[:, 0], self.ends[:, 1]
+        heads[0::2], heads[1::2] = self.ends[:, 1], self.ends[:, 0]
+        return tails, heads
+
+    def link_at(self, number: int) -> Link:
+        """Return the link with this number."""
+        names = self.inventory.brokers
+        return link(names[self.ends[number, 0]], names[self.ends[number, 1]])
+
+    def _count_words(self, columns: Places, sign: int) -> None:
+        """Add some words of the sets to all counts (sign 1), or subtract them (-1)."""
+        tree = self.rooted
+        children = np.flatnonzero(tree.parents != np.arange(len(tree.parents)))
+        down = np.array([self._peers[tree.parents[child]][child] for child in children.tolist()], dtype=np.intp)
+        tails = self.directed_ends()[0]
+        at_once = max(WORDS_AT_ONCE // len(tree.parents), 1)
+        for at in range(0, len(columns), at_once):
+            chunk = columns[at : at + at_once]
+            words, weights = self.sets.words[:, chunk], self.sets.weights[chunk]
+            below, above = link_sides(tree, words)
+            twice, thrice = _wanted_repeatedly(tree, words, below, above, children)
+            self._loads += sign * weighed(words | twice, weights)
+            self._crossings[down // 2] += sign * weighed(below[children] & above[children], weights)
+            if sign > 0:
+                self.side[np.ix_(down, chunk)] = below[children]
+                self.side[np.ix_(down ^ 1, chunk)] = above[children]
+                self.only[:, chunk] = self.side[:, chunk] & ~thrice[tails]
+        costs = self.inventory.link_cost[self.ends[:, 0], self.ends[:, 1]]
+        self._costs = costs @ self._crossings + self.inventory.processing_cost @ self._loads
+
+    @property
+    def rooted(self) -> RootedTree:
+        """The present tree, rooted at its first broker. O(brokers)."""
+        return RootedTree.of_peers([sorted(peers) for peers in self._peers])
+
+    def set_wanted(self, columns: Places, words: Words) -> None:
+        """Replace what brokers want: ``words`` (brokers, columns) take the place of these columns of the sets.
+
+        Cost O(brokers * columns).
+        """
+        self._count_words(columns, -1)
+        changed = self.sets.words.copy()
+        changed[:, columns] = words
+        self.sets = replace(self.sets, words=changed)
+        self._count_words(columns, 1)
+
+    def _count_directions(self, broker: int) -> None:
+        """Update what is wanted in at least two and three directions of a broker, itself being one."""
+        once = self.sets.words[broker].copy()
+        twice, thrice = np.zeros_like(once), np.zeros_like(once)
+        outward = list(self._peers[broker].values())
+        for number in outward:
+            wanted = self.side[number]
+            thrice |= twice & wanted
+            twice |= once & wanted
+            once |= wanted
+        self.only[outward] = self.side[outward] & ~thrice
+        self._loads[broker] = self.sets.counts(self.sets.words[broker] | twice)
+
+    def _path(self, source: int, target: int) -> list[int]:
+        """Return the brokers from source to target."""
+        parents = {target: target}
+        frontier = [target]
+        for broker in frontier:
+            if broker == source:
+                break
+            for peer in self._peers[broker]:
+                if peer not in parents:
+                    parents[peer] = broker
+                    frontier.append(peer)
+        path = [source]
+        while path[-1] != target:
+            path.append(parents[path[-1]])
+        return path
+
+    def _cut_path(self, swap: LinkSwap) -> tuple[list[int], list[int]]:
+        """Return the cycle cut at the removed link: the brokers from the cut to each end of the added link."""
+        ends = [self._row[end] for end in swap.added]
+        if ends[1] in self._peers[ends[0]]:
+            raise NotATreeError(f"link {swap.added[0]}-{swap.added[1]} cannot be added: it is already in the tree")
+        path = self._path(*ends)
+        removed = {self._row[end] for end in swap.removed}
+        for place in range(len(path) - 1):
+            if {path[place], path[place + 1]} == removed:
+                return path[place::-1], path[place + 1 :]
+        raise NotATreeError(
+            f"removing {swap.removed[0]}-{swap.removed[1]} for {swap.added[0]}-{swap.added[1]} leaves no tree: "
+            "the removed link is not on the cycle of the added one"
+        )
+
+    def _steps(self, walk: list[int], near: list[int], far: list[int]) -> tuple[Floats, Floats]:
+        """Return alpha and beta of each step of a walk outward from the cut, shape (steps, spans)."""
+        number = self._peers[near[0]][far[0]]
+        crossing = self.side[number] & self.side[number ^ 1]
+        outward = [self._peers[a][b] for a, b in pairwise(walk)]
+        alone: Words = np.bitwise_and.accumulate(np.concatenate([crossing[None], self.only[outward]]), axis=0)[1:]
+        alpha = self._crossings[number // 2] - self.sets.counts(crossing & self.side[outward])
+        return alpha, self.sets.counts(alone)
+
+    def _gains(self, cut_path: tuple[list[int], list[int]]) -> Floats:
+        """Return what the swap saves in each span in total, not per second."""
+        near, far = cut_path
+        costs, processing = self.inventory.link_cost, self.inventory.processing_cost
+        count = self._crossings[self._peers[near[0]][far[0]] // 2]
+        change = (costs[near[-1], far[-1]] - costs[near[0], far[0]]) * count
+        for walk in (near, far):
+            alpha, beta = self._steps(walk, near, far)
+            link_cost = costs[walk[:-1], walk[1:]]
+            change = change + link_cost @ (alpha - beta) + processing[walk[1:]] @ alpha - processing[walk[:-1]] @ beta
+        return np.asarray(-change)
+
+    def _set_sides_of_line(self, line: list[int]) -> None:
+        """Recompute what is wanted behind the links of a line of brokers, from the branches off the line."""
+        on_line = set(line)
+        branches = self.sets.words[line]
+        for place, broker in enumerate(line):
+            off = [number for peer, number in self._peers[broker].items() if peer not in on_line]
+            if off:
+                branches[place] |= np.bitwise_or.reduce(self.side[off], axis=0)
+        before: Words = np.bitwise_or.accumulate(branches, axis=0)
+        after: Words = np.bitwise_or.accumulate(branches[::-1], axis=0)[::-1]
+        onward = np.array([self._peers[a][b] for a, b in pairwise(line)], dtype=np.intp)
+        self.side[onward] = after[1:]
+        self.side[onward ^ 1] = before[:-1]
+        self._crossings[onward // 2] = self.sets.counts(before[:-1] & after[1:])
+
+
+def _wanted_repeatedly(
+    tree: RootedTree, words: Words, below: Words, above: Words, children: Places
+) -> tuple[Words, Words]:
+    """Return what is wanted in at least two, and in three, directions of each broker, itself being one."""
+    once, twice, thrice = words.copy(), np.zeros_like(words), np.zeros_like(words)
+    towards = [(tree.parents[group], below[group]) for group in tree.ranks]
+    for brokers, wanted in [*towards, (children, above[children])]:
+        thrice[brokers] |= twice[brokers] & wanted
+        twice[brokers] |= once[brokers] & wanted
+        once[brokers] |= wanted
+    return twice, thrice
