@@ -355,7 +355,7 @@ def test_an_undecodable_record_becomes_a_dead_letter(spark: SparkSession, tmp_pa
 
 def test_each_record_is_decoded_once(spark: SparkSession, tmp_path: Path) -> None:
     """This holds however much of a batch is used, although Spark's optimizer copies inputs of filters and columns."""
-    job, versions, framings = settings_of(tmp_path), 3, 2
+    job, versions, framings = settings_of(tmp_path), 2, 2
     records = kafka_frame(spark, [encode(GOOD)])
     for frame in (dead_letters(records, job), telemetry_rows(records, job)):
         plan = frame._jdf.queryExecution().optimizedPlan().toString()
