@@ -24,14 +24,14 @@ import psutil
 from benchmarks.line_ends import NATIVE, STARTS, connector_of, end_at
 from regraft.infra.process.find_port import LOOPBACK
 from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry
 from regraft.producers.nodes.broker_node import BrokerNode
 from regraft.producers.nodes.links.run_links import Links
 
 BROKERS = ("b01", "b02", "b03")
-LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
+LINE = TreeConfiguration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
 FLUSH_S = 0.25
 PACED_S = 5.0
 BURST = 200  # The publisher checks the subscriber's progress after this many messages.

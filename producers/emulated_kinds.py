@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring, place_scot
 from regraft.producers.emulator_settings import EmulatorSettings
@@ -80,13 +80,13 @@ def _burst_counts(overlay: EmulatedOverlay, workload: Workload) -> dict[str, Any
 
 
 EMULATED_KINDS = {
-    Configuration.KIND: EmulatedKind(
+    TreeConfiguration.KIND: EmulatedKind(
         place=place_overlay,
         settings_of=lambda settings: settings.workload,
         workload=lambda overlay, settings, rng: StockWorkload(overlay, settings.workload, rng),
         counts=lambda overlay, workload: {},
     ),
-    ChordConfiguration.KIND: EmulatedKind(
+    RingConfiguration.KIND: EmulatedKind(
         place=lambda brokers, _, rng: place_ring(brokers, rng),
         settings_of=lambda settings: settings.checkins,
         workload=lambda overlay, settings, rng: CheckinWorkload(overlay, settings.checkins, rng),

@@ -21,7 +21,7 @@ import structlog
 from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.read_inventory import load_inventory
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.read_commands import KafkaUnreachableError
@@ -101,7 +101,7 @@ def run_node(settings: NodeSettings, stop: threading.Event) -> None:
 
 def _core_of(settings: NodeSettings, inventory: Inventory, broker: str, ports: KafkaPorts) -> BrokerProtocol:
     """Return the core with which the node begins, after reading from Kafka where that is."""
-    if inventory.bootstrap.KIND != Configuration.KIND:
+    if inventory.bootstrap.KIND != TreeConfiguration.KIND:
         raise NodeError(f"{settings.inventory_path} has a {inventory.bootstrap.KIND}: nodes are brokers of a tree")
     ports.connect(CONNECT_S_MAX)
     ports.withdraw_clients({broker}, CONNECT_S_MAX)

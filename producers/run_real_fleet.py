@@ -24,7 +24,7 @@ from regraft.infra.local.supervise import Supervisor
 from regraft.infra.process.stack_error import StackError
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.read_inventory import load_inventory
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator.outage_schedule import Outage, outage_of, with_names
@@ -70,7 +70,7 @@ def run_real_fleet(settings: EmulatorSettings, stop: threading.Event) -> LedgerS
     if faults := settings.faults():
         raise ValueError("; ".join(faults))
     inventory = load_inventory(settings.inventory_path)
-    if inventory.bootstrap.KIND != Configuration.KIND:
+    if inventory.bootstrap.KIND != TreeConfiguration.KIND:
         raise FleetError(f"{settings.inventory_path} has a {inventory.bootstrap.KIND}: nodes are brokers of a tree")
     outages = [with_names(outage_of(text), inventory) for text in settings.outages]
     with ExitStack() as held:

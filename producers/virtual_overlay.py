@@ -14,8 +14,8 @@ from typing import cast
 import simpy
 
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.chord_parts import RingBroker
 from regraft.producers.brokers.tree_publishers import TreeBroker
@@ -155,12 +155,12 @@ class VirtualOverlay:
     @property
     def cores(self) -> Mapping[str, TreeBroker]:
         """The cores of a tree's brokers by name; empty on another overlay."""
-        return cast("Mapping[str, TreeBroker]", self._cores_of(Configuration.KIND))
+        return cast("Mapping[str, TreeBroker]", self._cores_of(TreeConfiguration.KIND))
 
     @property
     def ring_cores(self) -> Mapping[str, RingBroker]:
         """The cores of a ring's brokers by name; empty on another overlay."""
-        return cast("Mapping[str, RingBroker]", self._cores_of(ChordConfiguration.KIND))
+        return cast("Mapping[str, RingBroker]", self._cores_of(RingConfiguration.KIND))
 
     def _cores_of(self, kind: str) -> Mapping[str, BrokerProtocol]:
         brokers = self.overlay.brokers if kind == self.overlay.inventory.bootstrap.KIND else {}

@@ -48,6 +48,7 @@ from regraft.commands.metrics_command import metrics
 from regraft.commands.node_command import node
 from regraft.commands.nodes_command import nodes_app
 from regraft.commands.orders_command import maintain, pause, resume, return_broker
+from regraft.commands.planners_command import planners
 from regraft.commands.plans_command import plans_app
 from regraft.commands.record_command import record, recording
 from regraft.commands.recover_command import backup, recover
@@ -251,7 +252,7 @@ def _settings(flags: dict[str, dict[str, Any]], settings_file: Path | None) -> S
 def _begin(what: str, *extras: str) -> None:
     """Raise StackError if extras that a command needs are missing; from now on log warnings and errors only."""
     from regraft.infra.process.find_extras import require_extras
-    from regraft.stages.run_stage import configure_logs
+    from regraft.infra.process.log_stream import configure_logs
 
     require_extras(what, *extras)
     configure_logs(level="warning")
@@ -268,6 +269,7 @@ GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "servers": servers,
         "status": status,
         "settings": show_settings,
+        "planners": planners,
     },
     "Operate": {
         "topics": topics,

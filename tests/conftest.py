@@ -10,6 +10,7 @@ import structlog
 from hypothesis import settings
 
 from regraft.infra.local.java_options import OPTIONS_VARIABLE
+from regraft.infra.local.kafka_server import RunningKafka, start_kafka
 from tests.list_skips import list_skips
 
 # A busy machine is not a fault: no example fails because it is slow.
@@ -29,6 +30,13 @@ os.environ.setdefault(OPTIONS_VARIABLE, "-XX:TieredStopAtLevel=1")
 def pytest_configure(config: pytest.Config) -> None:
     """Make every run list the tests that it skipped."""
     list_skips(config)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
+    """One broker for all tests of a process that have a namespace; no two of them have the same, in whatever file."""
+    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
 
 
 @pytest.hookimpl(tryfirst=True)

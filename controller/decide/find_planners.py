@@ -18,7 +18,7 @@ from typing import Any, get_type_hints
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.planners import BUILT_IN
 from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSettings, PlannerSpec
-from regraft.overlay.kinds import KINDS
+from regraft.overlay.known_kinds import KINDS
 from regraft.schemas.name_near import name_near
 
 CHAIN = "+"  # Joins the names of planners that contribute to the same plan, one after the other.
@@ -47,13 +47,17 @@ def planner_spec(name: str) -> AnyPlannerSpec:
     if not offered and name in OF_THE_LAB:
         raise PlannerError(f"{name!r} is a planner of Regraft's lab: run `pip install ./lab` in a checkout")
     if not offered:
-        known = sorted({*PLANNERS, *_plug_ins(tuple(sys.path))})
-        way_out = name_near(name, known, f"use one of {', '.join(known)}")
+        way_out = name_near(name, known_names(), f"use one of {', '.join(known_names())}")
         raise PlannerError(f"{name!r} is unknown: {way_out}")
     places = [*(["Regraft itself"] if name in PLANNERS else []), *map(_place, offered)]
     if len(places) > 1:
         raise PlannerError(f"{name!r} is installed more than once, in {' and in '.join(places)}: uninstall all but one")
     return _loaded(offered[0])
+
+
+def known_names() -> list[str]:
+    """Return the names of all planners, built-in ones and those of other packages; imports none of the latter."""
+    return sorted({*PLANNERS, *_plug_ins(tuple(sys.path))})
 
 
 def planner_names(chain: str) -> tuple[str, ...]:

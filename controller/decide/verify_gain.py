@@ -184,13 +184,11 @@ def observed_gains_per_s(
 ) -> list[float | None]:
     """Return what each proposal of the plan saves on the windows after it, applied in order from ``before``.
 
-    All are None if clients moved and a window does not show what their homes are worth. A user that has since moved
-    elsewhere by itself counts for no proposal, nor does a subscriber that has come to a broker since.
+    All are None if brokers do not report the subscribers that moved. A user that has since moved elsewhere by itself
+    counts for no proposal, nor does a subscriber that has come to a broker since.
     """
     moved = moved or MovedSubscribers(plan.epoch_to, plan.subscribers_moved)
     if not moved.are_reported(windows):
-        return [None] * len(plan.proposals)
-    if plan.moves and not kind.can_price_moves(windows):
         return [None] * len(plan.proposals)
     left_out, groups = windows[-1].strayed | moved.names, FollowedMoves(moved)
     reached: Reached = kind.reached(kind.state_of(before, moved.before(windows)))

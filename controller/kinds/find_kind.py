@@ -10,9 +10,9 @@ from regraft.controller.kinds.ring.ring_kind import RingKind
 from regraft.controller.kinds.scot.scot_kind import ScotKind
 from regraft.controller.kinds.tree.tree_kind import TreeKind
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 
 
 def tree_kind(inventory: Inventory, settings: ControllerSettings) -> TreeKind:
@@ -31,8 +31,8 @@ def scot_kind(inventory: Inventory, settings: ControllerSettings) -> ScotKind:
 
 
 KINDS: dict[str, Callable[[Inventory, ControllerSettings], AnyKind]] = {
-    Configuration.KIND: tree_kind,
-    ChordConfiguration.KIND: ring_kind,
+    TreeConfiguration.KIND: tree_kind,
+    RingConfiguration.KIND: ring_kind,
     ScotConfiguration.KIND: scot_kind,
 }
 

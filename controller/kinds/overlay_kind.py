@@ -235,10 +235,6 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
         """Return True if the window has all data that the cost needs."""
 
     @abstractmethod
-    def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
-        """Return True if the windows show what each client's home is worth."""
-
-    @abstractmethod
     def counted_cost_per_s(self, window: ClosedWindow) -> float | None:
         """Return the window's cost by the brokers' own counters, None if they do not report it."""
 

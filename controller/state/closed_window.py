@@ -104,8 +104,7 @@ class ClosedWindow:
     def with_subscribers_moved(self, moved: Mapping[str, str]) -> ClosedWindow:
         """Return the window as if all subscribers of each broker of ``moved`` had always been at the broker it maps to.
 
-        Exact, because subscribers receive the same at any broker. Raises ValueError if deliveries are not known
-        separately from publications, KeyError for an unknown broker.
+        Exact, because subscribers receive the same at any broker. Raises KeyError for an unknown broker.
         """
         taken: dict[tuple[str, str], int] = {}
         untouched = set(self.sets.brokers) - {*moved, *moved.values()}
@@ -130,8 +129,6 @@ class ClosedWindow:
         Exact, except for hand-overs if brokers report a sample: these are then estimated. The numbers of subscribers at
         brokers stay unchanged. Raises as :meth:`with_subscribers_moved`.
         """
-        if self.sets.delivered is None:
-            raise ValueError("published and delivered are not reported separately: subscribers cannot be moved")
         delivered, parts = self.parts.moved(self.sets.delivered, self.sets, to)
         handed: dict[tuple[str, str], int] = dict(self.local_deliveries)
         for key, target in to.items():

@@ -103,8 +103,8 @@ class ContentState(OverlayState):
 
     @property
     def can_move_publishers(self) -> bool:
-        """Return True if homes are known, and every window knows deliveries separately from publications.
+        """Return True if homes are known.
 
         A publisher whose home's telemetry is lost has no home here and stays; others may move.
         """
-        return bool(self.configuration.homes) and all(window.sets.delivered is not None for window in self.windows)
+        return bool(self.configuration.homes)

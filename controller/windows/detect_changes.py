@@ -212,7 +212,7 @@ class ChangeDetector:
 
 
 def deliveries_in(window: ClosedWindow, *, by_broker: bool = True) -> dict[tuple[str, str], float]:
-    """Return how many notifications of each publisher were delivered at each broker, or published if unknown.
+    """Return how many notifications of each publisher were delivered at each broker.
 
     Keys are (broker, publisher). Without ``by_broker`` the broker is "", and counts are of notifications seen anywhere.
     """
@@ -222,7 +222,7 @@ def deliveries_in(window: ClosedWindow, *, by_broker: bool = True) -> dict[tuple
         return {}
     publishers = sorted(set(names))
     places = np.searchsorted(publishers, names)
-    words = sets.words if sets.delivered is None else sets.delivered
+    words = sets.delivered
     if not by_broker:
         words = np.bitwise_or.reduce(sets.words, axis=0, keepdims=True)
     counts = np.zeros((len(words), len(publishers)))

@@ -147,7 +147,6 @@ def _highest(block: int, mask: int) -> int:
 
 def _homes(cells: MaskCells, columns: Sequence[tuple[str, int]], brokers: Sequence[str]) -> dict[str, tuple[int, str]]:
     """Return for each publisher the highest sequence that a broker reports having published, and that broker."""
-    assert cells.published is not None
     newest: dict[str, tuple[int, str]] = {}
     places = np.flatnonzero(cells.published)
     entries = (each[places].tolist() for each in (cells.row, cells.column, cells.published))

@@ -23,7 +23,6 @@ def split_parts(cells: MaskCells, columns: Columns, brokers: Sequence[str]) -> t
     named = [part_of_block(block) for _, block in columns]
     if not any(named):
         return cells, columns, {}
-    assert cells.published is not None
     is_whole = np.array([part is None for part in named], dtype=np.bool_)
     planes: dict[PartKey, list[tuple[tuple[str, int], int, int]]] = {}
     apart = np.flatnonzero(~is_whole[cells.column])

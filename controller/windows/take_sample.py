@@ -40,7 +40,6 @@ def take_sample(cells: MaskCells, columns: tuple[tuple[str, int], ...]) -> Sampl
     rules = [rule_of_counts(block) for _, block in columns]
     if not any(rules):
         return Sample(cells, columns, 1.0, {})
-    assert cells.published is not None
     is_counts = np.array([each is not None for each in rules], dtype=np.bool_)
     flagged = np.flatnonzero(is_counts[cells.column] & (cells.published != 0))
     published_at: dict[str, list[int]] = {}

@@ -1,11 +1,15 @@
 """A stream for log lines that survives a full disk.
 
-In: a stream, its lines. Out: the lines for which there is space. What is logged, and how, belongs to the caller.
+In: a stream, its lines. Out: the lines for which there is space, formatted for a person or a program. What is logged
+belongs to the caller.
 """
 
 from __future__ import annotations
 
-from typing import TextIO
+import sys
+from typing import TextIO, cast
+
+import structlog
 
 
 class LogStream:
@@ -34,3 +38,23 @@ class LogStream:
 
     def flush(self) -> None:
         """Do nothing, because ``write`` flushes each line."""
+
+
+def configure_logs(level: str = "info") -> None:
+    """Write logs to standard error: formatted for people on a terminal, otherwise one JSON object per line."""
+    if sys.stderr.isatty():
+        renderer: structlog.typing.Processor = structlog.dev.ConsoleRenderer()
+    else:
+        renderer = structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, LogStream(sys.stderr))),
+        cache_logger_on_first_use=True,
+    )

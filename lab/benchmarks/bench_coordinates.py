@@ -17,11 +17,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.windows.estimate_links import NetworkCoordinates
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.overlay.overlay_configuration import Link
-from regraft.producers.emulator.place_overlay import measured_rtt_ms
-from regraft.producers.nodes.links.choose_candidates import NEAR_MAX
+from regraft.api.emulation import NEAR_MAX, NetworkCoordinates, measured_rtt_ms
+from regraft.api.overlays import Link
+from regraft.api.programs import Figure, run_facts, write_figures
 
 # By (near, drawn): upper limits of the median and the 90th percentile of the relative error.
 LIMITS = {(NEAR_MAX, NEAR_MAX): (0.125, 0.4), (8, 8): (0.15, 0.45)}

@@ -18,15 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
-from regraft.controller.planners.tree.steps.search_swaps import Search, descend, escape
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.process.show_progress import show_progress
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import link
-from regraft.overlay.sets.weighted_sets import WeightedSets
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
-from regraft.producers.emulator.place_overlay import measured_rtt_ms
+from regraft.api.emulation import measured_rtt_ms
+from regraft.api.overlays import Inventory, WeightedSets, link
+from regraft.api.planners import Search, descend, escape
+from regraft.api.programs import Figure, run_facts, show_progress, write_figures
+from regraft.api.trees import LinkSwap, TreeCosts, random_tree
 from regraft_lab.psoop.paper_workload import WorkloadSettings, draw_workload
 
 WINDOW_TICKS = 250

@@ -23,10 +23,10 @@ from pathlib import Path
 import structlog
 
 from benchmarks.line_ends import NATIVE, STARTS, Killable, connector_of, end_at, relink
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.real_fleet.link_proxy import LinkProxy
+from regraft.api.emulation import LinkProxy
+from regraft.api.overlays import BrokerChange
+from regraft.api.programs import Figure, run_facts, write_figures
+from regraft.api.trees import TreeConfiguration
 from tests.producers.nodes.node_fleet import NodeFleet
 
 BROKERS = ("b01", "b02", "b03")
@@ -112,7 +112,7 @@ async def over_native_links(kind: str, directory: Path, *, new_first: bool) -> d
 async def over_nodes(kind: str, directory: Path, exchange_of: Callable[[NodeFleet], Exchange]) -> dict[str, int]:
     """Count the messages over nodes while ``exchange_of`` changes them."""
     servers = {broker: await asyncio.to_thread(STARTS[kind], broker, directory) for broker in BROKERS}
-    fleet = NodeFleet(Configuration.of(1, BROKERS, OLD), {"b02": 0.020, "b03": 0.040})
+    fleet = NodeFleet(TreeConfiguration.of(1, BROKERS, OLD), {"b02": 0.020, "b03": 0.040})
     try:
         await asyncio.sleep(0.5)
         connectors = {broker: connector_of(kind, port, broker, directory) for broker, (_, _, port) in servers.items()}

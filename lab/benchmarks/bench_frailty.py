@@ -21,16 +21,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
-from regraft.controller.planners.tree.steps.search_swaps import Search, descend
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.process.show_progress import show_progress
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.weighted_sets import WeightedSets
-from regraft.overlay.tree.build_tree import bootstrap_tree, random_tree
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.tree_costs import TreeCosts
-from regraft.overlay.tree.tree_cut_off import tree_cut_off
+from regraft.api.overlays import Inventory, WeightedSets
+from regraft.api.planners import FrailtyPrice, Search, descend
+from regraft.api.programs import Figure, run_facts, show_progress, write_figures
+from regraft.api.trees import TreeConfiguration, TreeCosts, bootstrap_tree, random_tree, tree_cut_off
 from regraft_lab.psoop.paper_workload import WorkloadSettings, draw_workload
 from regraft_lab.psoop.topologies import planetlab_costs, transit_stub_costs
 
@@ -55,7 +49,7 @@ class Network:
     sets: WeightedSets
     deliveries_per_s: NDArray[np.float64]
 
-    def measured(self, tree: Configuration) -> tuple[float, float, float, float]:
+    def measured(self, tree: TreeConfiguration) -> tuple[float, float, float, float]:
         """Return the tree's cost per second, both shares of deliveries cut off, and its largest degree."""
         cut_off = tree_cut_off(tree, self.deliveries_per_s)
         cost_per_s = TreeCosts(tree, self.inventory, self.sets).cost_per_s
@@ -119,13 +113,12 @@ def _network(kind: str, brokers: int, seed: int) -> Network:
     sets = workload.published_sets(names, 0, workload.notification_count, TICKS)
     homes = workload.homes(names)
     deliveries = np.zeros((brokers, brokers))
-    assert sets.delivered is not None
     for (publisher, _), handed in zip(sets.columns, np.bitwise_count(sets.delivered).T, strict=True):
         deliveries[inventory.index[homes[publisher]]] += handed
     return Network(inventory, WeightedSets.over_all([sets]), deliveries / TICKS)
 
 
-def _settled(network: Network, weight: float, degree_max: int) -> Configuration:
+def _settled(network: Network, weight: float, degree_max: int) -> TreeConfiguration:
     """Return a tree that no swap improves, found plan by plan; the weight is relative to the cost before each plan."""
     inventory = network.inventory
     costs = TreeCosts(bootstrap_tree(inventory), inventory, network.sets)
@@ -134,14 +127,14 @@ def _settled(network: Network, weight: float, degree_max: int) -> Configuration:
         if weight:
             search.frailty = FrailtyPrice(inventory.brokers, network.deliveries_per_s, weight * costs.cost_per_s)
         if not list(descend(costs, search, SWAPS_PER_PLAN)):
-            return Configuration.of(0, inventory.brokers, costs.links)
+            return TreeConfiguration.of(0, inventory.brokers, costs.links)
 
 
-def _star(network: Network) -> Configuration:
+def _star(network: Network) -> TreeConfiguration:
     """Return the star with the lowest total link cost."""
     brokers, link_cost = network.inventory.brokers, network.inventory.link_cost
     hub = brokers[int(link_cost.sum(axis=0).argmin())]
-    return Configuration.of(0, brokers, [(hub, broker) for broker in brokers if broker != hub])
+    return TreeConfiguration.of(0, brokers, [(hub, broker) for broker in brokers if broker != hub])
 
 
 if __name__ == "__main__":

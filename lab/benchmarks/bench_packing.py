@@ -13,11 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from regraft.controller.planners.tree.steps.pack_drop import pack_drop
-from regraft.controller.planners.tree.steps.pack_mixing import pack_mixing
-from regraft.controller.planners.tree.steps.pack_users import pack_clustering, pack_greedy, pack_random
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.overlay.packed_users import PackingCosts
+from regraft.api.planners import pack_clustering, pack_drop, pack_greedy, pack_mixing, pack_random
+from regraft.api.programs import Figure, run_facts, write_figures
+from regraft.api.trees import PackingCosts
 from regraft_lab.mincost.mincost_workload import Setting, draw_instance
 
 EVALUATED = Setting(1_000, 100)

@@ -15,14 +15,10 @@ from pathlib import Path
 
 import structlog
 
-from regraft.controller.controller_settings import ControllerSettings
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.process.show_progress import show_progress
-from regraft.producers.emulator.place_overlay import place_scot
-from regraft.producers.virtual_overlay import VirtualSettings
-from regraft.producers.workloads.stock_settings import WorkloadSettings
-from regraft.schemas.plan_life import LIFE
-from regraft.virtual_runs.virtual_loop import VirtualLoop
+from regraft.api.emulation import VirtualLoop, VirtualSettings, WorkloadSettings, place_scot
+from regraft.api.planning import ControllerSettings
+from regraft.api.programs import Figure, run_facts, show_progress, write_figures
+from regraft.api.transitions import LIFE
 
 PLANNERS = (
     "move_publishers_scot",

@@ -10,8 +10,7 @@ import math
 import sys
 from pathlib import Path
 
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.process.show_progress import show_progress
+from regraft.api.programs import Figure, run_facts, show_progress, write_figures
 from regraft_lab.psoop.time_decisions import PLANNERS_TIMED, STARTS, WINDOW_TICKS, decision_figures
 
 # On a settled tree the search continues with kicks, whose budget is 100 ms.

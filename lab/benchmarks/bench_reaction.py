@@ -30,9 +30,7 @@ from pathlib import Path
 import msgspec
 
 from lab.benchmarks.reaction_runs import COURSES, END_S, QUIET, SHIFT_S, Reaction, Saving, ShiftTask, run_shift
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.process.run_tasks import run_tasks
-from regraft.infra.process.show_progress import show_progress
+from regraft.api.programs import Figure, run_facts, run_tasks, show_progress, write_figures
 
 REACHABLE_SHARE_MIN = 0.05
 ALL = "all"

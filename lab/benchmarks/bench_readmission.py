@@ -18,8 +18,8 @@ from pathlib import Path
 
 import structlog
 
-from regraft.controller.member_settings import MemberSettings
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
+from regraft.api.planning import MemberSettings
+from regraft.api.programs import Figure, run_facts, write_figures
 from tests.producers.nodes.test_broker_node import MemorySite, run_site
 from tests.producers.nodes.test_taken_for_dead import RunningLoop, begin_and_end_namesake
 

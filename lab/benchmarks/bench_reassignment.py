@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
+from regraft.api.programs import Figure, run_facts, write_figures
 from regraft_lab.dynatops.cut_patterns import PATTERNS, cut_figures, net_benefit_figures
 from regraft_lab.dynatops.time_reassignment import PAPER_MS, reassignment_times
 

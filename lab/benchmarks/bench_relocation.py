@@ -18,18 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.tree.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
-from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings, relocate_publishers_joint
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.build_tree import bootstrap_tree, random_tree
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.overlay_cost import overlay_cost
-from regraft.overlay.tree.publisher_costs import PublisherCosts
-from regraft.schemas.plan import Proposal
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.planners import JointSettings, PrioritySettings, relocate_publisher_grape, relocate_publishers_joint
+from regraft.api.planning import ClosedWindow, TreeContext, TreeState
+from regraft.api.programs import Figure, run_facts, write_figures
+from regraft.api.records import Proposal
+from regraft.api.trees import PublisherCosts, TreeConfiguration, bootstrap_tree, overlay_cost, random_tree
 from regraft_lab.pop_grape.random_sessions import (
     Instance,
     random_hops,
@@ -128,7 +122,7 @@ def draw_state(brokers: int, rng: random.Random, *, is_capped: bool) -> TreeStat
     inventory = Inventory(names, generator.uniform(0, 10, brokers), costs + costs.T, DEGREE_MAX, tree)
     if is_capped:
         inventory = replace(inventory, load_max_per_s=_binding_caps(inventory, homes, windows))
-    return TreeState(Configuration.of(0, names, tree.links, homes), inventory, tuple(windows))
+    return TreeState(TreeConfiguration.of(0, names, tree.links, homes), inventory, tuple(windows))
 
 
 def _binding_caps(inventory: Inventory, homes: dict[str, str], windows: list[ClosedWindow]) -> np.ndarray:

@@ -19,20 +19,12 @@ from typing import cast
 
 import numpy as np
 
-from regraft.controller.kinds.overlay_kind import AnyKind
-from regraft.controller.kinds.repair import Repair, RepairTask
-from regraft.controller.kinds.ring.ring_kind import RingKind
-from regraft.controller.kinds.tree.tree_kind import TreeKind
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.process.show_progress import show_progress
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.ring.user_interests import UserInterests
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.api.kinds import AnyKind, Repair, RepairTask, RingKind, TreeKind
+from regraft.api.overlays import BrokerChange, DeliverySets, Inventory, OverlayConfiguration
+from regraft.api.planning import ClosedWindow
+from regraft.api.programs import Figure, run_facts, show_progress, write_figures
+from regraft.api.rings import RingConfiguration, UserInterests
+from regraft.api.trees import TreeConfiguration, random_tree
 from regraft_lab.psoop.paper_workload import WorkloadSettings, draw_workload
 
 DEGREE_MAX = 8
@@ -97,7 +89,9 @@ def measure(scene: Scene, deaths: int, draws: int, seed: int) -> Iterator[Figure
     joints = [len(set(repair.target.links) - set(scene.present.links)) for repair in repairs]
     yield Figure("links_added_mean", where | {"traffic": "known"}, statistics.fmean(joints), "links")
     if isinstance(scene.kind, TreeKind):
-        blind = [scene.kind.repaired(cast(Configuration, scene.present), _task(scene, each)).target for each in lost]
+        blind = [
+            scene.kind.repaired(cast(TreeConfiguration, scene.present), _task(scene, each)).target for each in lost
+        ]
         costs = [
             [_cost_per_s(scene, tree) for tree in pair]
             for pair in zip([one.target for one in repairs], blind, strict=True)
@@ -154,7 +148,7 @@ def ring_scene(size: int, seed: int) -> Scene:
     """Return a ring by consistent hashing with users of skewed interests."""
     generator = np.random.default_rng(seed)
     names = tuple(f"b{position:04d}" for position in range(size))
-    ring = ChordConfiguration.hashed(0, RING_BITS, names)
+    ring = RingConfiguration.hashed(0, RING_BITS, names)
     zeros = np.zeros((size, size))
     inventory = Inventory(names, np.zeros(size), zeros, DEGREE_MAX, ring)
     topics = [f"t{number}" for number in range(TOPICS)]

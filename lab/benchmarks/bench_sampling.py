@@ -17,19 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-from regraft.controller.planners.tree.steps.search_swaps import Search, descend
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.sets.weighted_sets import WeightedSets
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.overlay_cost import overlay_cost
-from regraft.overlay.tree.tree_costs import TreeCosts
-from regraft.producers.emulator.place_overlay import measured_rtt_ms, place_overlay
-from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from regraft.producers.workloads.stock_settings import WorkloadSettings as StockSettings
-from regraft.schemas.codec import encode
-from regraft.schemas.sampled_blocks import RUNS, SampleRule, Sampling, sample_masks
+from regraft.api.emulation import VirtualOverlay, VirtualSettings, measured_rtt_ms, place_overlay
+from regraft.api.emulation import WorkloadSettings as StockSettings
+from regraft.api.overlays import DeliverySets, Inventory, WeightedSets
+from regraft.api.planners import Search, descend
+from regraft.api.programs import Figure, run_facts, write_figures
+from regraft.api.records import RUNS, SampleRule, Sampling, encode, sample_masks
+from regraft.api.trees import TreeCosts, overlay_cost, random_tree
 from regraft_lab.psoop.paper_workload import WorkloadSettings, draw_workload
 
 SHARES = (1.0, 0.5, 0.25, 0.125, 0.0625)

@@ -19,22 +19,22 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.process.show_progress import show_progress
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.link_congestion import PRODUCT
-from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.producers.brokers.broker_messages import ClientRequest, Deliver, Effect, Message
-from regraft.producers.brokers.broker_protocol import BrokerProtocol
-from regraft.producers.brokers.scot_routing import ScotBroker
-from regraft.producers.emulator.emulate_overlay import inventory_timing
-from regraft.producers.emulator.meter_queues import LinkMeter
-from regraft.producers.emulator.place_overlay import place_scot
-from regraft.producers.emulator.starting_point import StartingPoint
-from regraft.producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
-from regraft.producers.workloads.stock_settings import WorkloadSettings
-from regraft.schemas.command import Command
-from regraft.streaming.reference_aggregator import ReferenceAggregator
+from regraft.api.brokers import BrokerProtocol, ClientRequest, Deliver, Effect, Message, ScotBroker
+from regraft.api.cyclic import PRODUCT, ScotConfiguration
+from regraft.api.emulation import (
+    CONTROL_SERVICE_MS,
+    LinkMeter,
+    ReferenceAggregator,
+    StartingPoint,
+    VirtualOverlay,
+    VirtualSettings,
+    WorkloadSettings,
+    inventory_timing,
+    place_scot,
+)
+from regraft.api.overlays import Inventory
+from regraft.api.programs import Figure, run_facts, show_progress, write_figures
+from regraft.api.transitions import Command
 
 WINDOW_MS, GRACE_MS = 1_000, 2_000
 PUBLISHERS, RATE_PER_S = 5, 20.0

@@ -30,7 +30,7 @@ from typing import Any
 
 from lab.benchmarks.transition_meter import TransitionCost
 from lab.benchmarks.transition_runs import COMMAND_MS, PUBLISHERS, RingRun, TransitionRun, TreeRun
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
+from regraft.api.programs import Figure, run_facts, write_figures
 
 BROKERS = "40,100,400,1000"
 BROKERS_QUICK = "40,100"

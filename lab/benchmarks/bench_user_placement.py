@@ -20,16 +20,18 @@ from typing import TypeVar
 
 import numpy as np
 
-from regraft.controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
-from regraft.controller.planners.ring.place_users_dynatops import PlacementSettings, place_users_dynatops
-from regraft.controller.planners.ring.steps.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.ring.user_clusters import UserClusters
-from regraft.overlay.ring.user_interests import UserInterests
-from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.planners import (
+    AskingUsers,
+    BrokerStates,
+    PlacementRules,
+    PlacementSettings,
+    place_in_turn,
+    place_users_dynatops,
+)
+from regraft.api.planning import ClosedWindow, RingContext, RingState, RingTraffic
+from regraft.api.programs import Figure, run_facts, write_figures
+from regraft.api.rings import RingConfiguration, UserClusters, UserInterests
 from regraft_lab.dynatops.poisson_workload import PATTERNS, Pattern, PoissonSettings, draw_poisson_changes
 from regraft_lab.dynatops.user_changes import UserChanges
 from regraft_lab.dynatops.user_model import (
@@ -138,7 +140,7 @@ def measure_planner(changes: UserChanges, pattern: Pattern, seed: int) -> list[F
         for user, wanted in enumerate(changes.initial_topics())
     }
     homes = {user: home for user, (home, _) in users.items()}
-    ring = ChordConfiguration.of(0, 32, ChordConfiguration.hashed(0, 32, BROKERS).id_of, homes)
+    ring = RingConfiguration.of(0, 32, RingConfiguration.hashed(0, 32, BROKERS).id_of, homes)
     interests = UserInterests.of(BROKERS, users, TOPICS)
     state = RingTraffic(ring, interests, np.ones((1, len(TOPICS))), np.ones(1))
     count = len(BROKERS)
@@ -167,7 +169,7 @@ def measure_hours(changes: UserChanges, pattern: Pattern, seed: int) -> list[Fig
     """
     rng = np.random.default_rng([seed, 1])
     asked = rng.integers(len(BROKERS), size=changes.user_count)
-    hops = hops_to_roots(ChordConfiguration.hashed(0, 32, BROKERS), TOPICS)
+    hops = hops_to_roots(RingConfiguration.hashed(0, 32, BROKERS), TOPICS)
     static = total_steps(user_steps(changes, UserHomes(asked), hops, duration_h=MADE.duration_h))
     figures = []
     for cluster_brokers in HOUR_CLUSTERS:

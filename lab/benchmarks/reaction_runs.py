@@ -20,25 +20,21 @@ from typing import cast
 
 import msgspec
 
-from regraft.commands.parse_assignments import parse_assignments
-from regraft.controller.decide.find_planners import planner_of
-from regraft.controller.decision_settings import DecisionSettings
-from regraft.controller.kinds.find_kind import kind_of
-from regraft.controller.kinds.overlay_kind import AnyKind
-from regraft.controller.kinds.tree.tree_state import TreeContext
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.state.plan_log import PlanLog
-from regraft.demo.demo_flags import demo_flags
-from regraft.infra.process.run_tasks import ReportWork
-from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.workloads.stock_settings import RegimeChange
-from regraft.schemas.plan import Plan, PlanPhase
-from regraft.schemas.plan_life import LIFE
-from regraft.settings.place_demo import ensure_inventory
-from regraft.settings.run_settings import Settings, load_settings
-from regraft.stages.run_stage import configure_logs
-from regraft.virtual_runs.record_virtual import START_MS, virtual_settings
-from regraft.virtual_runs.virtual_loop import VirtualLoop
+from regraft.api.emulation import START_MS, RegimeChange, VirtualLoop, virtual_settings
+from regraft.api.kinds import AnyKind, kind_of
+from regraft.api.planning import ClosedWindow, DecisionSettings, PlanLog, TreeContext, planner_of
+from regraft.api.programs import (
+    ReportWork,
+    Settings,
+    configure_logs,
+    demo_flags,
+    ensure_inventory,
+    load_settings,
+    parse_assignments,
+)
+from regraft.api.records import Plan, PlanPhase
+from regraft.api.transitions import LIFE
+from regraft.api.trees import TreeConfiguration
 
 SECOND_MS = 1_000
 SHIFT_S = 60
@@ -197,9 +193,9 @@ class _Overlays:
 
     kind: AnyKind
     since_s: tuple[float, ...]
-    overlays: tuple[Configuration, ...]
+    overlays: tuple[TreeConfiguration, ...]
 
-    def at(self, time_s: float) -> Configuration:
+    def at(self, time_s: float) -> TreeConfiguration:
         """Return the overlay in force at a time."""
         return [one for since_s, one in zip(self.since_s, self.overlays, strict=True) if since_s <= time_s][-1]
 
@@ -214,7 +210,7 @@ class _Overlays:
                 found += share * self.kind.cost_per_s(overlay, window)
         return found
 
-    def mean_per_s(self, overlay: Configuration, windows: Sequence[ClosedWindow]) -> float:
+    def mean_per_s(self, overlay: TreeConfiguration, windows: Sequence[ClosedWindow]) -> float:
         """Return the mean cost of an overlay over windows."""
         return statistics.fmean(self.kind.cost_per_s(overlay, window) for window in windows)
 
@@ -297,7 +293,7 @@ def _kept(
 
 
 def _saving(
-    overlays: _Overlays, early: Configuration, later: Sequence[ClosedWindow], start_s: float, end_s: float
+    overlays: _Overlays, early: TreeConfiguration, later: Sequence[ClosedWindow], start_s: float, end_s: float
 ) -> Saving:
     held_per_s = overlays.mean_per_s(overlays.at(start_s), later)
     reachable_per_s = held_per_s - overlays.mean_per_s(early, later)
@@ -309,7 +305,7 @@ def _saving(
     return Saving(reachable_per_s / held_per_s, after_s, share)
 
 
-def settled(kind: AnyKind, start: Configuration, windows: Sequence[ClosedWindow]) -> Configuration:
+def settled(kind: AnyKind, start: TreeConfiguration, windows: Sequence[ClosedWindow]) -> TreeConfiguration:
     """Return the overlay on which the oracle's planners find next to nothing more to save on these windows.
 
     Stops when a round saves less than ORACLE_GAIN_SHARE_MIN, or after ORACLE_ROUNDS_MAX rounds.

@@ -19,16 +19,11 @@ from typing import Any
 
 import msgspec
 
-from regraft.controller.controller_settings import TransitionLimits
-from regraft.controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition
-from regraft.producers.brokers.broker_messages import Bundle, Deliver, Notification, Send
-from regraft.producers.virtual_overlay import VirtualOverlay
-from regraft.schemas.client import Role
-from regraft.schemas.codec import encode
-from regraft.schemas.command import Command, CommandResult
-from regraft.schemas.event import EventKind
-from regraft.schemas.plan import Plan
-from regraft.schemas.plan_life import LIFE
+from regraft.api.brokers import Bundle, Deliver, Notification, Send
+from regraft.api.emulation import VirtualOverlay
+from regraft.api.planning import TransitionLimits
+from regraft.api.records import EventKind, Plan, Role, encode
+from regraft.api.transitions import LIFE, Command, CommandResult, EmitEvent, PersistPlan, SendCommand, Transition
 
 TICK_MS = 100.0
 STEP_MS = 10.0

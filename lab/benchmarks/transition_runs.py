@@ -14,17 +14,19 @@ from typing import Any, cast
 import numpy as np
 
 from lab.benchmarks.transition_meter import CoreObserver, PlanDriver, TransitionCost
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import OverlayConfiguration, link
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.ring.chord_ring import DEFAULT_BITS
-from regraft.overlay.tree.build_tree import cycle_links, random_tree
-from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.producers.emulator.user_clients import topic_filter
-from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from regraft.producers.workloads.stock_workload import SubscriptionMaker, advertisement, load_stock_data
-from regraft.schemas.plan import ClientMove, Plan, PlanPhase
+from regraft.api.emulation import (
+    LedgerSnapshot,
+    SubscriptionMaker,
+    VirtualOverlay,
+    VirtualSettings,
+    advertisement,
+    load_stock_data,
+    topic_filter,
+)
+from regraft.api.overlays import Inventory, OverlayConfiguration, link
+from regraft.api.records import ClientMove, Plan, PlanPhase
+from regraft.api.rings import DEFAULT_BITS, RingConfiguration
+from regraft.api.trees import TreeConfiguration, cycle_links, random_tree
 
 Draw = Callable[[random.Random], tuple[OverlayConfiguration, list[ClientMove]]]
 
@@ -186,7 +188,7 @@ class TreeRun(TransitionRun):
         return name
 
     def _draw(self, rng: random.Random, links: int, publishers: int) -> tuple[OverlayConfiguration, list[ClientMove]]:
-        assert isinstance(self.configuration, Configuration)
+        assert isinstance(self.configuration, TreeConfiguration)
         target = with_swaps(self.configuration, links, rng)
         return target, self.some_moves(rng, self._symbols, publishers)
 
@@ -198,7 +200,7 @@ class RingRun(TransitionRun):
         self, broker_count: int, users_of_broker: int, seed: int, command_ms: tuple[float, float] = COMMAND_MS
     ) -> None:
         rng = random.Random(f"{seed} ring {broker_count}")
-        inventory = drawn_inventory(broker_count, rng, lambda names: ChordConfiguration.hashed(0, DEFAULT_BITS, names))
+        inventory = drawn_inventory(broker_count, rng, lambda names: RingConfiguration.hashed(0, DEFAULT_BITS, names))
         super().__init__(inventory, seed, command_ms)
         self.kind = f"ring, {broker_count * users_of_broker} users"
         self._topics = [f"t{number:03d}" for number in range(TOPICS)]
@@ -242,12 +244,12 @@ class RingRun(TransitionRun):
 
     def _draw(self, rng: random.Random, exchanged: int, users: int) -> tuple[OverlayConfiguration, list[ClientMove]]:
         ring = self.configuration
-        assert isinstance(ring, ChordConfiguration)
+        assert isinstance(ring, RingConfiguration)
         id_of = dict(ring.id_of)
         chosen = rng.sample(ring.brokers, exchanged)
         for one, other in zip(chosen[::2], chosen[1::2], strict=True):
             id_of[one], id_of[other] = id_of[other], id_of[one]
-        target = ChordConfiguration.of(ring.epoch + 1, ring.bits, id_of)
+        target = RingConfiguration.of(ring.epoch + 1, ring.bits, id_of)
         return target, self.some_moves(rng, self._users, users)
 
 
@@ -261,9 +263,9 @@ def drawn_inventory(
     return Inventory(brokers, np.full(broker_count, SERVICE_MS), half + half.T, broker_count, bootstrap(brokers))
 
 
-def with_swaps(present: Configuration, count: int, rng: random.Random) -> Configuration:
+def with_swaps(present: TreeConfiguration, count: int, rng: random.Random) -> TreeConfiguration:
     """Return the next epoch's tree with this many random links exchanged, within the degree cap."""
-    tree, taken = Configuration.of(present.epoch + 1, present.brokers, present.links), set(present.links)
+    tree, taken = TreeConfiguration.of(present.epoch + 1, present.brokers, present.links), set(present.links)
     added: set[tuple[str, str]] = set()
     while len(added) < count:
         roomy = [broker for broker in tree.brokers if len(tree.neighbours[broker]) < DEGREE_MAX]

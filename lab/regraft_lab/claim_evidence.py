@@ -9,15 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 
 Value = str | int | float
 
 
 class Verdict(StrEnum):
-    """What the figures say about a claim."""
+    """What the figures say about a claim; :mod:`experiments.judge_size` has the rule."""
 
     REPRODUCED = "reproduced"
+    EXCEEDED = "exceeded"
+    SMALLER = "smaller"
     REFUTED = "refuted"
     UNDECIDED = "not decidable"
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from regraft.infra.process.measured_figures import Figure
-from regraft.schemas.status_file import replace_file
+from regraft.api.programs import Figure
+from regraft.api.records import replace_file
 from regraft_lab.claim_evidence import Claim, Measured
 
 END = "<!-- claims: end -->"

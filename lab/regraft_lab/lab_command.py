@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED
-from regraft.infra.process.find_extras import require_extras
-from regraft.infra.process.stack_error import StackError
+from regraft.api.programs import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED, StackError, require_extras
 
 if TYPE_CHECKING:
     from regraft_lab.claim_evidence import Judgement

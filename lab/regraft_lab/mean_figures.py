@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 
 Values = Sequence[float] | NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from regraft.producers.emulator.emulate_overlay import CONTROL_BYTES, EmulatedOverlay
+from regraft.api.emulation import CONTROL_BYTES, EmulatedOverlay
 
 Kind = TypeVar("Kind", bound=StrEnum)
 

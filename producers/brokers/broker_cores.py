@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.chord_routing import ring_broker
 from regraft.producers.brokers.scot_routing import scot_broker
@@ -23,8 +23,8 @@ class MakeCore(Protocol):
 
 
 CORES: dict[str, MakeCore] = {
-    Configuration.KIND: tree_broker,
-    ChordConfiguration.KIND: ring_broker,
+    TreeConfiguration.KIND: tree_broker,
+    RingConfiguration.KIND: ring_broker,
     ScotConfiguration.KIND: scot_broker,
 }
 

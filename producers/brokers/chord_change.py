@@ -19,7 +19,7 @@ deadlock on a ring, so END goes by topic (:mod:`producers.brokers.chord_endings`
 from __future__ import annotations
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import (
     Deliver,
     Effect,
@@ -84,7 +84,7 @@ class RingChange:
         """Return an outsider's tables of the ring that an install names; the number of ID bits does not change."""
         bits = self._core.tables[self._core.epoch].configuration.bits
         ids = {move.broker: move.id_to for move in command.id_moves}
-        return ChordTables(self.broker, ChordConfiguration.of(command.epoch_to, bits, ids), is_outside=True)
+        return ChordTables(self.broker, RingConfiguration.of(command.epoch_to, bits, ids), is_outside=True)
 
     def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
         """Return which move of a user is impossible, or which clients a leaving broker still has; empty if none."""
@@ -100,7 +100,7 @@ class RingChange:
 
     def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
         """Begin the plan: derive and join trees of the new epoch, and notify the users to be moved."""
-        assert isinstance(target, ChordConfiguration)
+        assert isinstance(target, RingConfiguration)
         under_way = self._moves.plan_of(command)
         going = {name for name, move in under_way.moves.items() if move.home_from == self.broker}
         old = self._core.tables[self._core.epoch]

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     CancelRequest,
@@ -75,9 +75,7 @@ from regraft.producers.brokers.two_epochs import (
 RETIRED_KEPT_MAX = 16  # Retired epochs that may have messages in transit; older messages are dropped.
 
 
-def ring_broker(
-    broker: str, configuration: ChordConfiguration, boot_ms: int, *, is_outside: bool = False
-) -> RingBroker:
+def ring_broker(broker: str, configuration: RingConfiguration, boot_ms: int, *, is_outside: bool = False) -> RingBroker:
     """Return the protocol core of a broker of a ring, or of an outsider."""
     return TwoEpochBroker(broker, ChordTables(broker, configuration, is_outside=is_outside), boot_ms, RingRouting)
 
@@ -87,7 +85,7 @@ class _Retired:
     """What a broker remembers of a retired epoch: its ring, and which brokers' lives ended before it or in it."""
 
     epoch: int
-    configuration: ChordConfiguration
+    configuration: RingConfiguration
     lost: frozenset[str]
     dead: frozenset[str]
 

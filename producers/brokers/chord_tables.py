@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.chord_messages import ProbeBack, Register, Unregister
 from regraft.producers.brokers.epoch_change import PlanUnderWay
@@ -153,7 +153,7 @@ class ChordTables:
     def __init__(
         self,
         broker: str,
-        configuration: ChordConfiguration,
+        configuration: RingConfiguration,
         *,
         lost: frozenset[str] = frozenset(),
         is_outside: bool = False,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration, link
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseConfirmed,
@@ -95,7 +95,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
 
     def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
         """Begin the plan, with tables that hold whatever can be derived from the present ones."""
-        assert isinstance(target, Configuration)
+        assert isinstance(target, TreeConfiguration)
         # A client whose home is lost reconnects by itself, in a new stay.
         moves = {move.client: move for move in command.moves if move.home_from not in command.lost_brokers}
         moved = {name: move.home_to for name, move in moves.items()}
@@ -156,7 +156,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
 
     def tables_outside(self, command: Command) -> RoutingTables:
         """Return an outsider's tables of the tree that an install names."""
-        tree = Configuration.of(command.epoch_to, command.brokers_joined, command.links_added)
+        tree = TreeConfiguration.of(command.epoch_to, command.brokers_joined, command.links_added)
         return RoutingTables(self.broker, tree, is_outside=True)
 
     def _own_unconfirmed(self) -> set[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseAck,
@@ -47,7 +47,7 @@ from regraft.producers.brokers.two_epochs import EPOCH_UNKNOWN, FROM_THE_DEAD, O
 NOT_ADVERTISED = "publisher_not_advertised"  # At this broker: the publisher or its home has ended its stay.
 
 
-def tree_broker(broker: str, configuration: Configuration, boot_ms: int, *, is_outside: bool = False) -> TreeBroker:
+def tree_broker(broker: str, configuration: TreeConfiguration, boot_ms: int, *, is_outside: bool = False) -> TreeBroker:
     """Return the protocol core of a broker of a tree, or of an outsider."""
     return TwoEpochBroker(broker, RoutingTables(broker, configuration, is_outside=is_outside), boot_ms, TreeRouting)
 

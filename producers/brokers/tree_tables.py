@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from regraft.overlay.overlay_configuration import link
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Advertise
 from regraft.producers.brokers.content_moves import ContentPlanUnderWay
 from regraft.producers.brokers.match_content import Filter, MatchIndex, covers
@@ -105,8 +105,8 @@ class RoutingTables:
     def __init__(
         self,
         broker: str,
-        configuration: Configuration,
-        older: Configuration | None = None,
+        configuration: TreeConfiguration,
+        older: TreeConfiguration | None = None,
         moved: Mapping[str, str] | None = None,
         left: Mapping[str, str] | None = None,
         *,

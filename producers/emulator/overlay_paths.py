@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration, link
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.chord_trees import TOPIC
 from regraft.producers.brokers.epoch_change import digest_mismatch, requested_change
@@ -34,10 +34,10 @@ class OverlayPaths(Protocol):
 class _TreePaths:
     """The only path of a tree."""
 
-    def path(self, overlay: Configuration, notification: Notification, home: str) -> list[Hop]:
+    def path(self, overlay: TreeConfiguration, notification: Notification, home: str) -> list[Hop]:
         return [(broker, False) for broker in overlay.path(notification.home, home)]
 
-    def target(self, overlay: Configuration, command: Command) -> OverlayConfiguration:
+    def target(self, overlay: TreeConfiguration, command: Command) -> OverlayConfiguration:
         removed = [link(a, b) for a, b in command.links_removed]
         added = [link(a, b) for a, b in command.links_added]
         return overlay.replaced(command.epoch_to, removed, added, change=requested_change(command, overlay))
@@ -46,12 +46,12 @@ class _TreePaths:
 class _RingPaths:
     """The path to the topic's rendezvous, and from there down its tree."""
 
-    def path(self, overlay: ChordConfiguration, notification: Notification, home: str) -> list[Hop]:
+    def path(self, overlay: RingConfiguration, notification: Notification, home: str) -> list[Hop]:
         root = overlay.rendezvous(str(notification.content[TOPIC]))
         up = [(broker, False) for broker in overlay.route(notification.home, root)]
         return up + [(broker, True) for broker in overlay.route(root, home)[1:]]
 
-    def target(self, overlay: ChordConfiguration, command: Command) -> OverlayConfiguration:
+    def target(self, overlay: RingConfiguration, command: Command) -> OverlayConfiguration:
         return overlay.replaced(command.epoch_to, command.id_moves, change=requested_change(command, overlay))
 
 
@@ -68,8 +68,8 @@ class _ScotPaths:
 
 
 PATHS: dict[str, OverlayPaths] = {
-    Configuration.KIND: _TreePaths(),
-    ChordConfiguration.KIND: _RingPaths(),
+    TreeConfiguration.KIND: _TreePaths(),
+    RingConfiguration.KIND: _RingPaths(),
     ScotConfiguration.KIND: _ScotPaths(),
 }
 

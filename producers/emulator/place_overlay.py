@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.chord_ring import DEFAULT_BITS
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.build_tree import random_tree
@@ -54,7 +54,7 @@ def place_ring(
 ) -> Inventory:
     """Return the brokers of :func:`place_overlay` on a Chord ring, with IDs by consistent hashing of their names."""
     tree = place_overlay(broker_count, broker_count - 1, rng, processing_ms)
-    ring = ChordConfiguration.hashed(0, bits, tree.brokers)
+    ring = RingConfiguration.hashed(0, bits, tree.brokers)
     return replace(tree, bootstrap=ring, degree_max=ring.degree_max)
 
 

@@ -12,13 +12,13 @@ from regraft.backtests.backtest_outcome import CostPoint, DecisionTime, Deliveri
 from regraft.backtests.run_open_loop import mark_of
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.loop_state import COST_POINTS_MAX
+from regraft.infra.process.log_stream import configure_logs
 from regraft.infra.process.run_tasks import ReportWork
 from regraft.producers.emulated_kinds import EMULATED_KINDS
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.recordings.aggregate_span import opened_recording
 from regraft.schemas.plan_life import LIFE
-from regraft.stages.run_stage import configure_logs
 from regraft.virtual_runs.record_virtual import virtual_settings
 from regraft.virtual_runs.virtual_loop import VirtualLoop
 

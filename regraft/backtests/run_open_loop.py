@@ -31,6 +31,7 @@ from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.windows.find_changes import ChangeFinder
 from regraft.controller.windows.measure_links import LinkMeter
 from regraft.controller.windows.read_windows import WindowReader
+from regraft.infra.process.log_stream import configure_logs
 from regraft.infra.process.run_tasks import ReportWork
 from regraft.infra.process.stack_error import StackError
 from regraft.overlay.inventory import Inventory
@@ -40,7 +41,6 @@ from regraft.producers.recordings.recorded_members import added_members
 from regraft.recordings.aggregate_recording import AggregatedRecording, read_changes_of, read_plans_of, read_windows_of
 from regraft.recordings.aggregate_span import opened_recording
 from regraft.schemas.plan import Plan
-from regraft.stages.run_stage import configure_logs
 
 BOUNDED_WINDOWS_MAX = 120  # Spread over the recording; with 400 brokers each takes 0.1 s.
 

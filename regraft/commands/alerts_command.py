@@ -45,7 +45,8 @@ def run(bootstrap: Bootstrap = None, settings_file: SettingsFile = None, assignm
     Examples: `REGRAFT_ALERTS__TARGETS='["mailtos://user:password@example.org"]' regraft alerts run`;
     `regraft alerts run --set alerts.rules_file=rules.toml --set 'alerts.quiet_hours=22:00-07:00 Europe/Berlin'`.
     """
-    from regraft.stages.run_stage import configure_logs, run_stage
+    from regraft.infra.process.log_stream import configure_logs
+    from regraft.stages.run_stage import run_stage
 
     settings = settings_of(assignments, settings_file, bootstrap)
     configure_logs(settings.run.log_level)

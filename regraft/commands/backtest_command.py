@@ -102,7 +102,7 @@ def backtest(
 def _begin(out: Path | None) -> None:
     """From now on log warnings and errors only; raise StackError before minutes of planning, not after them."""
     from regraft.infra.process.find_extras import require_extras
-    from regraft.stages.run_stage import configure_logs
+    from regraft.infra.process.log_stream import configure_logs
 
     configure_logs(level="warning")
     if out is not None:

@@ -44,7 +44,8 @@ def run(
     Examples: `regraft dashboard run --set redis.url=redis://127.0.0.1:6379/0`;
     `regraft dashboard run --host 0.0.0.0 --set 'dashboard.host_names=["ops.example.org"]'`.
     """
-    from regraft.stages.run_stage import configure_logs, run_stage
+    from regraft.infra.process.log_stream import configure_logs
+    from regraft.stages.run_stage import run_stage
 
     settings = _settings_at(assignments, settings_file, host, port)
     configure_logs(settings.run.log_level)

@@ -38,9 +38,10 @@ def node(
     `regraft node --settings /var/lib/regraft/node.toml`.
     """
     from regraft.commands.parse_assignments import parse_assignments
+    from regraft.infra.process.log_stream import configure_logs
     from regraft.settings.place_demo import require_inventory
     from regraft.settings.run_settings import load_settings
-    from regraft.stages.run_stage import configure_logs, run_stage
+    from regraft.stages.run_stage import run_stage
 
     flags: dict[str, dict[str, Any]] = parse_assignments(assignments or [])
     named = {

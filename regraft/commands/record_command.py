@@ -66,11 +66,11 @@ def record(
     Examples: `regraft record --out out/rec.avro --set run.directory=out/run`;
     `regraft record --out rec.avro --all --from-start --duration 600 --bootstrap kafka:9092`.
     """
+    from regraft.infra.process.log_stream import configure_logs
     from regraft.infra.process.serve_metrics import port_faults
     from regraft.producers.recordings.write_recording import RecordingLimits
     from regraft.recordings.record_run import RecordOptions, record_run
     from regraft.settings.run_settings import SettingsError
-    from regraft.stages.run_stage import configure_logs
 
     configure_logs(level="warning")
     settings = settings_of(assignments, settings_file, bootstrap)

@@ -32,10 +32,10 @@ def backup(
 
     Examples: `regraft backup /var/backups/regraft.avro`; then `regraft recover --from /var/backups/regraft.avro`.
     """
+    from regraft.infra.process.log_stream import configure_logs
     from regraft.recordings.record_run import RecordOptions, record_run
     from regraft.recordings.restore_topics import BACKED_UP
     from regraft.stages.run_loop import require_kafka
-    from regraft.stages.run_stage import configure_logs
 
     configure_logs(level="warning")
     settings = settings_of(assignments, settings_file, bootstrap)

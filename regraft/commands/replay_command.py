@@ -63,9 +63,9 @@ def replay(
     `regraft replay out/rec.avro --run --set controller.planner=swap_links_lmst`.
     """
     from regraft.commands.parse_assignments import parse_assignments
+    from regraft.infra.process.log_stream import configure_logs
     from regraft.replays.replay_run import ReplayOptions, replay_run, require_span
     from regraft.settings.run_settings import SettingsError
-    from regraft.stages.run_stage import configure_logs
 
     configure_logs(level="warning")
     if is_all and is_run:

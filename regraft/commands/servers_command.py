@@ -39,7 +39,7 @@ def servers(
     from regraft.infra.local.make_certificates import write_private
     from regraft.infra.local.valkey_server import URL_VARIABLES
     from regraft.infra.process.find_extras import require_extras
-    from regraft.stages.run_stage import configure_logs
+    from regraft.infra.process.log_stream import configure_logs
 
     require_extras("The command servers", "valkey")
     configure_logs(level="warning")

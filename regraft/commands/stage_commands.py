@@ -56,9 +56,10 @@ def control(
 
 
 def _run_stage(name: str, flags: dict[str, dict[str, Any]], settings_file: Path | None, *, is_emulated: bool) -> None:
+    from regraft.infra.process.log_stream import configure_logs
     from regraft.settings.place_demo import require_inventory
     from regraft.settings.run_settings import load_settings
-    from regraft.stages.run_stage import configure_logs, run_stage
+    from regraft.stages.run_stage import run_stage
 
     settings = load_settings(flags, settings_file)
     if not is_emulated:

@@ -19,7 +19,7 @@ from regraft.inventories.source_error import SourceError
 from regraft.inventories.start_tree import cheap_tree
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.real_fleet.place_fleet import NODE_MS
 
 Floats = NDArray[np.float64]
@@ -69,7 +69,7 @@ def build_inventory(found: FoundBrokers, wishes: Wishes) -> tuple[Inventory, lis
         np.array([found.processing_ms.get(name, NODE_MS) for name in names]),
         costs,
         wishes.degree_max,
-        Configuration.of(0, names, pairwise(names)),
+        TreeConfiguration.of(0, names, pairwise(names)),
         _loads(names, found),
         _positions(names, found),
         {name: agent for name, agent in sorted(found.agent_of.items()) if name in set(names)},
@@ -77,7 +77,7 @@ def build_inventory(found: FoundBrokers, wishes: Wishes) -> tuple[Inventory, lis
         None if wishes.prices is None else _prices(names, found, wishes.prices),
     )
     links = [(names[one], names[other]) for one, other in cheap_tree(first.charged.link_cost, wishes.degree_max)]
-    return replace(first, bootstrap=Configuration.of(0, names, links)), [*found.notes, *notes]
+    return replace(first, bootstrap=TreeConfiguration.of(0, names, links)), [*found.notes, *notes]
 
 
 def _check(names: Sequence[str], found: FoundBrokers, wishes: Wishes) -> None:

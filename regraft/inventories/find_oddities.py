@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from regraft.inventories.found_brokers import counted
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.name_some import name_some
 
 Floats = NDArray[np.float64]
@@ -71,7 +71,7 @@ def _triangles(inventory: Inventory) -> Iterator[str]:
 
 def _degrees(inventory: Inventory) -> Iterator[str]:
     overlay, most = inventory.bootstrap, inventory.degree_max
-    if not isinstance(overlay, Configuration):
+    if not isinstance(overlay, TreeConfiguration):
         return
     if above := [broker for broker, peers in overlay.neighbours.items() if len(peers) > most]:
         yield (
@@ -87,7 +87,7 @@ def _agents(inventory: Inventory) -> Iterator[str]:
 
 
 def _clients(inventory: Inventory) -> Iterator[str]:
-    if inventory.clients_stay and not isinstance(inventory.bootstrap, Configuration):
+    if inventory.clients_stay and not isinstance(inventory.bootstrap, TreeConfiguration):
         yield f"clients_stay is true on a {inventory.bootstrap.KIND}: nodes run on trees only"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from regraft.inventories.read_tables import Row, read_table
 from regraft.inventories.source_error import SourceError
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.nodes.node_parts import address_of
 from regraft.schemas.name_near import name_near
 from regraft.schemas.safe_names import safe_name
@@ -93,7 +93,7 @@ def node_files(inventory: Inventory, rows: Sequence[NodeRow], shared: Tables, di
 
 
 def _inventory_faults(inventory: Inventory) -> Iterator[str]:
-    if not isinstance(inventory.bootstrap, Configuration):
+    if not isinstance(inventory.bootstrap, TreeConfiguration):
         yield f"the inventory holds a {inventory.bootstrap.KIND}: nodes run on trees only"
     if not inventory.clients_stay:
         yield 'the inventory has no "clients_stay": true: next to real brokers clients stay where they connect'

@@ -148,7 +148,7 @@ class OverlayConfiguration(Protocol):
         ...
 
     def overlay_fields(self) -> dict[str, Any]:
-        """Return the fields that describe the overlay in an inventory's JSON, which :mod:`overlay.kinds` reads."""
+        """Return the fields of the overlay in an inventory's JSON, which :mod:`overlay.known_kinds` reads."""
         ...
 
     def shown_fields(self) -> dict[str, Any]:

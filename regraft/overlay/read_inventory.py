@@ -9,7 +9,7 @@ from pathlib import Path
 from regraft.overlay.inventory import REASON_LENGTH_MAX, Inventory, InventoryError
 from regraft.overlay.inventory_checks import InventoryValues, value_faults
 from regraft.overlay.inventory_fields import FieldReader
-from regraft.overlay.kinds import read_configuration
+from regraft.overlay.known_kinds import read_configuration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 
 FAULTS_SHOWN = 5  # In a message, which may be a line of a log.

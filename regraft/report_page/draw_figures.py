@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.report_page.page_theme import INK, LINE, LOAD, PAPER, SOFT, follow_theme
 from regraft.run_records.run_record import RunRecord
 from regraft.schemas.plan import Plan, PlanPhase
@@ -71,7 +71,7 @@ def draw_cost_curve(record: RunRecord) -> str:
 
 def _unit_of(inventory: Inventory) -> str:
     """Return the unit of the cost: delays summed over links, money, or on a ring messages and hops."""
-    if inventory.bootstrap.KIND == ChordConfiguration.KIND:
+    if inventory.bootstrap.KIND == RingConfiguration.KIND:
         return "messages and hops"
     return "ms of delay" if inventory.prices is None else f"millionths of {inventory.prices.currency}"
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.report_page.html_parts import html_table, number_text
 from regraft.run_records.group_changes import group_changes
 from regraft.run_records.run_record import RunRecord, ShadowRun
@@ -183,7 +183,7 @@ def _burst_part(record: RunRecord) -> str:
 
 
 KIND_PAGES = {
-    Configuration.KIND: KindPage(
+    TreeConfiguration.KIND: KindPage(
         cost_text="link costs (ms of one-way delay; where the inventory has prices, millionths of its currency) and "
         "processing costs, per second, summed over all links and brokers that each notification crosses.",
         exact_text="What a broker delivers depends neither on the links nor on where publishers are, so its "
@@ -203,7 +203,7 @@ KIND_PAGES = {
         moved_title="Bursts, and publishers that moved",
         moved_part=_burst_part,
     ),
-    ChordConfiguration.KIND: KindPage(
+    RingConfiguration.KIND: KindPage(
         cost_text="messages from each topic's rendezvous to the brokers that subscribe to it, those through relays "
         "included, and the hops to each of these brokers, per second (Zhao13, Eq. 5, with all messages).",
         exact_text="What users want does not depend on where they are, so its cost on the real rates of "

@@ -9,9 +9,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.run_records.judge_plans import began_after, has_saved, is_to_save, serves_members
 from regraft.run_records.run_record import RunRecord, ShadowRun
 from regraft.schemas.plan import Plan, PlanPhase
@@ -298,8 +298,8 @@ def _burst_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, An
 
 
 MOVED_FIGURES = {
-    Configuration.KIND: _publisher_figures,
-    ChordConfiguration.KIND: _user_figures,
+    TreeConfiguration.KIND: _publisher_figures,
+    RingConfiguration.KIND: _user_figures,
     ScotConfiguration.KIND: _burst_figures,
 }
 

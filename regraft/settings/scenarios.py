@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 
 STOCKS, CHORD, OUTAGE, SCOT, MINCOST = "stocks", "chord", "outage", "scot", "mincost"
 NATS, MQTT, AMQP = "nats", "mqtt", "amqp"
@@ -49,7 +49,7 @@ class Scenario:
 def _real_brokers(kind: str) -> Scenario:
     """Return the scenario of quotes over real brokers: interests shift, one node dies, clients do not move."""
     return Scenario(
-        Configuration.KIND,
+        TreeConfiguration.KIND,
         has_shift=True,
         failing=1,
         failing_from=2 / 3,
@@ -64,16 +64,16 @@ def _real_brokers(kind: str) -> Scenario:
 
 SCENARIOS = {
     # Stock quotes over a tree; interests shift halfway. It uses the defaults of all settings.
-    STOCKS: Scenario(Configuration.KIND, has_shift=True),
+    STOCKS: Scenario(TreeConfiguration.KIND, has_shift=True),
     # The same with a site that fails, and without the shift.
-    OUTAGE: Scenario(Configuration.KIND, failing=4),
+    OUTAGE: Scenario(TreeConfiguration.KIND, failing=4),
     # The same quotes over real brokers with nodes.
     NATS: _real_brokers(NATS),
     MQTT: _real_brokers(MQTT),
     AMQP: _real_brokers(AMQP),
     # Mobile users on a Chord ring. Shadows: the paper's two algorithms, and ours without moving users.
     CHORD: Scenario(
-        ChordConfiguration.KIND,
+        RingConfiguration.KIND,
         controller={
             "planner": "place_users_dynatops+reassign_ids_assignment",
             "horizon_lifetimes": 1.0,  # Users move on within half a minute.
@@ -106,7 +106,7 @@ SCENARIOS = {
     # Quotes between cloud regions at the provider's prices, on a random tree with two brokers in each region; interests
     # do not shift. Users move to fewer, cheaper brokers nearby; links and publishers to where a GB costs less.
     MINCOST: Scenario(
-        Configuration.KIND,
+        TreeConfiguration.KIND,
         has_prices=True,
         controller={"planner": "pack_drop"},
         demo={"brokers": 38, "shadow_planners": ("swap_links_cost+relocate_publishers_joint",)},

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import TextIO, cast
 
 import structlog
 
@@ -19,7 +18,6 @@ from regraft.infra.kafka.create_topics import check_topics
 from regraft.infra.process.describe_os_error import describe_os_error
 from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from regraft.infra.process.find_extras import require_extras
-from regraft.infra.process.log_stream import LogStream
 from regraft.infra.process.stack_error import CallError, StackError
 from regraft.overlay.inventory import InventoryError
 from regraft.overlay.overlay_configuration import LinkError
@@ -164,23 +162,3 @@ def cannot_start(name: str, reason: str, code: int = EXIT_FAILED) -> int:
 
 def _print_reason(reason: str) -> None:
     sys.stderr.write(f"{reason.removesuffix('.')}.\n")
-
-
-def configure_logs(level: str = "info") -> None:
-    """Write logs to standard error: formatted for people on a terminal, otherwise one JSON object per line."""
-    if sys.stderr.isatty():
-        renderer: structlog.typing.Processor = structlog.dev.ConsoleRenderer()
-    else:
-        renderer = structlog.processors.JSONRenderer()
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, LogStream(sys.stderr))),
-        cache_logger_on_first_use=True,
-    )

@@ -5,7 +5,7 @@ import random
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.schemas.plan import Proposal
 from regraft.schemas.state import LinkRtt, QueueState
@@ -20,7 +20,7 @@ def queue_of(
     return QueueState(broker, peer, per_s, per_s, per_s, 0.0, 0.0, busy_share, 0, 0, 0.0, 1000, wait_ms_mean=wait_ms)
 
 
-def drawn_queues(configuration: Configuration, rng: random.Random) -> tuple[QueueState, ...]:
+def drawn_queues(configuration: TreeConfiguration, rng: random.Random) -> tuple[QueueState, ...]:
     """Return queues of all brokers and link ends, with waits in eighths of a millisecond."""
     found = []
     for broker in configuration.brokers:

@@ -12,7 +12,7 @@ from regraft.controller.kinds.ring.ring_state import RingState, ring_traffic_of
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.gather_deliveries import gather_deliveries
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.chord_ring import ring_key
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.client import Client, PredicateRecord, Role
@@ -25,7 +25,7 @@ from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 
 BITS = 3
 BROKERS = brokers_named(8)
-RING = ChordConfiguration.of(0, BITS, {broker: number for number, broker in enumerate(BROKERS)})
+RING = RingConfiguration.of(0, BITS, {broker: number for number, broker in enumerate(BROKERS)})
 
 
 def topic_at(key: int, number: int = 0) -> str:
@@ -43,7 +43,7 @@ FIG_2_USERS = {f"u{number}": (f"b{number:02d}", [TOPIC]) for number in (0, 2, 4,
 FIG_2_MOVES = (("b00", 0, 1), ("b01", 1, 0), ("b04", 4, 3), ("b03", 3, 4), ("b06", 6, 5), ("b05", 5, 6))
 
 
-def ring_inventory(ring: ChordConfiguration = RING) -> Inventory:
+def ring_inventory(ring: RingConfiguration = RING) -> Inventory:
     """Return the brokers with links that cost 10 each, and the ring as their first overlay."""
     return replace(inventory_of(line_of(len(ring.brokers)), {}), bootstrap=ring)
 
@@ -74,7 +74,7 @@ def ring_window(
     counts: Mapping[str, int],
     start_ms: int = 0,
     epoch: int = 0,
-    in_force: ChordConfiguration = RING,
+    in_force: RingConfiguration = RING,
 ) -> ClosedWindow:
     """Return a window of one second with these users, and ``counts`` notifications by topic."""
     rows = published_rows(start_ms, counts, home=in_force.brokers[0])
@@ -84,7 +84,7 @@ def ring_window(
     return with_clients(window, UserInterests.of(in_force.brokers, users), traffic, [in_force], 0.0)
 
 
-def ring_state(ring: ChordConfiguration, *windows: ClosedWindow) -> RingState:
+def ring_state(ring: RingConfiguration, *windows: ClosedWindow) -> RingState:
     """Return the state of a ring with these windows."""
     return RingState(ring, ring_inventory(), windows, ring_traffic_of(ring, windows))
 
@@ -99,7 +99,7 @@ def placing(*moves: tuple[str, str, str], planner: str = "place") -> Proposal:
     return Proposal(planner, (), (), 0.0, 0.0, 0.0, "because", moves=tuple(ClientMove(*move) for move in moves))
 
 
-def swapping_ids(ring: ChordConfiguration, broker: str, other: str, planner: str = "reassign") -> Proposal:
+def swapping_ids(ring: RingConfiguration, broker: str, other: str, planner: str = "reassign") -> Proposal:
     """Return a proposal in which two brokers swap their IDs."""
     a, b = ring.id_of[broker], ring.id_of[other]
     return reassigning((broker, a, b), (other, b, a), planner=planner)

@@ -11,8 +11,8 @@ from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.members import FleetView, extended
 from regraft.overlay.overlay_configuration import OverlayConfiguration, link
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
@@ -54,14 +54,14 @@ def two_plans(inventory: Inventory) -> tuple[list[Plan], OverlayConfiguration]:
 
 def with_broker(present: OverlayConfiguration, broker: str) -> OverlayConfiguration:
     """Return the overlay of the next epoch with this broker added and the last leaf, or last broker, removed."""
-    if isinstance(present, Configuration):
+    if isinstance(present, TreeConfiguration):
         leaf = next(one for one in reversed(present.brokers) if len(present.neighbours[one]) == 1)
         links = {pair for pair in present.links if leaf not in pair} | {link(present.neighbours[leaf][0], broker)}
-        return Configuration.of(1, {*present.brokers, broker} - {leaf}, links)
-    assert isinstance(present, ChordConfiguration)
+        return TreeConfiguration.of(1, {*present.brokers, broker} - {leaf}, links)
+    assert isinstance(present, RingConfiguration)
     *kept, last = present.brokers
     placed = {one: present.id_of[one] for one in kept} | {broker: present.id_of[last]}
-    return ChordConfiguration.of(1, present.bits, placed)
+    return RingConfiguration.of(1, present.bits, placed)
 
 
 def refusal_of(inventory: Inventory, stored: list[Plan], reports: dict[str, CommandResult]) -> str:

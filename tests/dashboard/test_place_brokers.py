@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 
 from regraft.dashboard.place_brokers import MAP_HEIGHT, MAP_WIDTH, place_brokers
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.emulator.place_overlay import place_overlay
 
 
@@ -44,7 +44,7 @@ def test_known_positions_are_kept_with_north_up() -> None:
 def test_even_the_smallest_overlays_have_places(count: int) -> None:
     """Few brokers, and brokers that all have the same position, are drawn apart."""
     names = tuple(f"b{number}" for number in range(count))
-    line = Configuration.of(0, names, [(names[at], names[at + 1]) for at in range(count - 1)])
+    line = TreeConfiguration.of(0, names, [(names[at], names[at + 1]) for at in range(count - 1)])
     inventory = Inventory(names, np.ones(count), np.zeros((count, count)), count, line)
     places = place_brokers(inventory)
     assert np.isfinite(places).all()

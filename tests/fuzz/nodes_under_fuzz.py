@@ -18,7 +18,7 @@ from typing import Any, cast
 import msgspec
 from pika import BasicProperties, frame
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
 from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
@@ -47,7 +47,7 @@ from tests.producers.nodes.node_fleet import MemoryPorts
 
 NOW_MS = 1.8e12
 BROKERS = ("n0", "n1", "n2", "n3")
-TREE = Configuration.of(0, BROKERS, [("n0", "n1"), ("n1", "n2"), ("n1", "n3")])
+TREE = TreeConfiguration.of(0, BROKERS, [("n0", "n1"), ("n1", "n2"), ("n1", "n3")])
 OTHER_TREE = (("n0", "n1"), ("n1", "n2"), ("n2", "n3"))
 INTS = (*(0, 1) * 8, 2, 3, 7, 1 << 53, -1, 1 << 62, 1 << 63)
 TIMES = (*(NOW_MS,) * 8, 0.0, 253_402_300_799_999.0, float("nan"), float("inf"), -1.0)
@@ -202,7 +202,7 @@ def _control(rng: random.Random) -> Any:
 def _command(rng: random.Random, epoch: int) -> Command:
     phase = rng.choice(list(CommandPhase))
     epoch_to = min(max(0, rng.choice((epoch, epoch + 1, epoch + 1, 1 << 53))), 1 << 53)
-    target = Configuration.of(epoch_to, BROKERS, OTHER_TREE)
+    target = TreeConfiguration.of(epoch_to, BROKERS, OTHER_TREE)
     change: dict[str, Any] = {}
     if phase is CommandPhase.INSTALL:
         change = {"links_added": target.links, "brokers_joined": BROKERS}

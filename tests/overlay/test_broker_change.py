@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.plan import OFF_RING, IdMove, Plan, PlanPhase
 
-LINE = Configuration.of(3, "abcd", [("a", "b"), ("b", "c"), ("c", "d")], {"p": "b", "q": "d"})
-RING = ChordConfiguration.of(3, 8, {"a": 10, "b": 70, "c": 130, "d": 200}, {"u": "b", "v": "d"})
+LINE = TreeConfiguration.of(3, "abcd", [("a", "b"), ("b", "c"), ("c", "d")], {"p": "b", "q": "d"})
+RING = RingConfiguration.of(3, 8, {"a": 10, "b": 70, "c": 130, "d": 200}, {"u": "b", "v": "d"})
 
 
 def _plan(target: OverlayConfiguration, present: OverlayConfiguration, *lost: str) -> Plan:
@@ -23,7 +23,7 @@ def _plan(target: OverlayConfiguration, present: OverlayConfiguration, *lost: st
 def test_a_lost_broker_takes_its_links_and_publishers_along() -> None:
     """Its links need not be named, and its publishers have no home afterwards."""
     target = LINE.replaced(4, [], [("a", "c")], change=BrokerChange(lost=frozenset("b")))
-    assert target == Configuration.of(4, "acd", [("a", "c"), ("c", "d")], {"q": "d"})
+    assert target == TreeConfiguration.of(4, "acd", [("a", "c"), ("c", "d")], {"q": "d"})
 
 
 def test_a_broker_that_leaves_names_its_links() -> None:
@@ -36,7 +36,7 @@ def test_a_broker_that_leaves_names_its_links() -> None:
 
 def test_a_plan_of_a_tree_gives_both_overlays_even_if_a_lost_broker_returns() -> None:
     """All links of a broker that is lost and in the target are new, even those between the same two brokers."""
-    target = Configuration.of(4, "abce", [("a", "b"), ("b", "c"), ("c", "e")])
+    target = TreeConfiguration.of(4, "abce", [("a", "b"), ("b", "c"), ("c", "e")])
     plan = _plan(target, LINE, "b", "d")
     assert plan.links_removed == (("a", "b"), ("b", "c"), ("c", "d"))
     assert plan.links_added == (("a", "b"), ("b", "c"), ("c", "e"))
@@ -49,7 +49,7 @@ def test_a_plan_of_a_tree_gives_both_overlays_even_if_a_lost_broker_returns() ->
 
 def test_a_plan_of_a_ring_gives_both_overlays() -> None:
     """A broker that is on only one of the two rings has no ID on the other."""
-    target = ChordConfiguration.of(4, 8, {"a": 10, "c": 131, "d": 200, "e": 5})
+    target = RingConfiguration.of(4, 8, {"a": 10, "c": 131, "d": 200, "e": 5})
     plan = _plan(target, RING, "b")
     assert plan.id_moves == (IdMove("b", 70, OFF_RING), IdMove("c", 130, 131), IdMove("e", OFF_RING, 5))
     change = BrokerChange.between(RING.brokers, plan.brokers_target, plan.brokers_lost)
@@ -65,5 +65,5 @@ def test_a_broker_that_joins_a_ring_needs_an_id() -> None:
         RING.replaced(4, [], change=BrokerChange(joined=frozenset("e")))
     with pytest.raises(ValueError, match="a cannot join"):
         RING.replaced(4, [], change=BrokerChange(joined=frozenset("a")))
-    moves = id_moves_between(RING, ChordConfiguration.of(4, 8, RING.id_of | {"e": 10 + 1}))
+    moves = id_moves_between(RING, RingConfiguration.of(4, 8, RING.id_of | {"e": 10 + 1}))
     assert RING.replaced(4, moves, change=BrokerChange(joined=frozenset("e"))).id_of["e"] == 11

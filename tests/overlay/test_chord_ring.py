@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
 from regraft.overlay.ring.chord_ring import ChordRing, RingError, hashed_ids, ring_key
 from regraft.schemas.plan import IdMove
 
@@ -81,10 +81,10 @@ def test_hashed_ids_are_distinct_and_stable() -> None:
 
 def test_a_reassignment_is_the_difference_of_two_configurations() -> None:
     """Ring positions stay, brokers exchange them, and links follow the brokers."""
-    before = ChordConfiguration.hashed(0, 16, [f"b{number}" for number in range(9)])
+    before = RingConfiguration.hashed(0, 16, [f"b{number}" for number in range(9)])
     ids = dict(before.id_of)
     ids["b1"], ids["b5"] = ids["b5"], ids["b1"]
-    after = ChordConfiguration.of(3, 16, ids, {"u1": "b2"})
+    after = RingConfiguration.of(3, 16, ids, {"u1": "b2"})
     moves = id_moves_between(before, after)
     assert [move.broker for move in moves] == ["b1", "b5"]
     assert before.replaced(3, moves, {"u1": "b2"}) == after
@@ -98,12 +98,12 @@ def test_a_reassignment_is_the_difference_of_two_configurations() -> None:
     with pytest.raises(RingError, match="more than one broker"):
         before.replaced(1, [IdMove("b1", before.id_of["b1"], before.id_of["b2"])])
     with pytest.raises(ValueError, match="not in the overlay"):
-        ChordConfiguration.of(0, 16, ids, {"u1": "b99"})
+        RingConfiguration.of(0, 16, ids, {"u1": "b99"})
 
 
 def test_messages_go_only_between_neighbours() -> None:
     """Every hop of every route, and every parent, is a neighbour; being neighbours is mutual."""
-    ring = ChordConfiguration.hashed(0, 32, [f"b{number:02d}" for number in range(23)])
+    ring = RingConfiguration.hashed(0, 32, [f"b{number:02d}" for number in range(23)])
     for broker in ring.brokers:
         for target in ring.brokers:
             route = ring.route(broker, target)

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.tree.build_tree import cycle_links, random_tree
-from regraft.overlay.tree.configuration import Configuration, DegreeError, NotATreeError, check_degree
+from regraft.overlay.tree.configuration import DegreeError, NotATreeError, TreeConfiguration, check_degree
 from regraft.overlay.tree.horizon_paths import paths_within
 from tests.overlay.small_overlays import brokers_named, line_of
 
 
 def test_equal_overlays_are_equal_values() -> None:
     """The order of brokers and links does not matter, nor does the direction of a link."""
-    first = Configuration.of(1, ["c", "a", "b"], [("b", "a"), ("c", "b")])
-    second = Configuration.of(1, ["a", "b", "c"], [("b", "c"), ("a", "b")])
+    first = TreeConfiguration.of(1, ["c", "a", "b"], [("b", "a"), ("c", "b")])
+    second = TreeConfiguration.of(1, ["a", "b", "c"], [("b", "c"), ("a", "b")])
     assert first == second
     assert first.digest == second.digest
 
@@ -39,7 +39,7 @@ def test_the_digest_depends_on_the_epoch() -> None:
 def test_links_that_form_no_tree_are_refused(links: list[tuple[str, str]], why: str) -> None:
     """The message names too few links, a cycle, an unknown broker or a repeated link."""
     with pytest.raises(NotATreeError, match=why):
-        Configuration.of(0, "abcd", links)
+        TreeConfiguration.of(0, "abcd", links)
 
 
 def test_link_of_a_broker_to_itself_is_refused() -> None:
@@ -67,7 +67,7 @@ def test_impossible_replacement_is_refused(
 
 def test_degree_above_the_cap_is_refused() -> None:
     """The message names the broker, its number of links and the limit."""
-    star = Configuration.of(0, "abcd", [("a", "b"), ("a", "c"), ("a", "d")])
+    star = TreeConfiguration.of(0, "abcd", [("a", "b"), ("a", "c"), ("a", "d")])
     check_degree(star, 3)
     with pytest.raises(DegreeError, match="a would have 3 links, the limit is 2"):
         check_degree(star, 2)

@@ -5,7 +5,7 @@ from hypothesis import given
 
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import link_crossings, overlay_cost
 from tests.overlay.small_overlays import (
     brokers_named,
@@ -29,7 +29,7 @@ def test_fig_1_delivery_tree() -> None:
     """A notification from B2 to B5 crosses B3 and B4, which do not want it, and no other broker (Jaeger07, Fig. 1)."""
     brokers = tuple(f"B{number}" for number in range(1, 9))
     links = [("B1", "B3"), ("B2", "B3"), ("B3", "B4"), ("B4", "B5"), ("B4", "B6"), ("B6", "B7"), ("B6", "B8")]
-    tree = Configuration.of(0, brokers, links)
+    tree = TreeConfiguration.of(0, brokers, links)
     inventory = inventory_of(tree, dict.fromkeys(tree.links, 1.0))
     sets = sets_of(brokers, [{"B2", "B5"}])
     cost = overlay_cost(tree, inventory, sets)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.ring_cut_off import ring_cut_off
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.tree_cut_off import tree_cut_off
 from tests.overlay.small_overlays import brokers_named, line_of
 
@@ -24,7 +24,7 @@ def test_on_a_tree_a_death_cuts_off_what_passes_the_broker(count: int, seed: int
     """Only deliveries between other brokers count, not what is published or wanted at the broker itself."""
     rng = random.Random(seed)
     brokers = brokers_named(count)
-    tree = random_tree(brokers, count, rng) if count > 1 else Configuration.of(0, brokers, [])
+    tree = random_tree(brokers, count, rng) if count > 1 else TreeConfiguration.of(0, brokers, [])
     deliveries = np.array([[float(rng.randint(0, 5)) for _ in brokers] for _ in brokers])
     expected = dict.fromkeys(brokers, 0.0)
     for row, home in enumerate(brokers):
@@ -41,7 +41,7 @@ def test_on_a_tree_a_death_cuts_off_what_passes_the_broker(count: int, seed: int
 def test_on_a_ring_a_death_cuts_off_what_passes_on_the_way_from_the_rendezvous(count: int, seed: int) -> None:
     """The rendezvous itself counts: without it none of its topics is delivered."""
     rng = random.Random(seed)
-    ring = ChordConfiguration.hashed(0, 16, brokers_named(count))
+    ring = RingConfiguration.hashed(0, 16, brokers_named(count))
     topics = [f"t{number}" for number in range(4)]
     users = {
         f"u{number}": (rng.choice(ring.brokers), rng.sample(topics, rng.randint(1, 4)))

@@ -14,14 +14,14 @@ from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.weighted_sets import WeightedSets
 from regraft.overlay.tree.build_tree import bootstrap_tree
-from regraft.overlay.tree.configuration import Configuration, NotATreeError
+from regraft.overlay.tree.configuration import NotATreeError, TreeConfiguration
 from regraft.overlay.tree.exchange_joints import exchange_joints
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from tests.overlay.small_overlays import overlays
 
 
 def _cost(inventory: Inventory, sets: DeliverySets, links: set[tuple[str, str]]) -> float:
-    return overlay_cost(Configuration.of(0, inventory.brokers, links), inventory, sets).total_per_s
+    return overlay_cost(TreeConfiguration.of(0, inventory.brokers, links), inventory, sets).total_per_s
 
 
 def _tried_all(inventory: Inventory, sets: DeliverySets, kept: set[tuple[str, str]], count: int, cap: int) -> float:
@@ -53,7 +53,7 @@ def test_a_single_link_is_placed_at_the_least_cost(
     cap = max(cap, tree.degree_max)
     room = np.array([cap - sum(broker in pair for pair in kept) for broker in tree.brokers])
     found = set(exchange_joints(tree, inventory, WeightedSets.over_all([sets]), joints, room))
-    after = Configuration.of(0, tree.brokers, kept | found)
+    after = TreeConfiguration.of(0, tree.brokers, kept | found)
     cost, best = _cost(inventory, sets, set(after.links)), _tried_all(inventory, sets, kept, len(joints), cap)
     assert after.degree_max <= cap
     assert cost <= _cost(inventory, sets, set(tree.links)) * (1 + 1e-9)

@@ -10,7 +10,7 @@ import pytest
 from regraft.overlay.inventory import Inventory, InventoryError
 from regraft.overlay.members import extended
 from regraft.overlay.read_inventory import load_inventory, parse_inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.tree.build_tree import bootstrap_tree
 from regraft.schemas.member import BrokerFacts
 from tests.overlay.small_overlays import inventory_of, line_of
@@ -119,7 +119,7 @@ def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
 
 def test_a_ring_is_saved_and_read_back(tmp_path: Path) -> None:
     """A ring has IDs instead of links; whatever requires a tree says so."""
-    ring = ChordConfiguration.hashed(0, 32, ["b1", "b2", "b3"])
+    ring = RingConfiguration.hashed(0, 32, ["b1", "b2", "b3"])
     inventory = Inventory(ring.brokers, np.ones(3), np.ones((3, 3)) - np.eye(3), 2, ring)
     inventory.save(tmp_path / "inventory.json")
     assert load_inventory(tmp_path / "inventory.json").bootstrap == ring

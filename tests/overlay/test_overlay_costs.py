@@ -11,7 +11,7 @@ from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.publisher_sets import PublisherSets
 from regraft.overlay.tree.build_tree import cycle_links
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.overlay_costs import OverlayCosts
 from regraft.overlay.tree.publisher_costs import PublisherCosts
@@ -20,7 +20,7 @@ from regraft.overlay.tree.walk_cuts import walk_cuts
 from tests.overlay.published_overlays import PublishedOverlay, published_overlays
 
 
-def drawn_swap(tree: Configuration, rng: random.Random) -> LinkSwap | None:
+def drawn_swap(tree: TreeConfiguration, rng: random.Random) -> LinkSwap | None:
     absent = [link(a, b) for a in tree.brokers for b in tree.brokers if a < b and link(a, b) not in tree.links]
     if not absent:
         return None
@@ -46,7 +46,7 @@ def test_changes_of_links_and_homes_lead_to_the_same_costs(overlay: PublishedOve
             going = {publisher: rng.randrange(len(inventory.brokers)) for publisher in moved}
             costs.move(going)
             homes |= {sets.publishers[publisher]: inventory.brokers[home] for publisher, home in going.items()}
-        present = Configuration.of(present.epoch, present.brokers, present.links, homes)
+        present = TreeConfiguration.of(present.epoch, present.brokers, present.links, homes)
         fresh = OverlayCosts(present, inventory, sets)
         whole = DeliverySets.joined(span.at_homes(homes) for span in overlay.spans)
         assert costs.cost_per_s == pytest.approx(overlay_cost(present, inventory, whole).total_per_s)

@@ -5,11 +5,11 @@ import pytest
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.plan_digest import overlay_digest, plan_digest
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase
 from tests.controller.scripted_ring import RING
 
-TREE = Configuration.of(1, ("a", "b", "c"), [("a", "b"), ("b", "c")])
+TREE = TreeConfiguration.of(1, ("a", "b", "c"), [("a", "b"), ("b", "c")])
 MOVES = (ClientMove("p", "a", "b"), ClientMove("q", "b", "c"))
 PLAN = Plan(
     "plan-1", 0, 1, 5_000, (), (), (), TREE.links, 10.0, 8.0, PlanPhase.PREPARING, (), moves=MOVES, begun_by="one"
@@ -47,5 +47,5 @@ def test_a_plan_keeps_its_digest_through_all_phases() -> None:
 
 
 def test_another_overlay_has_another_digest() -> None:
-    other = Configuration.of(1, TREE.brokers, [("a", "c"), ("b", "c")])
+    other = TreeConfiguration.of(1, TREE.brokers, [("a", "c"), ("b", "c")])
     assert plan_digest(PLAN, other) != plan_digest(PLAN, TREE)

@@ -10,7 +10,7 @@ from regraft.overlay.inventory import Inventory, InventoryError
 from regraft.overlay.members import FleetView
 from regraft.overlay.prices import Prices, per_month
 from regraft.overlay.read_inventory import parse_inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 from tests.overlay.small_overlays import inventory_of, line_of
 
@@ -71,6 +71,6 @@ def test_invalid_prices_are_reported(change: dict[str, object], reason: str) -> 
 
 def test_only_trees_are_charged() -> None:
     """On other overlays the price of handing over would not be added up."""
-    ring = ChordConfiguration.hashed(0, 8, line_of(3).brokers)
+    ring = RingConfiguration.hashed(0, 8, line_of(3).brokers)
     with pytest.raises(InventoryError, match="only trees are charged"):
         replace(priced(), bootstrap=ring)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regraft.overlay.overlay_configuration import link
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.ring_breakdown import ring_breakdown
 from regraft.overlay.ring.ring_costs import overlay_ring_cost
 from regraft.overlay.ring.user_interests import UserInterests
@@ -22,7 +22,7 @@ def test_links_carry_what_the_routes_to_subscribers_cross(seed: int, weight: flo
     """Each topic's tree is the union of routes; the total is that of the ring, with no cost of brokers."""
     rng = random.Random(seed)
     brokers = [f"b{number:02d}" for number in range(rng.randrange(2, 14))]
-    overlay = ChordConfiguration.hashed(0, 32, brokers)
+    overlay = RingConfiguration.hashed(0, 32, brokers)
     users = {f"u{number}": (rng.choice(brokers), rng.sample("abcde", 2)) for number in range(rng.randrange(1, 12))}
     interests = UserInterests.of(brokers, users)
     rates = np.array([rng.random() for _ in interests.topics])
@@ -41,7 +41,7 @@ def test_links_carry_what_the_routes_to_subscribers_cross(seed: int, weight: flo
 
 def test_a_notification_costs_its_links_and_the_hops_behind_them() -> None:
     """Fig. 2 of Zhao13 after the reassignment: three links to 2, 3 and 5, one subscriber behind each."""
-    ring = ChordConfiguration.of(0, 3, {f"b{number}": number for number in range(8)})
+    ring = RingConfiguration.of(0, 3, {f"b{number}": number for number in range(8)})
     topic = next(name for name in (f"t{count}" for count in range(100)) if ring.rendezvous(name) == "b1")
     users = {f"u{number}": (f"b{number}", [topic]) for number in (1, 2, 3, 5)}
     found = ring_breakdown(ring, UserInterests.of(ring.brokers, users), np.array([10.0]))

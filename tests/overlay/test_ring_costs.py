@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.chord_ring import ChordRing
 from regraft.overlay.ring.ring_costs import overlay_ring_cost, ring_cost
 from regraft.overlay.ring.user_interests import UserInterests
@@ -38,7 +38,7 @@ def test_costs_are_those_of_the_trees_that_routes_form() -> None:
     """Each topic's tree is counted edge by edge as the union of its routes."""
     rng = random.Random(5)
     brokers = [f"b{number:02d}" for number in range(17)]
-    overlay = ChordConfiguration.hashed(0, 32, brokers)
+    overlay = RingConfiguration.hashed(0, 32, brokers)
     users = {f"u{number}": (rng.choice(brokers), rng.sample("abcdefg", 3)) for number in range(12)}
     interests = UserInterests.of(brokers, users)
     rates = np.array([rng.random() for _ in interests.topics])

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -15,10 +15,10 @@ def test_the_matrix_agrees_with_the_two_routes_of_each_pair(seed: int) -> None:
     rng = random.Random(seed)
     names = [f"b{number:02d}" for number in range(rng.randint(1, 24))]
     ids = rng.sample(range(1 << 8), len(names))
-    before = ChordConfiguration.of(0, 8, dict(zip(names, ids, strict=True)))
+    before = RingConfiguration.of(0, 8, dict(zip(names, ids, strict=True)))
     moved = rng.sample(names, rng.randint(0, len(names)))
     given = rng.sample([before.id_of[name] for name in moved], len(moved))
-    after = ChordConfiguration.of(1, 8, before.id_of | dict(zip(moved, given, strict=True)))
+    after = RingConfiguration.of(1, 8, before.id_of | dict(zip(moved, given, strict=True)))
     same = after.same_routes_since(before)
     for a in names:
         for b in names:
@@ -31,8 +31,8 @@ def test_a_route_is_not_the_same_if_one_of_its_brokers_joins_leaves_or_is_lost(s
     rng = random.Random(seed)
     names = [f"b{number:02d}" for number in range(16)]
     ids = dict(zip(names, rng.sample(range(1 << 8), len(names)), strict=True))
-    before = ChordConfiguration.of(0, 8, {name: ids[name] for name in rng.sample(names, rng.randint(1, 16))})
-    after = ChordConfiguration.of(1, 8, {name: ids[name] for name in rng.sample(names, rng.randint(1, 16))})
+    before = RingConfiguration.of(0, 8, {name: ids[name] for name in rng.sample(names, rng.randint(1, 16))})
+    after = RingConfiguration.of(1, 8, {name: ids[name] for name in rng.sample(names, rng.randint(1, 16))})
     lost = frozenset(rng.sample(before.brokers, rng.randint(0, min(2, len(before.brokers)))))
     same = after.same_routes_since(before, lost)
     in_both = (set(before.brokers) & set(after.brokers)) - lost

@@ -12,7 +12,7 @@ from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.weighted_sets import WeightedSets
 from regraft.overlay.tree.build_tree import cycle_links, random_tree
-from regraft.overlay.tree.configuration import Configuration, NotATreeError
+from regraft.overlay.tree.configuration import NotATreeError, TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.tree_costs import LinkSwap, SwapCursor, TreeCosts, as_swaps
 from regraft.overlay.tree.walk_cuts import walk_cuts
@@ -21,11 +21,11 @@ from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, o
 Drawn = tuple[Inventory, list[set[str]], DeliverySets]
 
 
-def costs_of(inventory: Inventory, sets: DeliverySets, tree: Configuration | None = None) -> TreeCosts:
+def costs_of(inventory: Inventory, sets: DeliverySets, tree: TreeConfiguration | None = None) -> TreeCosts:
     return TreeCosts(tree or inventory.bootstrap, inventory, WeightedSets.over_all([sets]))
 
 
-def all_swaps(tree: Configuration) -> list[LinkSwap]:
+def all_swaps(tree: TreeConfiguration) -> list[LinkSwap]:
     absent = [link(a, b) for a in tree.brokers for b in tree.brokers if a < b and link(a, b) not in tree.links]
     return [LinkSwap(removed, added) for added in absent for removed in cycle_links(tree, added)]
 
@@ -174,7 +174,7 @@ def test_undoing_swaps_restores_the_counts_exactly(drawn: Drawn, seed: int) -> N
         copied = costs.copy()
         for swap in begin:
             copied.apply(swap)
-        swaps = all_swaps(Configuration(0, inventory.brokers, copied.links))
+        swaps = all_swaps(TreeConfiguration(0, inventory.brokers, copied.links))
         if swaps:
             copied.apply(swap := rng.choice(swaps))
             begin = (*begin, swap)

@@ -23,7 +23,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.horizon_paths import paths_within
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.schemas.plan import Proposal
@@ -39,13 +39,13 @@ UNBOUNDED = TreeContext(proposals_max=100)
 
 # Fig. 2 with p = 1: the figures in the text determine these link costs.
 FIG_2_COSTS = {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0}
-FIG_2A = Configuration.of(0, ("B1", "B2", "B3"), [("B2", "B1"), ("B1", "B3")])
-FIG_2B = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B2", "B3")])
+FIG_2A = TreeConfiguration.of(0, ("B1", "B2", "B3"), [("B2", "B1"), ("B1", "B3")])
+FIG_2B = TreeConfiguration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B2", "B3")])
 TEN_FOR_B3 = [{"B2", "B3"}] * 10
 TEN_AND_NINE_FOR_B1 = [{"B2", "B3"}] + [{"B1", "B2", "B3"}] * 9
 
 
-def state_of(inventory: Inventory, sets: DeliverySets, configuration: Configuration | None = None) -> TreeState:
+def state_of(inventory: Inventory, sets: DeliverySets, configuration: TreeConfiguration | None = None) -> TreeState:
     return TreeState(configuration or inventory.bootstrap, inventory, (ClosedWindow(0, 1000, sets),))
 
 
@@ -63,7 +63,7 @@ def planned(name: str, state: TreeState, context: TreeContext = UNBOUNDED, **cha
         (FIG_2A, TEN_AND_NINE_FOR_B1, 100),
     ],
 )
-def test_fig_2_costs(tree: Configuration, wanted: list[set[str]], cost: float) -> None:
+def test_fig_2_costs(tree: TreeConfiguration, wanted: list[set[str]], cost: float) -> None:
     """The four costs that the text works out for Fig. 2."""
     assert overlay_cost(tree, inventory_of(tree, FIG_2_COSTS), sets_of(tree.brokers, wanted)).total_per_s == cost
 

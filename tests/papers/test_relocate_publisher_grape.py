@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
 from regraft.controller.planners.tree.steps.select_home_grape import GrapeSelection, Priority, select
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.trace_sessions import HopDelays, SessionMetrics, TraceSessions
 from regraft.schemas.plan import ClientMove, Proposal
@@ -22,7 +22,7 @@ from tests.overlay.published_overlays import Published, draw_overlay, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of
 
 SHORT_SESSION = PrioritySettings(grape_notifications_min=1)
-LINE = Configuration.of(0, line_of(3).brokers, line_of(3).links, {"p": "b00"})
+LINE = TreeConfiguration.of(0, line_of(3).brokers, line_of(3).links, {"p": "b00"})
 
 
 def planned(
@@ -174,14 +174,14 @@ def test_a_publisher_with_too_few_notifications_stays() -> None:
 def test_a_publisher_with_an_unknown_home_stays() -> None:
     """No broker could be commanded to release it."""
     state = few_and_many()
-    homeless = TreeState(Configuration.of(0, LINE.brokers, LINE.links), state.inventory, state.windows)
+    homeless = TreeState(TreeConfiguration.of(0, LINE.brokers, LINE.links), state.inventory, state.windows)
     assert planned(homeless) == []
 
 
 def two_publishers() -> TreeState:
     """Return two publishers at b00 for subscribers at b02; q publishes three times as much as p."""
     homes = {"p": "b00", "q": "b00"}
-    tree = Configuration.of(0, LINE.brokers, LINE.links, homes)
+    tree = TreeConfiguration.of(0, LINE.brokers, LINE.links, homes)
     notifications = [Published("p", 0, frozenset({"b02"}))] * 3 + [Published("q", 0, frozenset({"b02"}))] * 9
     (sets,) = spans_of(tree.brokers, notifications, homes, [1.0])
     return TreeState(tree, inventory_of(tree, {}), (window_of(0, sets, homes),))

@@ -19,7 +19,7 @@ from regraft.controller.planners.tree.relocate_publisher_pop import (
     trace_probability,
 )
 from regraft.controller.planners.tree.steps.trace_publishers import columns_by_publisher
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.schemas.plan import ClientMove, Proposal
 from tests.controller.published_windows import costs_along, state_of, window_of
@@ -27,7 +27,7 @@ from tests.overlay.published_overlays import Published, PublishedOverlay, draw_o
 from tests.overlay.small_overlays import inventory_of, line_of
 
 # Fig. 1: 1 subscriber at B1, 6 behind B2, 3 behind B4, and 15 around B6 behind B5, which has none itself.
-FIG_1 = Configuration.of(
+FIG_1 = TreeConfiguration.of(
     0,
     ("B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8"),
     [("B1", "B2"), ("B2", "B3"), ("B1", "B4"), ("B1", "B5"), ("B5", "B6"), ("B6", "B7"), ("B6", "B8")],
@@ -106,7 +106,7 @@ def test_at_most_n_notifications_are_traced_per_window() -> None:
 def test_a_publisher_with_an_unknown_home_stays() -> None:
     """No broker could be commanded to release it."""
     state = fig_1_state()
-    homeless = TreeState(Configuration.of(0, FIG_1.brokers, FIG_1.links), state.inventory, state.windows)
+    homeless = TreeState(TreeConfiguration.of(0, FIG_1.brokers, FIG_1.links), state.inventory, state.windows)
     assert planned(homeless) == []
 
 
@@ -119,7 +119,7 @@ def test_a_publisher_without_subscribers_stays() -> None:
 
 def test_newer_notifications_count_more() -> None:
     """Once interest has moved to the other end, the publisher follows, although most was delivered at the first end."""
-    tree = Configuration.of(0, line_of(5).brokers, line_of(5).links, {"p": "b02"})
+    tree = TreeConfiguration.of(0, line_of(5).brokers, line_of(5).links, {"p": "b02"})
     old, new = Published("p", 0, frozenset({"b00"})), Published("p", 1, frozenset({"b04"}))
     sets = spans_of(tree.brokers, [old] * 40 + [new] * 8, {"p": "b02"}, [60.0, 60.0])
     windows = tuple(window_of(number, each, {"p": "b02"}) for number, each in enumerate(sets))

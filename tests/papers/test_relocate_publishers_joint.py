@@ -14,7 +14,7 @@ from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
 from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings, relocate_publishers_joint
 from regraft.controller.planners.tree.steps.select_home_grape import Priority
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.publisher_costs import PublisherCosts
 from regraft.schemas.plan import ClientMove, Proposal
 from tests.controller.published_windows import costs_along, homes_along, state_of, window_of
@@ -92,7 +92,7 @@ def test_without_caps_every_publisher_goes_to_its_cheapest_home(drawn: Published
     assert all(len(proposal.moves) == 1 and proposal.gain_per_s > 0 for proposal in proposals)
     gains = [proposal.gain_per_s for proposal in proposals]
     assert gains == pytest.approx(sorted(gains, reverse=True))
-    after = Configuration.of(
+    after = TreeConfiguration.of(
         0, drawn.configuration.brokers, drawn.configuration.links, homes_along(state, proposals)[-1]
     )
     assert planned(state.with_configuration(after)) == []
@@ -144,7 +144,7 @@ def exchange_state(published_by_p: int = 20) -> TreeState:
     """Return two publishers, each at the home that the other one needs; the caps leave no room for both at either."""
     line = line_of(4)
     homes = {"p": "b03", "q": "b00"}
-    tree = Configuration.of(0, line.brokers, line.links, homes)
+    tree = TreeConfiguration.of(0, line.brokers, line.links, homes)
     notifications = []
     for name, count, broker in (("p", published_by_p, "b00"), ("q", 20, "b03")):
         notifications += [Published(name, 0, frozenset({broker}))] * 4
@@ -168,7 +168,7 @@ def test_three_publishers_move_in_a_cycle() -> None:
     """No two of them can exchange homes: each takes the next one's home, all three in one proposal."""
     homes = {"p": "b01", "q": "b02", "r": "b03"}
     targets = {"p": "b02", "q": "b03", "r": "b01"}
-    star = Configuration.of(0, line_of(4).brokers, [("b00", leaf) for leaf in homes.values()], homes)
+    star = TreeConfiguration.of(0, line_of(4).brokers, [("b00", leaf) for leaf in homes.values()], homes)
     notifications = []
     for name, home in homes.items():
         for count, where in ((8, {targets[name]}), (7, {home}), (5, set[str]())):
@@ -192,7 +192,7 @@ def test_it_saves_at_least_as_much_as_grape_if_the_best_single_move_blocks_other
         "regraft.controller.planners.tree.relocate_publishers_joint.HOMES_EVALUATED_MAX", homes_evaluated_max
     )
     homes = {"p": "b01", "q": "b03", "r": "b03"}
-    tree = Configuration.of(0, line_of(4).brokers, [("b00", "b01"), ("b01", "b02"), ("b00", "b03")], homes)
+    tree = TreeConfiguration.of(0, line_of(4).brokers, [("b00", "b01"), ("b01", "b02"), ("b00", "b03")], homes)
     notifications = []
     for name, wanted in (("p", {"b00": 5, "b02": 5, "": 10}), ("q", {"b00": 3, "": 7}), ("r", {"b00": 3, "": 7})):
         for broker, count in wanted.items():
@@ -226,7 +226,7 @@ def test_a_broker_above_its_cap_may_stay_so_but_gets_no_more() -> None:
 def test_delay_can_be_weighted() -> None:
     """Most traffic goes to one distant subscriber; with all weight on delay the publisher stays near the many."""
     line = line_of(3)
-    tree = Configuration.of(0, line.brokers, line.links, {"p": "b01"})
+    tree = TreeConfiguration.of(0, line.brokers, line.links, {"p": "b01"})
     wanted = [frozenset({"b02"})] * 8 + [frozenset({"b00", "b02"})] * 2
     (sets,) = spans_of(tree.brokers, [Published("p", 0, where) for where in wanted], {"p": "b01"}, [1.0])
     window = window_of(0, sets, {"p": "b01"}, {("p", "b00"): 100, ("p", "b02"): 10})
@@ -245,11 +245,11 @@ def test_delay_can_be_weighted() -> None:
 def test_a_publisher_with_an_unknown_home_stays() -> None:
     """No broker could be commanded to release it; other publishers move."""
     state = exchange_state()
-    tree = Configuration.of(0, state.configuration.brokers, state.configuration.links, {"q": "b00"})
+    tree = TreeConfiguration.of(0, state.configuration.brokers, state.configuration.links, {"q": "b00"})
     free = replace(state.inventory, load_max_per_s=None)
     (proposal,) = planned(TreeState(tree, free, state.windows))
     assert proposal.moves == (ClientMove("q", "b00", "b03"),)
-    nobody = Configuration.of(0, tree.brokers, tree.links)
+    nobody = TreeConfiguration.of(0, tree.brokers, tree.links)
     assert planned(TreeState(nobody, free, state.windows)) == []
 
 

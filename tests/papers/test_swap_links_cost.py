@@ -16,7 +16,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.build_tree import cycle_links
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts, as_swaps
 from regraft.schemas.plan import Proposal
@@ -28,7 +28,7 @@ UNBOUNDED = TreeContext(proposals_max=100)
 Drawn = tuple[Inventory, list[set[str]], DeliverySets]
 
 
-def state_of(inventory: Inventory, sets: DeliverySets, tree: Configuration | None = None) -> TreeState:
+def state_of(inventory: Inventory, sets: DeliverySets, tree: TreeConfiguration | None = None) -> TreeState:
     return TreeState(tree or inventory.bootstrap, inventory, (ClosedWindow(0, 1000, sets),))
 
 
@@ -36,7 +36,7 @@ def planned(state: TreeState, context: TreeContext = UNBOUNDED, seed: int = 0, *
     return swap_links_cost(state, SearchSettings(**changed), context, random.Random(seed))
 
 
-def trees_after(state: TreeState, proposals: list[Proposal]) -> list[Configuration]:
+def trees_after(state: TreeState, proposals: list[Proposal]) -> list[TreeConfiguration]:
     """Return the trees that the proposals lead through, the present one first."""
     trees = [state.configuration]
     for proposal in proposals:
@@ -91,8 +91,8 @@ def test_ends_at_the_exact_optimum_of_small_overlays(setting: object) -> None:
 def test_fig_2_leads_to_a_cheapest_tree() -> None:
     """From the costlier tree of Fig. 2 the planner leads to a cheapest one and stays there (Jaeger07: 80 and 100)."""
     costs = {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0}
-    first = Configuration.of(0, ("B1", "B2", "B3"), [("B2", "B1"), ("B1", "B3")])
-    second = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B2", "B3")])
+    first = TreeConfiguration.of(0, ("B1", "B2", "B3"), [("B2", "B1"), ("B1", "B3")])
+    second = TreeConfiguration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B2", "B3")])
     for wanted, dear, cost_before, cost_after in (
         ([{"B2", "B3"}] * 10, first, 100, 80),
         ([{"B2", "B3"}] + [{"B1", "B2", "B3"}] * 9, second, 107, 100),
@@ -173,6 +173,6 @@ def test_the_number_of_proposals_is_limited() -> None:
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_smallest_overlays_are_planned(count: int) -> None:
     """Two brokers have one tree, three have three: there is nothing to kick, and nothing fails."""
-    tree = Configuration.of(0, ("a", "b", "c")[:count], [("a", "b"), ("b", "c")][: count - 1])
+    tree = TreeConfiguration.of(0, ("a", "b", "c")[:count], [("a", "b"), ("b", "c")][: count - 1])
     state = state_of(inventory_of(tree, {}), sets_of(tree.brokers, [{"a", "b"}] * 5))
     assert planned(state, replace(UNBOUNDED, degree_max=NO_CAP)) == []

@@ -6,7 +6,7 @@ import random
 
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.tree.build_tree import cycle_links
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.virtual_overlay import VirtualOverlay
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove, HomeMove
@@ -21,7 +21,7 @@ STEP_MS = 50.0
 
 def drive_plan(
     virtual: VirtualOverlay,
-    target: Configuration,
+    target: TreeConfiguration,
     moves: tuple[ClientMove, ...] = (),
     wait_ms_max: float = 120_000.0,
     step_ms: float = STEP_MS,
@@ -38,7 +38,7 @@ def drive_plan(
 
 def send_phase(
     virtual: VirtualOverlay,
-    target: Configuration,
+    target: TreeConfiguration,
     phase: CommandPhase,
     moves: tuple[ClientMove, ...] = (),
     emptied: tuple[HomeMove, ...] = (),
@@ -55,20 +55,20 @@ def send_phase(
         virtual.send_command(command)
 
 
-def answered(virtual: VirtualOverlay, target: Configuration, outcome: Outcome) -> set[str]:
+def answered(virtual: VirtualOverlay, target: TreeConfiguration, outcome: Outcome) -> set[str]:
     """Return the brokers that have answered with this outcome for the plan to ``target``."""
     plan = f"plan-{target.epoch}"
     return {result.broker for result in virtual.results.results if (result.plan, result.outcome) == (plan, outcome)}
 
 
-def random_swaps(present: Configuration, count: int, degree_max: int, rng: random.Random) -> Configuration:
+def random_swaps(present: TreeConfiguration, count: int, degree_max: int, rng: random.Random) -> TreeConfiguration:
     """Return the tree of the next epoch with ``count`` random links exchanged under the degree cap."""
     links = set(present.links)
     for _ in range(count):
-        tree = Configuration.of(present.epoch + 1, present.brokers, links)
+        tree = TreeConfiguration.of(present.epoch + 1, present.brokers, links)
         roomy = [broker for broker in tree.brokers if len(tree.neighbours[broker]) < degree_max]
         pairs = [link(a, b) for i, a in enumerate(roomy) for b in roomy[i + 1 :] if link(a, b) not in links]
         added = rng.choice(pairs)
         links.remove(rng.choice(cycle_links(tree, added)))
         links.add(added)
-    return Configuration.of(present.epoch + 1, present.brokers, links)
+    return TreeConfiguration.of(present.epoch + 1, present.brokers, links)

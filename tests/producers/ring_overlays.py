@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.schemas.command import Command, CommandPhase, Outcome
@@ -21,7 +21,7 @@ BITS = 16
 def ring_inventory(broker_count: int, rng: random.Random) -> Inventory:
     """Return brokers on a ring by hashed names, with random delays of 1 to 19 ms and 0.2 ms of service."""
     brokers = [f"b{number:02d}" for number in range(broker_count)]
-    ring = ChordConfiguration.hashed(0, BITS, brokers)
+    ring = RingConfiguration.hashed(0, BITS, brokers)
     half = np.triu(np.array([[rng.uniform(1, 19) for _ in brokers] for _ in brokers]), 1)
     return Inventory(ring.brokers, np.full(broker_count, 0.2), half + half.T, broker_count, ring)
 
@@ -37,8 +37,8 @@ class RingRun:
         self.topics = [f"t{number}" for number in range(topic_count)]
         self.users = [f"u{number}" for number in range(user_count)]
         self.configuration = self.inventory.bootstrap
-        assert isinstance(self.configuration, ChordConfiguration)
-        self.ring: ChordConfiguration = self.configuration
+        assert isinstance(self.configuration, RingConfiguration)
+        self.ring: RingConfiguration = self.configuration
         for topic in self.topics:
             self.overlay.advertise(f"p-{topic}", self.rng.choice(self.inventory.brokers), topic_filter(topic))
         for user in self.users:
@@ -65,12 +65,12 @@ class RingRun:
                 )
             at_ms += every_ms
 
-    def random_target(self) -> ChordConfiguration:
+    def random_target(self) -> RingConfiguration:
         """Return a ring of the same brokers with all IDs exchanged at random."""
         ids = list(self.ring.ids)
         self.rng.shuffle(ids)
         id_of = dict(zip(self.ring.brokers, ids, strict=True))
-        return ChordConfiguration.of(self.ring.epoch + 1, BITS, id_of)
+        return RingConfiguration.of(self.ring.epoch + 1, BITS, id_of)
 
     def random_moves(self, count: int) -> list[ClientMove]:
         """Return moves of users to random other brokers."""
@@ -82,7 +82,7 @@ class RingRun:
             moves.append(ClientMove(user, home, self.rng.choice(others)))
         return moves
 
-    def execute(self, target: ChordConfiguration, moves: Sequence[ClientMove] = ()) -> float:
+    def execute(self, target: RingConfiguration, moves: Sequence[ClientMove] = ()) -> float:
         """Execute a plan phase by phase; return how long it took, in ms."""
         began_ms = self.virtual.now_ms
         id_moves = id_moves_between(self.ring, target)
@@ -107,7 +107,7 @@ class RingRun:
         self.ring = target
         return self.virtual.now_ms - began_ms
 
-    def _await(self, target: ChordConfiguration, outcome: Outcome) -> None:
+    def _await(self, target: RingConfiguration, outcome: Outcome) -> None:
         deadline_ms = self.virtual.now_ms + 60_000
         while self._answered(target.epoch, outcome) < set(target.brokers):
             assert self.virtual.now_ms < deadline_ms, f"{outcome} of {target.epoch}: not everybody"

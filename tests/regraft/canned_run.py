@@ -6,12 +6,12 @@ import msgspec
 import numpy as np
 
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
 from regraft.overlay.ring.ring_breakdown import ring_breakdown
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.run_records.run_record import (
     BurstFigures,
@@ -38,7 +38,7 @@ def small_inventory() -> Inventory:
     """Return four brokers on a line, 10 ms apart, with a bootstrap overlay that goes back and forth."""
     place = np.arange(4, dtype=np.float64)
     link_cost = np.abs(place[:, None] - place[None]) * 10
-    return Inventory(BROKERS, np.full(4, 0.5), link_cost, 3, Configuration.of(0, BROKERS, BAD_LINKS))
+    return Inventory(BROKERS, np.full(4, 0.5), link_cost, 3, TreeConfiguration.of(0, BROKERS, BAD_LINKS))
 
 
 def small_plan(phase: PlanPhase = PlanPhase.COMPLETED, time_ms: int = START_MS + 40_000) -> Plan:
@@ -107,7 +107,7 @@ def scot_run() -> RunRecord:
 def small_run() -> RunRecord:
     """Return the record of a successful run."""
     inventory, sets = small_inventory(), small_sets()
-    final = Configuration.of(1, BROKERS, GOOD_LINKS)
+    final = TreeConfiguration.of(1, BROKERS, GOOD_LINKS)
     return RunRecord(
         seed=7,
         inventory=inventory,
@@ -154,8 +154,8 @@ def empty_run() -> RunRecord:
 
 def ring_run() -> RunRecord:
     """Return the record of a run on a ring: one plan that moved two users and exchanged two IDs."""
-    before = ChordConfiguration.of(0, 3, dict(zip(BROKERS, (0, 2, 4, 6), strict=True)))
-    after = ChordConfiguration.of(1, 3, dict(zip(BROKERS, (2, 0, 4, 6), strict=True)))
+    before = RingConfiguration.of(0, 3, dict(zip(BROKERS, (0, 2, 4, 6), strict=True)))
+    after = RingConfiguration.of(1, 3, dict(zip(BROKERS, (2, 0, 4, 6), strict=True)))
     inventory = replace(small_inventory(), bootstrap=before)
     interests = UserInterests.of(BROKERS, {"u1": ("b00", "xy"), "u2": ("b01", "x"), "u3": ("b02", "y")})
     rates = np.array([2.0, 1.0])

@@ -12,7 +12,7 @@ import numpy as np
 from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import Dropped, Notification, SubscribeRequest
 from regraft.producers.brokers.chord_messages import AttachRequest
 from regraft.producers.brokers.match_content import Filter
@@ -33,7 +33,7 @@ def random_ring_inventory(broker_count: int, rng: random.Random) -> Inventory:
     """Return brokers with random IDs; costs do not matter."""
     brokers = tuple(f"b{number:02d}" for number in range(broker_count))
     ids = rng.sample(range(1 << BITS), broker_count)
-    ring = ChordConfiguration.of(0, BITS, dict(zip(brokers, ids, strict=True)))
+    ring = RingConfiguration.of(0, BITS, dict(zip(brokers, ids, strict=True)))
     cost = np.ones((broker_count, broker_count)) - np.eye(broker_count)
     return Inventory(brokers, np.ones(broker_count), cost, broker_count, ring)
 
@@ -141,22 +141,22 @@ class AnyOrderRing(AnyOrderOverlay):
 
     # --- repairs -----------------------------------------------------------------------------------------------
 
-    def repaired(self, log: PlanLog, lost: Sequence[str], *change: Any) -> ChordConfiguration | None:
+    def repaired(self, log: PlanLog, lost: Sequence[str], *change: Any) -> RingConfiguration | None:
         """Return the ring without the lost brokers, with pairs of IDs exchanged."""
         before = log.present
-        assert isinstance(before, ChordConfiguration)
+        assert isinstance(before, RingConfiguration)
         ids = {broker: number for broker, number in before.id_of.items() if broker not in lost}
         for broker, other in change[0]:
             if broker not in ids or other not in ids:
                 return None
             ids[broker], ids[other] = ids[other], ids[broker]
-        return ChordConfiguration.of(log.epoch_next, before.bits, ids)
+        return RingConfiguration.of(log.epoch_next, before.bits, ids)
 
-    def with_joined(self, target: Any, name: str, place: Any) -> ChordConfiguration:
+    def with_joined(self, target: Any, name: str, place: Any) -> RingConfiguration:
         """Return the ring with a broker at an ID, or at the next free one."""
         free = (number % (1 << BITS) for number in itertools.count(place))
         number = next(one for one in free if one not in target.ids)
-        return ChordConfiguration.of(target.epoch, target.bits, target.id_of | {name: number})
+        return RingConfiguration.of(target.epoch, target.bits, target.id_of | {name: number})
 
     def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
         """Return a repair in which successors take over from the lost, occasionally with IDs exchanged as well."""
@@ -261,7 +261,7 @@ def ring_plan(log: PlanLog, changes: Sequence[Any], moves: Sequence[ClientMove])
     (broker, other) exchange their IDs, (JOIN, broker, ID) joins at the next free ID, (LEAVE, broker) leaves the ring.
     """
     before = log.present
-    assert isinstance(before, ChordConfiguration)
+    assert isinstance(before, RingConfiguration)
     ids = dict(before.id_of)
     for change in changes:
         if change[0] == JOIN:
@@ -272,7 +272,7 @@ def ring_plan(log: PlanLog, changes: Sequence[Any], moves: Sequence[ClientMove])
                 ids.pop(change[1], None)
         elif change[0] in ids and change[1] in ids:
             ids[change[0]], ids[change[1]] = ids[change[1]], ids[change[0]]
-    target = ChordConfiguration.of(log.epoch_next, before.bits, ids)
+    target = RingConfiguration.of(log.epoch_next, before.bits, ids)
     if target.id_of == before.id_of and not moves:
         return None
     return target.as_target(new_plan(log, target, moves), before)

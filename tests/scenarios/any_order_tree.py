@@ -17,7 +17,7 @@ from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.tree.build_tree import cycle_links, random_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import SubscriberMoves, SubscriberTaken
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
 from regraft.producers.emulator.emulate_overlay import EmulatedBroker
@@ -113,7 +113,7 @@ class AnyOrderTree(AnyOrderOverlay):
     def random_changes(self, count: int, rng: random.Random) -> Sequence[Any]:
         """Return random exchanges of one link for another, after joins and leaves if brokers come and go."""
         tree, coming_and_going = self.controller.log.present, []
-        assert isinstance(tree, Configuration)
+        assert isinstance(tree, TreeConfiguration)
         for change in self.random_joins_and_leaves(rng):
             with contextlib.suppress(ValueError):
                 tree = changed_tree(tree, change)
@@ -172,19 +172,19 @@ class AnyOrderTree(AnyOrderOverlay):
 
     # --- repairs -----------------------------------------------------------------------------------------------
 
-    def repaired(self, log: PlanLog, lost: Sequence[str], *change: Any) -> Configuration | None:
+    def repaired(self, log: PlanLog, lost: Sequence[str], *change: Any) -> TreeConfiguration | None:
         """Return the tree without the lost brokers and with exchanged links, or None if that is not a tree."""
         removed, added = change
         before = log.present
-        assert isinstance(before, Configuration)
+        assert isinstance(before, TreeConfiguration)
         links = {pair for pair in before.links if not {*lost}.intersection(pair)} - {link(*pair) for pair in removed}
         links |= {link(*pair) for pair in added}
         try:
-            return Configuration.of(log.epoch_next, set(before.brokers).difference(lost), links)
+            return TreeConfiguration.of(log.epoch_next, set(before.brokers).difference(lost), links)
         except ValueError:
             return None
 
-    def with_joined(self, target: Any, name: str, place: Any) -> Configuration:
+    def with_joined(self, target: Any, name: str, place: Any) -> TreeConfiguration:
         """Return the tree with a broker as a leaf at another one, or at the first if that one is gone."""
         peer = place if place in target.brokers else target.brokers[0]
         return changed_tree(target, (JOIN, name, peer))
@@ -250,8 +250,8 @@ class AnyOrderTree(AnyOrderOverlay):
 def tree_plan(log: PlanLog, changes: Sequence[Any], moves: Sequence[ClientMove]) -> Plan | None:
     """Return a plan with these changes of the tree one after the other, as far as they are possible."""
     before = log.present
-    assert isinstance(before, Configuration)
-    target = Configuration.of(log.epoch_next, before.brokers, before.links)
+    assert isinstance(before, TreeConfiguration)
+    target = TreeConfiguration.of(log.epoch_next, before.brokers, before.links)
     emptied = homes_moved(moves)
     moves = [move for move in moves if not move.client.startswith(EVERYBODY)]
     for change in changes:
@@ -268,31 +268,31 @@ def homes_moved(moves: Sequence[ClientMove]) -> tuple[HomeMove, ...]:
     return tuple(sorted(HomeMove(one.home_from, one.home_to) for one in moves if one.client.startswith(EVERYBODY)))
 
 
-def changed_tree(tree: Configuration, change: Sequence[Any]) -> Configuration:
+def changed_tree(tree: TreeConfiguration, change: Sequence[Any]) -> TreeConfiguration:
     """Return the tree with one link exchanged, (removed, added), or with one broker more or less.
 
     (JOIN, broker, peer) joins as a leaf; the neighbours of (LEAVE, broker) are linked in a line. Raises ValueError if
     that is impossible.
     """
     if change[0] == JOIN:
-        return Configuration.of(tree.epoch, {*tree.brokers, change[1]}, [*tree.links, (change[1], change[2])])
+        return TreeConfiguration.of(tree.epoch, {*tree.brokers, change[1]}, [*tree.links, (change[1], change[2])])
     if change[0] == LEAVE:
         if change[1] not in tree.brokers or len(tree.brokers) <= BROKERS_MIN:
             raise ValueError(f"{change[1]} cannot leave {len(tree.brokers)} brokers")
         links = [pair for pair in tree.links if change[1] not in pair]
         links += itertools.pairwise(tree.neighbours[change[1]])
-        return Configuration.of(tree.epoch, set(tree.brokers) - {change[1]}, links)
+        return TreeConfiguration.of(tree.epoch, set(tree.brokers) - {change[1]}, links)
     removed, added = change
-    return Configuration.of(tree.epoch, tree.brokers, (set(tree.links) - {tuple(removed)}) | {tuple(added)})
+    return TreeConfiguration.of(tree.epoch, tree.brokers, (set(tree.links) - {tuple(removed)}) | {tuple(added)})
 
 
 def random_exchanges(log: PlanLog, count: int, rng: random.Random) -> Sequence[Any]:
     """Return random exchanges of one link for another, one after the other, as (removed, added)."""
-    assert isinstance(log.present, Configuration)
+    assert isinstance(log.present, TreeConfiguration)
     return exchanges_in(log.present, count, rng)
 
 
-def exchanges_in(tree: Configuration, count: int, rng: random.Random) -> Sequence[Any]:
+def exchanges_in(tree: TreeConfiguration, count: int, rng: random.Random) -> Sequence[Any]:
     """Return random exchanges of one link of a tree for another, one after the other, as (removed, added)."""
     exchanges = []
     for _ in range(count):

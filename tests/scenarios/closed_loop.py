@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.planners.tree.pack_users_drop import PackingSettings
+from regraft.controller.planners.tree.swap_links_cost import SearchSettings
 from regraft.overlay.inventory import Inventory
 from regraft.producers.virtual_overlay import VirtualSettings
 from regraft.producers.workloads.checkin_settings import CheckinSettings
@@ -14,7 +16,14 @@ from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.schemas.command import Command
 from regraft.virtual_runs.virtual_loop import GRACE_MS, WINDOW_MS, VirtualLoop
 
-__all__ = ["GRACE_MS", "WINDOW_MS", "ClosedLoop"]
+__all__ = ["DESCENTS_ONLY", "GRACE_MS", "WINDOW_MS", "ClosedLoop"]
+
+# Settings of planners for scenarios that are not about how good plans are: kicks after the descents would take most of
+# the time.
+DESCENTS_ONLY = {
+    "swap_links_cost": SearchSettings(escape_words_max=0),
+    "pack_drop": PackingSettings(escape_words_max=0),
+}
 
 
 class ClosedLoop(VirtualLoop):
@@ -30,7 +39,9 @@ class ClosedLoop(VirtualLoop):
         window_ms: int = WINDOW_MS,
         flush_ms: float = 250.0,
     ) -> None:
-        acting = ControllerSettings(bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False)
+        acting = ControllerSettings(
+            bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, planners=DESCENTS_ONLY
+        )
         super().__init__(
             inventory,
             workload,

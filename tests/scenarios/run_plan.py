@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.execute.transition import EmitEvent, SendCommand, Transition, TransitionEffect
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.scot_routing import ScotBroker
 from regraft.producers.virtual_overlay import VirtualOverlay
@@ -25,7 +25,7 @@ class PlanOnTheClock:
         self,
         virtual: VirtualOverlay,
         moves: tuple[ClientMove, ...] = (),
-        target: ChordConfiguration | ScotConfiguration | None = None,
+        target: RingConfiguration | ScotConfiguration | None = None,
         id_moves: tuple[IdMove, ...] = (),
         epoch: int = 1,
         lost: tuple[str, ...] = (),
@@ -37,7 +37,7 @@ class PlanOnTheClock:
         if isinstance(target, ScotConfiguration):
             self._begin(_scot_plan(virtual, target, moves, lost, emptied), target)
             return
-        links = () if isinstance(bootstrap, ChordConfiguration) else bootstrap.links
+        links = () if isinstance(bootstrap, RingConfiguration) else bootstrap.links
         ring = () if target is None else tuple(RingId(broker, number) for broker, number in target.id_of.items())
         plan = Plan(
             f"plan-{epoch}", epoch - 1, epoch, 0, (), (), (), links, 0.0, 0.0, PlanPhase.PREPARING, (),

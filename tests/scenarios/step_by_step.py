@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
@@ -88,7 +88,7 @@ class StepByStep:
         epoch_from = target.epoch - 1
         is_prepare = phase is CommandPhase.PREPARE
         before = self.cores[broker].tables[epoch_from].configuration if is_prepare else target
-        is_tree = isinstance(target, Configuration) and isinstance(before, Configuration)
+        is_tree = isinstance(target, TreeConfiguration) and isinstance(before, TreeConfiguration)
         kept = {pair for pair in before.links if not {*returned}.intersection(pair)} if is_tree else set()
         order = Command(
             f"plan-{target.epoch}", phase, broker, epoch_from, target.epoch,

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from regraft.controller.controller_settings import TransitionLimits
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import CancelRequest, Notification, SubscribeRequest
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
@@ -230,7 +230,7 @@ def test_equal_seeds_are_equal_runs_in_every_process() -> None:
 def test_a_death_excuses_only_what_had_not_left_the_dead_broker() -> None:
     """By the path in the tree: what the next broker has taken must arrive, and so must what took another path."""
     line = tree_inventory(4, random.Random(0))
-    line = replace(line, bootstrap=Configuration.of(0, line.brokers, itertools.pairwise(line.brokers)))
+    line = replace(line, bootstrap=TreeConfiguration.of(0, line.brokers, itertools.pairwise(line.brokers)))
     overlay = AnyOrderTree(line, PATIENT)
     overlay.apply(("subscribe", "near", "b01", "A", 0))
     overlay.apply(("subscribe", "far", "b03", "A", 0))

@@ -10,7 +10,7 @@ import pytest
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.member_settings import MemberSettings
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.emulator.newcomers import newcomer_of
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.virtual_overlay import VirtualSettings
@@ -19,11 +19,12 @@ from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.schemas.member import MemberState
 from regraft.schemas.order import Order, OrderKind
 from regraft.virtual_runs.virtual_loop import VirtualLoop
+from tests.scenarios.closed_loop import DESCENTS_ONLY
 from tests.scenarios.test_closed_loop import WORKLOAD
 from tests.scenarios.test_closed_loop_ring import CHECKINS
 
 COMES_S = 30
-ACTING = ControllerSettings(bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False)
+ACTING = ControllerSettings(bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, planners=DESCENTS_ONLY)
 
 
 def tree(seed: int) -> tuple[Inventory, WorkloadSettings | CheckinSettings, ControllerSettings]:
@@ -73,7 +74,7 @@ def test_an_announced_broker_joins_without_loss_and_serves(
     joins = [plan for plan in loop.plans if "x01" in plan.brokers_target]
     assert joins[0].brokers_lost == ()
     present = loop.loop.state.plan_log.present
-    if isinstance(present, Configuration):
+    if isinstance(present, TreeConfiguration):
         assert [pair for pair in joins[0].links_added if "x01" in pair] == [("b05", "x01")]
     loop.run_for(20_000)
     window = loop.loop.state.newest

@@ -21,6 +21,7 @@ from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.plan import Plan
 from regraft.schemas.plan_life import LIFE
 from regraft.virtual_runs.virtual_loop import VirtualLoop
+from tests.scenarios.closed_loop import DESCENTS_ONLY
 
 START_MS = 1_700_000_000_000.0
 DEATH_S, BACK_S, END_S = 20.0, 30.0, 100.0
@@ -37,7 +38,9 @@ FEW_FEEDS = CheckinSettings(user_count=100, grid_rows=2, grid_columns=3)  # They
 
 def tree_loop(*outages: Outage, decision: DecisionSettings = USUAL) -> VirtualLoop:
     """Return twelve brokers on a random tree with fifteen publishers."""
-    chosen = ControllerSettings(bootstrap="", inventory_path=Path(), dry_run=False, decision=decision)
+    chosen = ControllerSettings(
+        bootstrap="", inventory_path=Path(), dry_run=False, decision=decision, planners=DESCENTS_ONLY
+    )
     virtual = VirtualSettings(seed=3, start_ms=START_MS, outages=outages)
     return VirtualLoop(place_overlay(12, 6, random.Random(3)), QUOTES, chosen, virtual)
 

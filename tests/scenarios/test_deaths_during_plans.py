@@ -7,7 +7,7 @@ import pytest
 
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.ring.chord_configuration import id_moves_between
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.broker_protocol import BrokerPhase
 from regraft.producers.brokers.match_content import Filter
@@ -101,7 +101,7 @@ def test_a_plan_on_a_ring_ends_and_nothing_stays_held_whenever_a_broker_dies(pha
 def test_a_death_is_noticed_after_everything_that_the_dead_broker_had_sent() -> None:
     """What still waits in a neighbour's queue comes before what was held back for it."""
     names = ("b00", "b01", "b02")
-    tree = Configuration.of(0, names, [("b00", "b01"), ("b01", "b02")])
+    tree = TreeConfiguration.of(0, names, [("b00", "b01"), ("b01", "b02")])
     cost = 1.0 - np.eye(3)
     timing = OverlayTiming(
         lambda broker, message: (10.0 if broker == "b01" else 0.1) if isinstance(message, Notification) else 0.0,

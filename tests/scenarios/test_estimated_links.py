@@ -24,6 +24,7 @@ from regraft.schemas.event import EventKind
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE
 from regraft.virtual_runs.virtual_loop import WINDOW_MS, VirtualLoop
+from tests.scenarios.closed_loop import DESCENTS_ONLY
 
 WORKLOAD = WorkloadSettings(
     publisher_count=15,
@@ -59,6 +60,7 @@ class UnmeasuredLinks:
             dry_run=False,
             seed=seed,
             planner="swap_links_cost",
+            planners=DESCENTS_ONLY,
             links=links,
             decision=DecisionSettings(changes_per_plan_max=1, cool_down_windows=2),
         )

@@ -15,6 +15,7 @@ from regraft.schemas.member import MemberState
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.plan_life import LIFE
 from regraft.virtual_runs.virtual_loop import VirtualLoop
+from tests.scenarios.closed_loop import DESCENTS_ONLY
 from tests.scenarios.test_closed_loop import WORKLOAD
 from tests.scenarios.test_closed_loop_ring import CHECKINS
 
@@ -23,7 +24,9 @@ DEATH_MS = 40_000
 
 def tree_with(seed: int, *outages: str) -> VirtualLoop:
     """Return 16 brokers on measured hosts and a random tree; some brokers die."""
-    settings = ControllerSettings(bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, seed=seed)
+    settings = ControllerSettings(
+        bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, seed=seed, planners=DESCENTS_ONLY
+    )
     virtual = VirtualSettings(seed=seed, outages=tuple(map(outage_of, outages)))
     return VirtualLoop(place_overlay(16, 8, random.Random(seed)), WORKLOAD, settings, virtual)
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import pytest
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import End
 from regraft.producers.brokers.chord_messages import EndTopic
 from regraft.producers.brokers.neighbour_lives import NeighbourLives
@@ -23,8 +23,8 @@ from tests.scenarios.step_by_step import StepByStep
 
 PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
 WHOLE = (PREPARE, ACTIVATE, RETIRE)
-TREE = Configuration.of(0, ("b0", "b1", "b2"), [("b0", "b1"), ("b1", "b2")])
-RING = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 20, "b2": 40})
+TREE = TreeConfiguration.of(0, ("b0", "b1", "b2"), [("b0", "b1"), ("b1", "b2")])
+RING = RingConfiguration.of(0, 6, {"b0": 3, "b1": 20, "b2": 40})
 SCOT = ScotConfiguration(0, (("b1", "b2"), ("b0", "b3")), ((0, 1),))
 ALL_KINDS = pytest.mark.parametrize("overlay", [TREE, RING, SCOT], ids=["tree", "ring", "scot"])
 
@@ -145,7 +145,7 @@ def test_an_aborted_plan_admits_nobody() -> None:
 
 
 def test_a_broker_that_joins_behind_the_plan_that_removed_it_is_in_its_next_life() -> None:
-    lives, without = NeighbourLives(), Configuration.of(1, ("b0", "b1"), [("b0", "b1")])
+    lives, without = NeighbourLives(), TreeConfiguration.of(1, ("b0", "b1"), [("b0", "b1")])
     lives.note_reported({"b2"})
     lives.begin_plan(TREE, without, {"b2"})
     lives.begin_plan(without, TREE.at_epoch(2), ())

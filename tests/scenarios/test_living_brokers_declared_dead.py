@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     ArriveRequest,
@@ -30,8 +30,8 @@ from regraft.schemas.plan import ClientMove, HomeMove
 from tests.scenarios.step_by_step import ALL, StepByStep
 
 PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
-TREE = Configuration.of(0, ("b0", "b1", "b2"), [("b0", "b1"), ("b1", "b2")])
-RING = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 20, "b2": 40})
+TREE = TreeConfiguration.of(0, ("b0", "b1", "b2"), [("b0", "b1"), ("b1", "b2")])
+RING = RingConfiguration.of(0, 6, {"b0": 3, "b1": 20, "b2": 40})
 SCOT = ScotConfiguration(0, (("b0", "b1"), ("b2", "b3")), ((0, 1),))
 BY_CONTENT = pytest.mark.parametrize("overlay", [TREE, SCOT], ids=["tree", "scot"])
 ALL_KINDS = pytest.mark.parametrize("overlay", [TREE, RING, SCOT], ids=["tree", "ring", "scot"])
@@ -47,7 +47,7 @@ def prepared_move(first: OverlayConfiguration, staying: str = "") -> StepByStep:
 
     ``staying``: a publisher at b1, if any.
     """
-    overlay, is_ring = StepByStep(first), isinstance(first, ChordConfiguration)
+    overlay, is_ring = StepByStep(first), isinstance(first, RingConfiguration)
     target = first.at_epoch(1)
     filter_ = topic_filter("A") if is_ring else ALL
     overlay.feed("b0", None, SubscribeRequest("s", "s", filter_))

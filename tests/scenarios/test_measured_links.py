@@ -14,6 +14,7 @@ from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualSettings
 from regraft.schemas.event import EventKind
 from regraft.virtual_runs.virtual_loop import WINDOW_MS, VirtualLoop
+from tests.scenarios.closed_loop import DESCENTS_ONLY
 from tests.scenarios.test_closed_loop import WORKLOAD
 
 SLOW_FACTOR = 10.0
@@ -41,6 +42,7 @@ class SlowLinks:
             seed=seed,
             links=settings,
             shadow_planners=("swap_links_cost",),
+            planners=DESCENTS_ONLY,
         )
         timing = OverlayTiming(timing_of_file.service_ms, delay_ms)
         virtual = VirtualSettings(seed=seed, timing=timing, candidate_probes_per_s=PROBES_PER_S)

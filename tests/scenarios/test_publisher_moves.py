@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
 from regraft.producers.emulator.emulate_overlay import OverlayTiming
@@ -48,9 +48,9 @@ def line_overlay(count: int) -> VirtualOverlay:
     return virtual
 
 
-def next_epoch(virtual: VirtualOverlay) -> Configuration:
+def next_epoch(virtual: VirtualOverlay) -> TreeConfiguration:
     present = virtual.overlay.inventory.bootstrap
-    return Configuration(1, present.brokers, present.links)
+    return TreeConfiguration(1, present.brokers, present.links)
 
 
 def assert_clean(account: LedgerSnapshot, expected_min: int) -> None:

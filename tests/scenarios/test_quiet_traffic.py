@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.planners.tree.swap_links_cost import SearchSettings
 from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.virtual_overlay import VirtualSettings
@@ -15,6 +14,7 @@ from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.schemas.event import EventKind
 from regraft.virtual_runs.virtual_loop import WINDOW_MS, VirtualLoop
+from tests.scenarios.closed_loop import DESCENTS_ONLY
 from tests.scenarios.test_closed_loop import WORKLOAD
 from tests.scenarios.test_closed_loop_ring import CHECKINS
 
@@ -36,7 +36,7 @@ def test_no_change_is_reported(place: Inventory, workload: WorkloadSettings | Ch
     """Subscriptions come and go, publishers and users move; only lasting differences would be a change of traffic."""
     settings = ControllerSettings(
         bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, seed=SEED, planner=planner,
-        planners={"swap_links_cost": SearchSettings(escape_words_max=0)},  # Whichever plans are made, in less time.
+        planners=DESCENTS_ONLY,
     )  # fmt: skip
     loop = VirtualLoop(place, workload, settings, VirtualSettings(seed=SEED))
     loop.run_for((WINDOWS + 1) * WINDOW_MS)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import AdvertiseRequest, Confirmed, SubscribeRequest
 from regraft.schemas.command import CommandPhase, Outcome
 from tests.scenarios.step_by_step import ALL, StepByStep
 
 PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
-PAIR = Configuration.of(0, ("b0", "b1"), [("b0", "b1")])
-WITH_B2 = Configuration.of(1, ("b0", "b1", "b2"), [("b0", "b1"), ("b1", "b2")])
+PAIR = TreeConfiguration.of(0, ("b0", "b1"), [("b0", "b1")])
+WITH_B2 = TreeConfiguration.of(1, ("b0", "b1", "b2"), [("b0", "b1"), ("b1", "b2")])
 
 
 def test_a_broker_has_joined_once_it_knows_all_publishers() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
@@ -23,19 +23,19 @@ from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove
 from tests.scenarios.step_by_step import StepByStep
 
-PAIR = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 40})
-THREE = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 20, "b2": 40})
+PAIR = RingConfiguration.of(0, 6, {"b0": 3, "b1": 40})
+THREE = RingConfiguration.of(0, 6, {"b0": 3, "b1": 20, "b2": 40})
 # The path from b2 to b1 leads over b0, and is direct once these two have exchanged their IDs.
-NEAR = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 12, "b2": 20})
-DETOUR = ChordConfiguration.of(1, 6, {"b0": 20, "b1": 12, "b2": 3})
+NEAR = RingConfiguration.of(0, 6, {"b0": 3, "b1": 12, "b2": 20})
+DETOUR = RingConfiguration.of(1, 6, {"b0": 20, "b1": 12, "b2": 3})
 # From b0 the path to b2 stays, the one to b1 leads over b2 once b1 and b3 have exchanged their IDs.
-BEFORE = ChordConfiguration.of(0, 6, {"b0": 12, "b1": 24, "b2": 29, "b3": 30})
-AFTER = ChordConfiguration.of(1, 6, {"b0": 12, "b1": 30, "b2": 29, "b3": 24})
+BEFORE = RingConfiguration.of(0, 6, {"b0": 12, "b1": 24, "b2": 29, "b3": 30})
+AFTER = RingConfiguration.of(1, 6, {"b0": 12, "b1": 30, "b2": 29, "b3": 24})
 
 PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
 
 
-def topic_at(ring: ChordConfiguration, broker: str) -> str:
+def topic_at(ring: RingConfiguration, broker: str) -> str:
     """Return a topic whose rendezvous is this broker."""
     return next(f"t{number}" for number in range(100) if ring.rendezvous(f"t{number}") == broker)
 
@@ -113,7 +113,7 @@ def test_a_subscription_to_a_drained_broker_is_confirmed_with_the_retirement() -
     """It needs no place in the old epoch, so nothing can undrain its broker; until then it is owed nothing."""
     overlay = StepByStep(PAIR)
     topic = topic_at(PAIR, "b1")
-    target = ChordConfiguration.of(1, 6, {"b0": 40, "b1": 3})
+    target = RingConfiguration.of(1, 6, {"b0": 40, "b1": 3})
     ids = id_moves_between(PAIR, target)
     overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))
     overlay.feed("b1", None, SubscribeRequest("other", "w", topic_filter(topic)))
@@ -131,7 +131,7 @@ def test_a_subscription_to_a_drained_broker_is_confirmed_with_the_retirement() -
     assert overlay.got == [("other", "p", 0), ("new", "p", 1), ("other", "p", 1)]
 
 
-def moving_user(overlay: StepByStep, topic: str) -> tuple[ChordConfiguration, tuple[ClientMove, ...]]:
+def moving_user(overlay: StepByStep, topic: str) -> tuple[RingConfiguration, tuple[ClientMove, ...]]:
     """Return a plan that moves a user with one subscription from b0 to b1, where the publisher is."""
     overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(topic)))
     overlay.feed("b0", None, SubscribeRequest("s", "u", topic_filter(topic)))
@@ -327,7 +327,7 @@ def test_a_changing_rendezvous_is_drained_once_its_publishers_are_even_without_s
     """A later subscriber to the topic in the new epoch gets nothing of the old one out of order."""
     overlay = StepByStep(PAIR)
     topic = topic_at(PAIR, "b1")
-    target = ChordConfiguration.of(1, 6, {"b0": 40, "b1": 3})
+    target = RingConfiguration.of(1, 6, {"b0": 40, "b1": 3})
     overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))
     overlay.feed("b1", None, SubscribeRequest("gone", "u", topic_filter(topic)))
     overlay.run()
@@ -350,7 +350,7 @@ def test_a_returning_publisher_is_confirmed_once_every_rendezvous_knows_of_its_e
     """Its rendezvous in the next epoch knows no earlier stay, the one in the present epoch does."""
     overlay = StepByStep(THREE)
     topic = topic_at(THREE, "b2")
-    target = ChordConfiguration.of(1, 6, {"b0": 3, "b1": 40, "b2": 20})
+    target = RingConfiguration.of(1, 6, {"b0": 3, "b1": 40, "b2": 20})
     slow = ("b0", overlay.cores["b0"].tables[0].next_hop("b2"))
     overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic), 0))
     overlay.run()

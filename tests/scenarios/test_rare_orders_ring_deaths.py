@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
@@ -25,7 +25,7 @@ from tests.scenarios.test_rare_orders_ring import NEAR, PAIR, topic_at
 
 PREPARE, ACTIVATE, RETIRE, ABORT = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE, CommandPhase.ABORT
 # The path from b0 to b3 leads over b1 and b2, without b1 over b4; from b3 to b0 it is direct.
-FIVE = ChordConfiguration.of(0, 6, {"b0": 2, "b1": 37, "b2": 53, "b3": 1, "b4": 51})
+FIVE = RingConfiguration.of(0, 6, {"b0": 2, "b1": 37, "b2": 53, "b3": 1, "b4": 51})
 TOPIC = topic_at(FIVE, "b3")
 ALL = topic_filter(TOPIC)
 
@@ -33,7 +33,7 @@ ALL = topic_filter(TOPIC)
 class DyingRing(StepByStep):
     """Brokers of a ring that die one after the other, and the plans that repair it."""
 
-    def __init__(self, ring: ChordConfiguration) -> None:
+    def __init__(self, ring: RingConfiguration) -> None:
         super().__init__(ring)
         self.ring = ring
         self.dead: tuple[str, ...] = ()
@@ -77,10 +77,10 @@ class DyingRing(StepByStep):
             self.ring = target
 
 
-def without(ring: ChordConfiguration, lost: tuple[str, ...]) -> tuple:
+def without(ring: RingConfiguration, lost: tuple[str, ...]) -> tuple:
     """Return the ID changes by which the lost give up their IDs."""
     kept = {broker: number for broker, number in ring.id_of.items() if broker not in lost}
-    return id_moves_between(ring, ChordConfiguration.of(ring.epoch + 1, ring.bits, kept))
+    return id_moves_between(ring, RingConfiguration.of(ring.epoch + 1, ring.bits, kept))
 
 
 def published_at_b0() -> DyingRing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
@@ -19,17 +19,17 @@ from tests.scenarios.test_rare_orders_ring_deaths import DyingRing
 
 PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
 # From b3 the path to b2 leads over b0, and is direct once these two have exchanged their IDs; from b1 it stays.
-LONG = ChordConfiguration.of(0, 6, {"b0": 25, "b1": 16, "b2": 33, "b3": 51})
-SHORT = ChordConfiguration.of(1, 6, {"b0": 51, "b1": 16, "b2": 33, "b3": 25})
+LONG = RingConfiguration.of(0, 6, {"b0": 25, "b1": 16, "b2": 33, "b3": 51})
+SHORT = RingConfiguration.of(1, 6, {"b0": 51, "b1": 16, "b2": 33, "b3": 25})
 # From b0 the path to b1 leads over b2, and is direct once these two have exchanged their IDs.
-OVER = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 41, "b2": 36})
-DIRECT = ChordConfiguration.of(1, 6, {"b0": 3, "b1": 36, "b2": 41})
+OVER = RingConfiguration.of(0, 6, {"b0": 3, "b1": 41, "b2": 36})
+DIRECT = RingConfiguration.of(1, 6, {"b0": 3, "b1": 36, "b2": 41})
 
 
 class ChangingRing(DyingRing):
     """A ring that changes to another one, and in which a broker dies meanwhile."""
 
-    def __init__(self, ring: ChordConfiguration, target: ChordConfiguration) -> None:
+    def __init__(self, ring: RingConfiguration, target: RingConfiguration) -> None:
         super().__init__(ring)
         self.target = target
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
@@ -19,8 +19,8 @@ from tests.scenarios.test_rare_orders_ring_deaths import FIVE, DyingRing
 PREPARE, ACTIVATE, RETIRE, ABORT = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE, CommandPhase.ABORT
 LIVING = {"b0", "b1", "b2", "b3"}
 # From b3 the path to b2 leads over b0. In the repair it is direct; those between b1 and b2 always are.
-LONG = ChordConfiguration.of(0, 6, {"b0": 25, "b1": 16, "b2": 33, "b3": 51, "b4": 0})
-SHORT = ChordConfiguration.of(1, 6, {"b0": 51, "b1": 16, "b2": 33, "b3": 25})
+LONG = RingConfiguration.of(0, 6, {"b0": 25, "b1": 16, "b2": 33, "b3": 51, "b4": 0})
+SHORT = RingConfiguration.of(1, 6, {"b0": 51, "b1": 16, "b2": 33, "b3": 25})
 OLD_WAY, NEW_WAY = ("b0", "b2"), ("b3", "b2")
 AT_B2 = topic_at(LONG, "b2")
 

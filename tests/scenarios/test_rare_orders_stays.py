@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
 from regraft.producers.brokers.broker_messages import AdvertiseRequest, SubscribeRequest, UnadvertiseRequest
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import CommandPhase, Outcome
 from tests.scenarios.step_by_step import StepByStep
 from tests.scenarios.test_rare_orders_ring import THREE, topic_at
 
-TURNED = ChordConfiguration.of(1, 6, {"b0": 3, "b1": 40, "b2": 20})
+TURNED = RingConfiguration.of(1, 6, {"b0": 3, "b1": 40, "b2": 20})
 
 
 def test_the_end_of_an_earlier_stay_does_not_undo_the_end_of_the_next_one() -> None:

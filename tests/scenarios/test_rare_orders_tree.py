@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseAck,
@@ -23,11 +23,11 @@ from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove
 from tests.scenarios.step_by_step import ALL, StepByStep
 
-PAIR = Configuration.of(0, ["b0", "b1"], [("b0", "b1")])
+PAIR = TreeConfiguration.of(0, ["b0", "b1"], [("b0", "b1")])
 PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
 
 
-def publisher_ends_while_one_of_two_is_prepared() -> tuple[StepByStep, Configuration]:
+def publisher_ends_while_one_of_two_is_prepared() -> tuple[StepByStep, TreeConfiguration]:
     """Return a plan that exchanges two publishers; b1 is prepared while p2 is connected, b0 after it has ended."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p1", ALL))
@@ -321,7 +321,7 @@ def test_a_stay_that_begins_and_ends_while_the_earlier_one_is_ending_removes_onl
 
 def test_a_broker_is_not_prepared_before_its_subscriptions_are_confirmed() -> None:
     """The path of s continues over a new link: when the old epoch is retired, it may not have crossed that yet."""
-    before = Configuration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b0", "b2")])
+    before = TreeConfiguration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b0", "b2")])
     overlay = StepByStep(before)
     for number, home in enumerate(("b1", "b2")):
         overlay.feed(home, None, AdvertiseRequest(f"p{number}", ALL))
@@ -355,7 +355,7 @@ def test_an_aborted_plan_leaves_what_the_older_epoch_says_about_a_publisher() ->
 
     b2 learns of the publisher over that link first, then in epoch 0. The abort removes the former, not the latter.
     """
-    line = Configuration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b1", "b2")])
+    line = TreeConfiguration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b1", "b2")])
     overlay = StepByStep(line)
     overlay.command("b2", PREPARE, line.replaced(1, [], []))
     overlay.feed("b2", "b0", Advertise(1, "p", 0, "b0", ALL))
@@ -368,7 +368,7 @@ def test_an_aborted_plan_leaves_what_the_older_epoch_says_about_a_publisher() ->
 
 def test_an_end_is_forwarded_by_brokers_that_no_longer_know_the_stay() -> None:
     """b1 learns by a new link, in a plan that is aborted, that a stay has ended; b2 learns it by the older tree."""
-    line = Configuration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b1", "b2")])
+    line = TreeConfiguration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b1", "b2")])
     overlay = StepByStep(line)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
     overlay.run()
@@ -383,7 +383,7 @@ def test_an_end_is_forwarded_by_brokers_that_no_longer_know_the_stay() -> None:
 
 def test_a_stay_announced_after_a_later_one_is_remembered_until_its_end_comes() -> None:
     """If a death cuts off its end, a repair must find it ended: the brokers that announced it know it."""
-    line = Configuration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b1", "b2")])
+    line = TreeConfiguration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b1", "b2")])
     overlay = StepByStep(line)
     overlay.feed("b1", None, AdvertiseRequest("p", ALL, 1))
     overlay.run()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regraft.overlay.overlay_configuration import link
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseAck,
@@ -152,7 +152,7 @@ def test_a_new_home_does_not_ask_for_a_stay_that_the_plan_has_not_moved() -> Non
     assert overlay.effects_of(PublisherTaken) == []
 
 
-def exchanged(overlay: Repair, target: Configuration = EXCHANGED) -> None:
+def exchanged(overlay: Repair, target: TreeConfiguration = EXCHANGED) -> None:
     """Let b1 die after preparing the exchange of a link, which is executed without it."""
     overlay.die()
     for broker in overlay.brokers:
@@ -192,10 +192,10 @@ def test_a_repair_reports_stays_over_links_of_the_plan_in_which_the_broker_died(
 
 def test_what_a_repair_reports_over_a_link_in_both_epochs_is_known_once_brokers_beyond_know_it() -> None:
     """The acknowledgement in the newer epoch comes at once, as it does not cover brokers beyond."""
-    five = Configuration.of(0, (*LINE.brokers, "b4"), [*LINE.links, ("b0", "b4")])
+    five = TreeConfiguration.of(0, (*LINE.brokers, "b4"), [*LINE.links, ("b0", "b4")])
     overlay = Repair(five)
     exchanged(overlay, five.replaced(1, [link("b1", "b2")], [link("b0", "b2")]))
-    target = Configuration.of(2, ("b0", "b2", "b3", "b4"), [("b0", "b2"), ("b2", "b3"), ("b0", "b4")])
+    target = TreeConfiguration.of(2, ("b0", "b2", "b3", "b4"), [("b0", "b2"), ("b2", "b3"), ("b0", "b4")])
     for broker in ("b2", "b0"):
         overlay.command(broker, PREPARE, target, lost_brokers=("b1",))
     overlay.feed("b3", None, AdvertiseRequest("p", ALL))
@@ -210,7 +210,7 @@ def test_a_broker_that_has_announced_a_publisher_is_not_waited_for() -> None:
     """It gets that over the same link in the newer epoch, and may consider the publisher ended otherwise."""
     overlay = Repair()
     exchanged(overlay)
-    target = Configuration.of(2, WITHOUT_B1.brokers, [("b0", "b3"), ("b0", "b2")])
+    target = TreeConfiguration.of(2, WITHOUT_B1.brokers, [("b0", "b3"), ("b0", "b2")])
     for broker in ("b2", "b0"):
         overlay.command(broker, PREPARE, target, lost_brokers=("b1",))
     overlay.feed("b3", None, AdvertiseRequest("p", ALL))

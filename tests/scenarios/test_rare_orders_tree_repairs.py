@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from regraft.overlay.overlay_configuration import link
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     Advertise,
@@ -132,7 +132,7 @@ def test_an_end_that_crosses_a_report_over_a_new_link_ends_that_too() -> None:
     overlay.feed("b2", None, AdvertiseRequest("p", ALL))
     overlay.run()
     overlay.die()
-    target = Configuration.of(1, FIVE_WITHOUT_B1.brokers, [("b0", "b2"), ("b2", "b3"), ("b3", "b4")])
+    target = TreeConfiguration.of(1, FIVE_WITHOUT_B1.brokers, [("b0", "b2"), ("b2", "b3"), ("b3", "b4")])
     for broker in ("b3", "b4"):
         overlay.command(broker, PREPARE, target, lost_brokers=("b1",))
     overlay.feed("b2", None, UnadvertiseRequest("p", 0))
@@ -227,9 +227,9 @@ def test_a_returning_broker_is_no_longer_dead_wherever_it_joins(peer: str) -> No
     overlay.lose_peer("b0", "b1")
     repaired(overlay)
     overlay.cores["b1"] = core_of("b1", WITHOUT_B1, 1)
-    joined = Configuration.of(2, LINE.brokers, [*WITHOUT_B1.links, link("b1", peer)])
+    joined = TreeConfiguration.of(2, LINE.brokers, [*WITHOUT_B1.links, link("b1", peer)])
     overlay.execute(joined)
-    overlay.execute(Configuration.of(3, LINE.brokers, [*WITHOUT_B1.links, link("b0", "b1")]))
+    overlay.execute(TreeConfiguration.of(3, LINE.brokers, [*WITHOUT_B1.links, link("b0", "b1")]))
     overlay.feed("b1", None, SubscribeRequest("s", "u", ALL))
     overlay.run()
     overlay.publish("b0", "p", symbol="A")
@@ -240,7 +240,7 @@ def test_a_returning_broker_is_no_longer_dead_wherever_it_joins(peer: str) -> No
 
 def test_a_broker_that_rejoins_at_its_old_link_acknowledges_a_publisher_that_comes_meanwhile() -> None:
     """It is dead in the older epoch, so it is asked in the newer one alone, and its answer there counts."""
-    star, names = Configuration.of(0, ("b0", "b1", "b2"), [("b0", "b1"), ("b0", "b2")]), ("b0", "b1", "b2")
+    star, names = TreeConfiguration.of(0, ("b0", "b1", "b2"), [("b0", "b1"), ("b0", "b2")]), ("b0", "b1", "b2")
     overlay = Repair(star)
     overlay.lose_peer("b0", "b1")
     overlay.cores["b1"] = core_of("b1", star, 2, is_outside=True)

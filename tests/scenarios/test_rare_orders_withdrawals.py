@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
@@ -22,14 +22,14 @@ from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove
 from tests.scenarios.step_by_step import ALL, StepByStep
 
-PAIR = Configuration.of(0, ["b0", "b1"], [("b0", "b1")])
-LINE = Configuration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b1", "b2")])
-LONG = Configuration.of(0, ["b0", "b1", "b2", "b3"], [("b0", "b1"), ("b1", "b2"), ("b2", "b3")])
-STAR = Configuration.of(0, ["b0", "b1", "b2", "b3"], [("b0", "b1"), ("b1", "b2"), ("b1", "b3")])
+PAIR = TreeConfiguration.of(0, ["b0", "b1"], [("b0", "b1")])
+LINE = TreeConfiguration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b1", "b2")])
+LONG = TreeConfiguration.of(0, ["b0", "b1", "b2", "b3"], [("b0", "b1"), ("b1", "b2"), ("b2", "b3")])
+STAR = TreeConfiguration.of(0, ["b0", "b1", "b2", "b3"], [("b0", "b1"), ("b1", "b2"), ("b1", "b3")])
 PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
 
 
-def subscribed_at_b0(tree: Configuration, publisher_home: str) -> tuple[StepByStep, Configuration]:
+def subscribed_at_b0(tree: TreeConfiguration, publisher_home: str) -> tuple[StepByStep, TreeConfiguration]:
     """Return a publisher p, the subscription s at b0, and the same tree as the target of a plan."""
     overlay = StepByStep(tree)
     overlay.feed(publisher_home, None, AdvertiseRequest("p", ALL))
@@ -39,7 +39,7 @@ def subscribed_at_b0(tree: Configuration, publisher_home: str) -> tuple[StepBySt
     return overlay, tree.replaced(1, [], [])
 
 
-def assert_that_s_leaves_nothing_behind(overlay: StepByStep, target: Configuration) -> None:
+def assert_that_s_leaves_nothing_behind(overlay: StepByStep, target: TreeConfiguration) -> None:
     """Execute the rest of the plan after its prepare, let p leave its old home, and end s."""
     overlay.execute(target, phases=(ACTIVATE,))
     overlay.feed("b1", None, LeaveRequest("p"))
@@ -210,7 +210,7 @@ def test_what_a_broker_has_withdrawn_without_holding_it_is_sent_again_after_its_
     b2 should answer before s returns. If s were sent on to b2 before that, b2 would keep it forever.
     """
     brokers = ["b0", "b1", "b2", "b3", "b4"]
-    old = Configuration.of(0, brokers, [("b0", "b1"), ("b1", "b4"), ("b1", "b2"), ("b2", "b3")])
+    old = TreeConfiguration.of(0, brokers, [("b0", "b1"), ("b1", "b4"), ("b1", "b2"), ("b2", "b3")])
     target = old.replaced(1, [("b1", "b4")], [("b0", "b4")])
     overlay = StepByStep(old)
     overlay.feed("b4", None, AdvertiseRequest("p", ALL))

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
 from tests.producers.ring_overlays import RingRun
 
 
@@ -33,7 +33,7 @@ def test_users_are_at_their_new_homes_with_all_their_topics() -> None:
     """The old homes have forgotten them."""
     run = RingRun(9, 6, 20, 7)
     moves = run.random_moves(10)
-    target = ChordConfiguration(1, run.ring.bits, run.ring.brokers, run.ring.ids)
+    target = RingConfiguration(1, run.ring.bits, run.ring.brokers, run.ring.ids)
     run.execute(target, moves)
     cores = run.virtual.ring_cores
     for move in moves:
@@ -67,7 +67,7 @@ def test_users_that_end_and_return_during_a_plan_are_served() -> None:
             lambda _, user=move.client, home=move.home_from: run.overlay.connect_user(user, home, run.some_topics())
         )  # type: ignore[misc]
     run.live(2_000.0, changes_share=0.0)
-    run.execute(ChordConfiguration(1, run.ring.bits, run.ring.brokers, run.ring.ids), moves)
+    run.execute(RingConfiguration(1, run.ring.bits, run.ring.brokers, run.ring.ids), moves)
     virtual.run_for(3_000.0)
     account = virtual.finish()
     assert account.is_clean, account

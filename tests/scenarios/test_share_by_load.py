@@ -14,7 +14,7 @@ from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.schemas.event import ENDED, EventKind
 from regraft.streaming.reference_aggregator import ReferenceAggregator, ReferenceWindow
-from tests.scenarios.closed_loop import GRACE_MS, WINDOW_MS, ClosedLoop
+from tests.scenarios.closed_loop import DESCENTS_ONLY, GRACE_MS, WINDOW_MS, ClosedLoop
 
 WORKLOAD = WorkloadSettings(
     publisher_count=12, notifications_per_s=4.0, interested_broker_count=5, lifetime_s_mean=15.0, regime_change_s=60.0
@@ -51,7 +51,9 @@ class SlowAggregator(ReferenceAggregator):
 def test_the_share_follows_the_load_and_decisions_continue() -> None:
     """The job has time for two of three cells for a while; a controller dies meanwhile, and interests shift."""
     sampling = SamplingSettings(share_min=1 / 16, delay_windows_max=1.5, calm_windows=4)
-    settings = ControllerSettings(bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, sampling=sampling)
+    settings = ControllerSettings(
+        bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, sampling=sampling, planners=DESCENTS_ONLY
+    )
     loop = ClosedLoop(place_overlay(12, 6, random.Random(4)), WORKLOAD, 4, settings)
     loop.aggregator = slow = SlowAggregator(lambda: loop.virtual.now_ms)
     start_ms = loop.virtual.now_ms

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from regraft.controller.member_settings import MemberSettings
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings
@@ -112,7 +112,7 @@ def test_a_broker_leaves_while_it_has_subscribers() -> None:
     loop = VirtualLoop(inventory, WORKLOAD, chosen, VirtualSettings(seed=1))
     loop.run_for(20_000)
     tree = loop.loop.state.plan_log.present
-    assert isinstance(tree, Configuration)
+    assert isinstance(tree, TreeConfiguration)
     subscribers = loop.virtual.overlay.subscribers._subscribers
     leaving = next(name for name in tree.brokers if any(one.home == name for one in subscribers.values()))
     now_ms = int(loop.virtual.now_ms)

@@ -1,11 +1,10 @@
-"""One Spark session and one Kafka for all streaming tests."""
+"""One Spark session for all streaming tests."""
 
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
-from regraft.infra.local.kafka_server import RunningKafka, start_kafka
 from regraft.infra.local.spark_session import base_configuration, build_spark_session
 from regraft.streaming.streaming_settings import SPARK_SETTINGS
 from regraft.streaming.window_job import limit_avro
@@ -20,9 +19,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     limit_avro(session)
     yield session
     session.stop()
-
-
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
-    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running

@@ -22,7 +22,7 @@ from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.read_clocks import read_clock_offsets_ms
 from regraft.infra.local.kafka_server import RunningKafka
 from regraft.infra.process.find_port import choose_ports
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.event import AdaptationEvent, EventKind
@@ -85,7 +85,7 @@ def known_brokers_of(job: StreamingSettings, count: int = BROKERS) -> StreamingS
     """Return the settings with an inventory of brokers, so that no window closes while one of them still sends."""
     names = [f"b{number}" for number in range(count)]
     path = job.checkpoint_directory.with_name("known.json")
-    inventory_of(Configuration.of(1, names, [("b0", name) for name in names[1:]]), {}).save(path)
+    inventory_of(TreeConfiguration.of(1, names, [("b0", name) for name in names[1:]]), {}).save(path)
     return dataclasses.replace(job, inventory_path=path)
 
 
@@ -460,7 +460,7 @@ def send_by_agent(job: StreamingSettings, values: list[tuple[str, bytes]], agent
 def name_agents(job: StreamingSettings, agent_of: Mapping[str, str]) -> tuple[str, ...]:
     """Write them into the job's inventory, create their topics, and return all agents."""
     assert job.inventory_path is not None
-    tree = Configuration.of(1, sorted(AGENT_OF), [("b0", f"b{number}") for number in range(1, BROKERS)])
+    tree = TreeConfiguration.of(1, sorted(AGENT_OF), [("b0", f"b{number}") for number in range(1, BROKERS)])
     inventory = dataclasses.replace(inventory_of(tree, {}), agent_of=agent_of)
     inventory.save(job.inventory_path)
     agents = inventory.broker_topics(job.namespace).agents
@@ -513,7 +513,7 @@ def test_an_added_broker_is_known_without_a_restart(
     job = dataclasses.replace(job, catch_up_grace_ms=500, inventory_path=tmp_path / "inventory.json")
     job = dataclasses.replace(job, checkpoint_uri=(tmp_path / "by-uri").as_uri())
     names = [f"b{number}" for number in range(BROKERS)]
-    tree = Configuration.of(1, names[:-1], [("b0", name) for name in names[1:-1]])
+    tree = TreeConfiguration.of(1, names[:-1], [("b0", name) for name in names[1:-1]])
     inventory_of(tree, {}).save(tmp_path / "inventory.json")
     begin_ms = (int(time.time()) - 100) * 1_000
     running = Running(spark, job)

@@ -13,7 +13,7 @@ import numpy as np
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.find_homes import strayed_users
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.name_some import name_some
@@ -49,7 +49,7 @@ def with_clients(
     window: ClosedWindow,
     interests: UserInterests | None,
     traffic: TopicTraffic,
-    rings: Sequence[ChordConfiguration],
+    rings: Sequence[RingConfiguration],
     unknown_share_max: float,
     fault: str = "",
 ) -> ClosedWindow:
@@ -77,7 +77,7 @@ def with_clients(
     )
 
 
-def _strayed(interests: UserInterests | None, rings: Sequence[ChordConfiguration]) -> frozenset[str]:
+def _strayed(interests: UserInterests | None, rings: Sequence[RingConfiguration]) -> frozenset[str]:
     if interests is None or not rings:
         return frozenset()
     return frozenset.intersection(*(strayed_users(interests, ring.home_of) for ring in rings))

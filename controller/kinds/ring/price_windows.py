@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.cost_breakdown import CostBreakdown
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.ring_breakdown import ring_breakdown
 from regraft.overlay.ring.ring_costs import RingCost, overlay_ring_cost
 from regraft.overlay.ring.user_interests import UserInterests
@@ -15,13 +15,13 @@ from regraft.overlay.ring.user_interests import UserInterests
 Floats = NDArray[np.float64]
 
 
-def ring_cost_of(configuration: ChordConfiguration, window: ClosedWindow) -> RingCost:
+def ring_cost_of(configuration: RingConfiguration, window: ClosedWindow) -> RingCost:
     """Return messages and hops of the window's traffic on a ring. Raises ValueError without interests."""
     interests = window.interests_at(configuration.home_of)
     return overlay_ring_cost(configuration, interests, rates_of(window, interests))
 
 
-def ring_breakdown_of(configuration: ChordConfiguration, window: ClosedWindow, delay_weight: float) -> CostBreakdown:
+def ring_breakdown_of(configuration: RingConfiguration, window: ClosedWindow, delay_weight: float) -> CostBreakdown:
     """Return the cost by link. Raises ValueError without interests."""
     interests = window.interests_at(configuration.home_of)
     return ring_breakdown(configuration, interests, rates_of(window, interests), delay_weight)

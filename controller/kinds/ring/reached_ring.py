@@ -16,7 +16,7 @@ from regraft.controller.kinds.overlay_kind import Floats, HomeError, RingIdError
 from regraft.controller.kinds.ring.ring_state import RingState, RingTraffic
 from regraft.controller.state.overlay_state import Span, cut_spans
 from regraft.overlay.overlay_configuration import LinkError
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.chord_ring import RingError
 from regraft.overlay.ring.ring_costs import topic_costs, topic_roots
 from regraft.schemas.plan import ClientMove, IdMove, Proposal
@@ -36,7 +36,7 @@ class ReachedRing:
         self._start = state
         self._ring: RingTraffic = state.traffic
         self._delay_weight = delay_weight
-        self._present: ChordConfiguration = self._ring.configuration  # Homes are those at the start.
+        self._present: RingConfiguration = self._ring.configuration  # Homes are those at the start.
         self._homes: dict[str, str] = {}  # Homes of the users moved since.
         self._counts: NDArray[np.int32] = self._ring.interests.user_counts
         self._topic_costs: Floats = self._ring.topic_costs.total(delay_weight)
@@ -62,7 +62,7 @@ class ReachedRing:
         return np.asarray(self._counts.sum(axis=1) / max(self._ring.interests.subscription_count, 1))
 
     @cached_property
-    def configuration(self) -> ChordConfiguration:
+    def configuration(self) -> RingConfiguration:
         """The IDs reached, with the homes of all users that were ever moved; its epoch is still the present one."""
         homes = self._present.home_of | self._homes
         return replace(self._present, homes=tuple(sorted(homes.items()))) if self._homes else self._present
@@ -106,7 +106,7 @@ class ReachedRing:
             id_of[move.broker] = move.id_to
         try:
             present = self._present
-            self._present = ChordConfiguration.of(present.epoch, present.bits, id_of, present.home_of)
+            self._present = RingConfiguration.of(present.epoch, present.bits, id_of, present.home_of)
         except RingError as error:
             raise RingIdError(str(error)) from error
         self._topic_costs = self._priced(np.arange(len(self._topic_costs)))

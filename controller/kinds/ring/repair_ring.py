@@ -16,7 +16,7 @@ from regraft.controller.kinds.repair import Repair, RepairTask, change_text, mov
 from regraft.controller.kinds.ring.evacuate_users import moves_elsewhere
 from regraft.controller.kinds.ring.price_windows import rates_of
 from regraft.controller.kinds.ring.ring_state import filtered_rates
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.chord_ring import RingError, ring_key
 from regraft.overlay.ring.ring_costs import overlay_ring_cost
 from regraft.overlay.ring.user_interests import UserInterests
@@ -25,7 +25,7 @@ from regraft.schemas.plan import ClientMove
 CANDIDATES_MAX = 8  # Free IDs priced for a joining broker; each reprices all topics.
 
 
-def repaired_ring(present: ChordConfiguration, task: RepairTask, user_load_max: float, delay_weight: float) -> Repair:
+def repaired_ring(present: RingConfiguration, task: RepairTask, user_load_max: float, delay_weight: float) -> Repair:
     """Return the ring over the brokers after the change.
 
     A broker that stays keeps its ID, one that comes back gets its old one. The place of a broker that is gone is
@@ -43,7 +43,7 @@ def repaired_ring(present: ChordConfiguration, task: RepairTask, user_load_max: 
     for broker in brokers:
         if broker not in id_of:
             id_of[broker] = _free_id(broker, id_of, present.bits, settled)
-    target = ChordConfiguration.of(present.epoch + 1, present.bits, id_of, homes)
+    target = RingConfiguration.of(present.epoch + 1, present.bits, id_of, homes)
     before = 0.0 if traffic is None else traffic.cost_per_s(present)
     after = 0.0 if settled is None else settled.cost_per_s(target)
     return Repair(target, task.change, moves, before, after, _reason(task, present, target, moves))
@@ -58,7 +58,7 @@ class _Traffic:
     delay_weight: float
 
     @classmethod
-    def of(cls, present: ChordConfiguration, task: RepairTask, delay_weight: float) -> _Traffic | None:
+    def of(cls, present: RingConfiguration, task: RepairTask, delay_weight: float) -> _Traffic | None:
         """Return the traffic of the windows at the homes of the present ring; None if no window has interests."""
         newest = next((window for window in reversed(task.windows) if window.interests is not None), None)
         if newest is None or newest.interests is None:
@@ -73,7 +73,7 @@ class _Traffic:
         at_home = self.interests.at_homes({move.client: move.home_to for move in moves})
         return _Traffic(at_home.over(brokers), self.rates_per_s, self.delay_weight)
 
-    def cost_per_s(self, ring: ChordConfiguration) -> float:
+    def cost_per_s(self, ring: RingConfiguration) -> float:
         """Return the cost of the traffic on a ring, with the interests at its brokers."""
         return overlay_ring_cost(ring, self.interests.over(ring.brokers), self.rates_per_s).total_per_s(
             self.delay_weight
@@ -81,7 +81,7 @@ class _Traffic:
 
 
 def _moves(
-    interests: UserInterests, present: ChordConfiguration, task: RepairTask, user_load_max: float
+    interests: UserInterests, present: RingConfiguration, task: RepairTask, user_load_max: float
 ) -> tuple[ClientMove, ...]:
     """Return the moves of users whose broker is gone to brokers of the present ring that stay."""
     emptied = task.emptied(present)
@@ -110,12 +110,12 @@ def _free_id(broker: str, id_of: Mapping[str, int], bits: int, traffic: _Traffic
             found.append(key)
     if traffic is None or len(found) == 1:
         return found[0]
-    costs = [traffic.cost_per_s(ChordConfiguration.of(0, bits, {**id_of, broker: key})) for key in found]
+    costs = [traffic.cost_per_s(RingConfiguration.of(0, bits, {**id_of, broker: key})) for key in found]
     return found[int(np.argmin(costs))]
 
 
 def _reason(
-    task: RepairTask, present: ChordConfiguration, target: ChordConfiguration, moves: tuple[ClientMove, ...]
+    task: RepairTask, present: RingConfiguration, target: RingConfiguration, moves: tuple[ClientMove, ...]
 ) -> str:
     """Describe what is done, for people."""
     reasons = [change_text(task.change)]
@@ -127,5 +127,5 @@ def _reason(
     if new:
         reasons.append(named_text(new))
     if moves:
-        reasons.append(moved_text(moves, ChordConfiguration.CLIENTS))
+        reasons.append(moved_text(moves, RingConfiguration.CLIENTS))
     return "; ".join(reasons)

@@ -20,14 +20,14 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.find_homes import homes_in
 from regraft.overlay.cost_breakdown import CostBreakdown, mean_breakdown
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.plan import Proposal, Verdict
 
 
 @dataclass(frozen=True, eq=False)
-class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
+class RingKind(OverlayKind[RingConfiguration, RingState, ReachedRing]):
     """A Chord ring over the inventory's brokers.
 
     ``delay_weight`` is the weight of a hop of delay against a message, ``user_load_max`` the load that a broker may
@@ -46,7 +46,7 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         window: ClosedWindow,
         interests: UserInterests | None,
         topic_of: Mapping[str, str],
-        overlays: Sequence[ChordConfiguration],
+        overlays: Sequence[RingConfiguration],
         unknown_share_max: float,
         fault: str = "",
     ) -> tuple[ClosedWindow, tuple[str, ...]]:
@@ -59,7 +59,7 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         """Return the window without its users' interests; its rates stay."""
         return window.without_interests()
 
-    def with_homes(self, present: ChordConfiguration, windows: Sequence[ClosedWindow]) -> ChordConfiguration:
+    def with_homes(self, present: RingConfiguration, windows: Sequence[ClosedWindow]) -> RingConfiguration:
         """Return the ring with the users that plans have moved, each where the register of the newest window has it.
 
         Users that have left are not named. All others are where the register has them, too, and need no naming.
@@ -68,7 +68,7 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         homes = {} if newest is None else homes_in(newest, present.home_of)
         return present.with_homes({user: home for user, home in homes.items() if home in present.id_of})
 
-    def state_of(self, configuration: ChordConfiguration, windows: Sequence[ClosedWindow]) -> RingState:
+    def state_of(self, configuration: RingConfiguration, windows: Sequence[ClosedWindow]) -> RingState:
         """Return the state for planners of a ring."""
         return RingState.of(configuration, self.inventory, windows)
 
@@ -124,15 +124,15 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
             return []
         return users_leaving(state.traffic, avoided, left, moves_max, self.user_load_max, self.delay_weight)
 
-    def repaired(self, present: ChordConfiguration, task: RepairTask) -> Repair:
+    def repaired(self, present: RingConfiguration, task: RepairTask) -> Repair:
         """Return the ring with the arcs of gone brokers taken over, new brokers at free IDs, and users re-placed."""
         return repaired_ring(present, task, self.user_load_max, self.delay_weight)
 
-    def cost_per_s(self, configuration: ChordConfiguration, window: ClosedWindow) -> float:
+    def cost_per_s(self, configuration: RingConfiguration, window: ClosedWindow) -> float:
         """Return all messages plus the weighted delay in hops (Zhao13, Eq. 5, with those to subscribers)."""
         return ring_cost_of(configuration, window).total_per_s(self.delay_weight)
 
-    def breakdown(self, configuration: ChordConfiguration, windows: Sequence[ClosedWindow]) -> CostBreakdown:
+    def breakdown(self, configuration: RingConfiguration, windows: Sequence[ClosedWindow]) -> CostBreakdown:
         """Return the cost by link, the mean over the windows, weighted by length."""
         parts = [ring_breakdown_of(configuration, window, self.delay_weight) for window in windows]
         return mean_breakdown(parts, [window.sets.span_s for window in windows])
@@ -141,19 +141,15 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         """Return True if the window knows what users want."""
         return window.interests is not None
 
-    def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
-        """Return True: the worth of a user's home depends only on who wants what."""
-        return True
-
     def counted_cost_per_s(self, window: ClosedWindow) -> float | None:
         """Return None: counters do not measure delay."""
         return None
 
-    def transition_messages_min(self, configuration: ChordConfiguration) -> int:
+    def transition_messages_min(self, configuration: RingConfiguration) -> int:
         """Return one message each way over every link, to announce an epoch and its end to neighbours."""
         return 2 * len(configuration.links)
 
-    def message_cost(self, configuration: ChordConfiguration) -> float:
+    def message_cost(self, configuration: RingConfiguration) -> float:
         """Return 1: the cost counts messages."""
         return 1.0
 

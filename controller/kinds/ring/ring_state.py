@@ -20,7 +20,7 @@ from regraft.controller.state.overlay_state import OverlayState
 from regraft.controller.state.planner_interface import PlannerContext
 from regraft.overlay.cut_off import CutOff
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import RingCost, TopicCosts, at_positions, topic_costs, topic_roots
 from regraft.overlay.ring.ring_cut_off import ring_cut_off
 from regraft.overlay.ring.user_interests import UserInterests
@@ -39,7 +39,7 @@ class RingTraffic:
     (windows,) the lengths of the windows. Topics are those of ``interests``.
     """
 
-    configuration: ChordConfiguration
+    configuration: RingConfiguration
     interests: UserInterests
     window_rates_per_s: Floats
     window_s: Floats
@@ -83,7 +83,7 @@ class RingTraffic:
         """The cost of the topics at the rates of each window."""
         return tuple(self.topic_costs.at_rates(rates) for rates in self.window_rates_per_s)
 
-    def with_configuration(self, configuration: ChordConfiguration) -> RingTraffic:
+    def with_configuration(self, configuration: RingConfiguration) -> RingTraffic:
         """Return the same users and topics on another ring, with users at its homes."""
         interests = self.interests
         if configuration.homes != self.configuration.homes:
@@ -101,7 +101,7 @@ def filtered_rates(window_rates_per_s: Floats | Sequence[Floats], weight: float 
     return np.asarray(estimate, dtype=np.float64)
 
 
-def ring_traffic_of(configuration: ChordConfiguration, windows: Sequence[ClosedWindow]) -> RingTraffic | None:
+def ring_traffic_of(configuration: RingConfiguration, windows: Sequence[ClosedWindow]) -> RingTraffic | None:
     """Return what the windows (oldest first, at least one) show of a ring; None if the newest has no interests.
 
     Users are at the homes that the configuration names, all others where the newest window has them. Rates are those of
@@ -131,7 +131,7 @@ class RingContext(PlannerContext):
 class RingState(OverlayState):
     """A ring over the windows of the horizon, oldest first; ``traffic`` is None if users are unknown."""
 
-    configuration: ChordConfiguration
+    configuration: RingConfiguration
     traffic: RingTraffic | None = None
 
     @cached_property
@@ -142,11 +142,11 @@ class RingState(OverlayState):
         return ring_cut_off(self.configuration, self.traffic.interests, self.traffic.rates_per_s)
 
     @classmethod
-    def of(cls, configuration: ChordConfiguration, inventory: Inventory, windows: Sequence[ClosedWindow]) -> RingState:
+    def of(cls, configuration: RingConfiguration, inventory: Inventory, windows: Sequence[ClosedWindow]) -> RingState:
         """Return the state that the windows (oldest first, at least one) show."""
         return cls(configuration, inventory, tuple(windows), ring_traffic_of(configuration, windows))
 
-    def with_configuration(self, configuration: ChordConfiguration) -> RingState:
+    def with_configuration(self, configuration: RingConfiguration) -> RingState:
         """Return the same windows on another ring."""
         known = None if self.traffic is None else self.traffic.with_configuration(configuration)
         return RingState(configuration, self.inventory, self.windows, known)

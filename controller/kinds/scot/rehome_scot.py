@@ -34,10 +34,8 @@ class ScotLoads:
 
     @property
     def are_known(self) -> bool:
-        """Return True if there are caps to compare loads with, and windows that report deliveries."""
-        windows = self.task.windows
-        has_caps = self.task.fleet.load_max_per_s is not None
-        return has_caps and bool(windows) and all(window.sets.delivered is not None for window in windows)
+        """Return True if there are caps to compare loads with, and windows."""
+        return self.task.fleet.load_max_per_s is not None and bool(self.task.windows)
 
     @cached_property
     def caps(self) -> NDArray[np.float64]:

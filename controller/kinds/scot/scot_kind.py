@@ -55,9 +55,8 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return PlannerContext(proposals_max=proposals_max, moves_max=self.moves_max(settings))
 
     def missing_in(self, state: ScotState) -> str:
-        """Return a fault if a window does not report deliveries separately from publications."""
-        is_known = all(self.can_be_costed(window) for window in state.windows)
-        return "" if is_known else "does not report deliveries separately from publications"
+        """Return no fault: every window knows what was delivered where."""
+        return ""
 
     def reached(self, state: ScotState) -> ReachedScot:
         """Return the overlay of the state."""
@@ -136,12 +135,8 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return mean_breakdown(parts, [window.sets.span_s for window in windows])
 
     def can_be_costed(self, window: ClosedWindow) -> bool:
-        """Return True if the window reports deliveries separately from publications."""
-        return window.sets.delivered is not None
-
-    def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
-        """Return True if all windows report deliveries separately from publications."""
-        return all(self.can_be_costed(window) for window in windows)
+        """Return True: every window knows what was delivered where."""
+        return True
 
     def counted_cost_per_s(self, window: ClosedWindow) -> float | None:
         """Return None: around congested links, notifications take detours that the model does not have."""

@@ -16,7 +16,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import per_month
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.schemas.live_view import ShownBill
 
@@ -44,7 +44,9 @@ def access_by_span_per_s(inventory: Inventory, windows: Sequence[ClosedWindow], 
     return np.repeat(np.array(by_window), slice_count)
 
 
-def bill_of(configuration: Configuration, inventory: Inventory, windows: Sequence[ClosedWindow]) -> ShownBill | None:
+def bill_of(
+    configuration: TreeConfiguration, inventory: Inventory, windows: Sequence[ClosedWindow]
+) -> ShownBill | None:
     """Return the cost in money of the traffic of windows on a tree, or None without prices.
 
     Publishers are where the configuration has them, subscribers where the windows do.

@@ -14,7 +14,7 @@ import numpy as np
 from regraft.controller.kinds.overlay_kind import Floats, HomeError, RingIdError
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.overlay_state import Span
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import LinkSwap, SwapCursor, as_swaps
 from regraft.schemas.plan import ClientMove, Proposal
 
@@ -62,7 +62,7 @@ class ReachedTree:
         return self._loads_per_s
 
     @property
-    def configuration(self) -> Configuration:
+    def configuration(self) -> TreeConfiguration:
         """The links and homes reached; its epoch is still the present one."""
         return self.state.configuration
 
@@ -70,8 +70,7 @@ class ReachedTree:
         """Return the overlay after the proposal.
 
         Raises NotATreeError if its links leave no tree, KeyError for a broker that is not in the overlay, HomeError for
-        a publisher that is not at the home it leaves, or for moved subscribers without separate deliveries, RingIdError
-        for a reassignment of ring IDs.
+        a publisher that is not at the home it leaves, RingIdError for a reassignment of ring IDs.
         """
         if proposal.id_moves:
             raise RingIdError("the overlay is a tree: its brokers have no ring IDs")
@@ -90,8 +89,6 @@ class ReachedTree:
         moved = {move.home_from: move.home_to for move in proposal.subscribers_moved}
         if strangers := {*moved, *moved.values()} - set(self.configuration.brokers):
             raise KeyError(min(strangers))
-        if any(window.sets.delivered is None for window in self.state.windows):
-            raise HomeError("brokers do not report deliveries separately from publications: subscribers stay")
         return ReachedTree(self.state.with_subscribers_moved(moved))
 
     def _linked(self, proposal: Proposal) -> ReachedTree:
@@ -101,7 +98,7 @@ class ReachedTree:
         tree = cursor.go_to(self._swaps)
         swaps = (*self._swaps, *as_swaps(tree, proposal.links_removed, proposal.links_added))
         links, present = cursor.go_to(swaps).links, self.configuration
-        target = Configuration(present.epoch, present.brokers, links, present.homes)
+        target = TreeConfiguration(present.epoch, present.brokers, links, present.homes)
         return ReachedTree(self.state.with_configuration(target), cursor, swaps)
 
     def _moved(self, moves: Sequence[ClientMove]) -> ReachedTree:
@@ -118,7 +115,7 @@ class ReachedTree:
                 saved += costs[:, before] - costs[:, after]
                 loads += priced.loads_per_s(move.client, move.home_to) - priced.loads_per_s(move.client, move.home_from)
             homes[move.client] = move.home_to
-        target = Configuration.of(present.epoch, present.brokers, present.links, homes)
+        target = TreeConfiguration.of(present.epoch, present.brokers, present.links, homes)
         reached = copy(self)
         reached.state = state.with_configuration(target)
         # Links are priced at the homes of their time: further swaps need a tree of these homes.

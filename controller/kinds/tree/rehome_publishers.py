@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from regraft.controller.kinds.repair import RepairTask
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.weighted_sets import WeightedSets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.publisher_costs import PublisherCosts
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.overlay.tree.tree_costs import TreeCosts
@@ -22,7 +22,7 @@ from regraft.schemas.plan import ClientMove, HomeMove
 
 
 def rehomed_publishers(
-    tree: Configuration, homes: Mapping[str, str], emptied: Collection[str], task: RepairTask
+    tree: TreeConfiguration, homes: Mapping[str, str], emptied: Collection[str], task: RepairTask
 ) -> tuple[tuple[ClientMove, ...], float]:
     """Return moves of publishers whose home is one of ``emptied``, and what they add to the cost per second.
 
@@ -59,7 +59,7 @@ def rehomed_publishers(
     return tuple(sorted(moves)), at_homes - _cost_unpublished_per_s(tree, homes, moved, task)
 
 
-def rehomed_subscribers(tree: Configuration, task: RepairTask) -> tuple[HomeMove, ...]:
+def rehomed_subscribers(tree: TreeConfiguration, task: RepairTask) -> tuple[HomeMove, ...]:
     """Return moves of all subscribers of each leaving broker to the one with the cheapest link to it.
 
     Empty if clients stay: those of a real broker receive nothing from the overlay once it leaves.
@@ -70,14 +70,14 @@ def rehomed_subscribers(tree: Configuration, task: RepairTask) -> tuple[HomeMove
     return tuple(HomeMove(broker, _nearest(tree, broker, is_open, task)) for broker in sorted(task.change.left))
 
 
-def _open_brokers(tree: Configuration, task: RepairTask) -> NDArray[np.bool_]:
+def _open_brokers(tree: TreeConfiguration, task: RepairTask) -> NDArray[np.bool_]:
     """Return which brokers of the tree accept clients: those in maintenance do not, unless there are no others."""
     is_open = np.array([broker not in task.avoided for broker in tree.brokers])
     return is_open if is_open.any() else np.ones(len(tree.brokers), dtype=np.bool_)
 
 
 def _cost_unpublished_per_s(
-    tree: Configuration, homes: Mapping[str, str], publishers: Collection[str], task: RepairTask
+    tree: TreeConfiguration, homes: Mapping[str, str], publishers: Collection[str], task: RepairTask
 ) -> float:
     """Return the cost of delivering what these publishers published at gone brokers to all that want it."""
     spans = [window.sets.of_publishers(publishers) for window in task.windows]
@@ -105,7 +105,7 @@ def _cheapest(
     return priced.brokers[order[0]], loads + priced.loads_per_s(publisher, priced.brokers[order[0]])
 
 
-def _nearest(tree: Configuration, home: str, is_open: NDArray[np.bool_], task: RepairTask) -> str:
+def _nearest(tree: TreeConfiguration, home: str, is_open: NDArray[np.bool_], task: RepairTask) -> str:
     """Return the open broker with the cheapest link to the old home, or the first one if link costs are unknown."""
     index = task.fleet.index
     open_homes = [broker for broker, takes in zip(tree.brokers, is_open.tolist(), strict=True) if takes]
@@ -115,13 +115,13 @@ def _nearest(tree: Configuration, home: str, is_open: NDArray[np.bool_], task: R
 
 
 def _priced(
-    tree: Configuration, homes: Mapping[str, str], leaving: Sequence[str], task: RepairTask
+    tree: TreeConfiguration, homes: Mapping[str, str], leaving: Sequence[str], task: RepairTask
 ) -> PublisherCosts | None:
-    """Return what publishers cost at each home of the tree, or None if the windows do not show it.
+    """Return what publishers cost at each home of the tree, or None without windows.
 
     Covers all publishers if there are caps of load, which they share; else only those that leave.
     """
-    if not task.windows or any(window.sets.delivered is None for window in task.windows):
+    if not task.windows:
         return None
     provisional = {**homes, **dict.fromkeys(leaving, tree.brokers[0])}  # Any will do: homes are priced.
     spans = [window.sets for window in task.windows]
@@ -134,9 +134,8 @@ def _priced(
 def at_known_homes(sets: DeliverySets, homes: Mapping[str, str], brokers: tuple[str, ...]) -> DeliverySets:
     """Return the sets over these brokers, too, with publishers at their homes.
 
-    Publishers that ``homes`` does not name stay, and all stay if publications are not reported separately.
+    Publishers that ``homes`` does not name stay.
     """
     known = {name for name, _ in sets.columns}
     placed = {name: home for name, home in homes.items() if name in known}
-    over_all = sets.over(tuple(sorted({*sets.brokers, *brokers, *placed.values()})))
-    return over_all if sets.delivered is None else over_all.at_homes(placed)
+    return sets.over(tuple(sorted({*sets.brokers, *brokers, *placed.values()}))).at_homes(placed)

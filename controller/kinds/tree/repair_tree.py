@@ -18,7 +18,7 @@ from regraft.controller.kinds.repair import Repair, RepairTask, change_text, mov
 from regraft.controller.kinds.tree.rehome_publishers import at_known_homes, rehomed_publishers, rehomed_subscribers
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.sets.weighted_sets import WeightedSets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.exchange_joints import exchange_joints
 from regraft.overlay.tree.join_fragments import JoinedFragments, join_fragments
 from regraft.overlay.tree.tree_costs import TreeCosts
@@ -26,7 +26,7 @@ from regraft.schemas.plan import ClientMove
 from regraft.schemas.write_figures import figure
 
 
-def repaired_tree(present: Configuration, task: RepairTask, degree_max: int) -> Repair:
+def repaired_tree(present: TreeConfiguration, task: RepairTask, degree_max: int) -> Repair:
     """Return the tree over the brokers after the change; ``present`` names the homes of publishers.
 
     All links between brokers that stay are kept. The fragments, and each broker that comes back, are joined by the
@@ -38,7 +38,7 @@ def repaired_tree(present: Configuration, task: RepairTask, degree_max: int) -> 
     """
     sets = _traffic(present, task) if task.windows else None
     draft = _RepairDraft(present, task, degree_max, sets)
-    tree = Configuration.of(present.epoch + 1, draft.brokers, draft.kept | set(draft.joints) | set(draft.leaves))
+    tree = TreeConfiguration.of(present.epoch + 1, draft.brokers, draft.kept | set(draft.joints) | set(draft.leaves))
     stay = {name: home for name, home in present.homes if home in tree.neighbours}
     tree = tree.with_homes(stay)
     moves, added_per_s = rehomed_publishers(tree, present.home_of, task.emptied(present), task)
@@ -49,7 +49,7 @@ def repaired_tree(present: Configuration, task: RepairTask, degree_max: int) -> 
     return Repair(target, task.change, moves, before, after + added_per_s, reason, subscribers, above)
 
 
-def _traffic(overlay: Configuration, task: RepairTask) -> WeightedSets:
+def _traffic(overlay: TreeConfiguration, task: RepairTask) -> WeightedSets:
     """Return the traffic of the windows with publishers at the homes of the overlay.
 
     Sets that the windows have merged already are reused if they are of these brokers and homes.
@@ -64,7 +64,7 @@ def _traffic(overlay: Configuration, task: RepairTask) -> WeightedSets:
     return WeightedSets.over_all([at_known_homes(window.sets, homes, whole) for window in task.windows])
 
 
-def _cost_per_s(overlay: Configuration, task: RepairTask, sets: WeightedSets | None) -> float:
+def _cost_per_s(overlay: TreeConfiguration, task: RepairTask, sets: WeightedSets | None) -> float:
     """Return the cost of the traffic on an overlay, 0 if the traffic or the overlay's link costs are unknown."""
     if sets is None or any(broker not in task.fleet.index for broker in overlay.brokers):
         return 0.0
@@ -75,7 +75,7 @@ def _cost_per_s(overlay: Configuration, task: RepairTask, sets: WeightedSets | N
 class _RepairDraft:
     """The links of the tree after the change, step by step."""
 
-    present: Configuration
+    present: TreeConfiguration
     task: RepairTask
     degree_max: int
     sets: WeightedSets | None
@@ -132,7 +132,7 @@ class _RepairDraft:
         cheapest = tuple(sorted(link(self.core[a], self.core[b]) for a, b in self.joined.links))
         if not cheapest or self.sets is None:
             return cheapest
-        tree = Configuration.of(0, self.core, self.kept | set(cheapest))
+        tree = TreeConfiguration.of(0, self.core, self.kept | set(cheapest))
         room = np.array([self.room[broker] for broker in self.core])
         inventory = self.task.fleet.restricted_to(tree.brokers)
         return exchange_joints(tree, inventory, self.sets.over(self.core), cheapest, room)
@@ -161,7 +161,7 @@ class _RepairDraft:
     @cached_property
     def exceeded(self) -> list[str]:
         """Describe the brokers with more links than allowed."""
-        degrees = Configuration.of(0, self.brokers, self.kept | set(self.joints) | set(self.leaves)).neighbours
+        degrees = TreeConfiguration.of(0, self.brokers, self.kept | set(self.joints) | set(self.leaves)).neighbours
         return [
             f"{broker} has {len(peers)} links, its limit is {self.degree_max}"
             for broker, peers in degrees.items()
@@ -182,7 +182,7 @@ class _RepairDraft:
         if self.exceeded:
             reasons.append(f"above their caps, as few as possible: {named_text(self.exceeded)}")
         if moves:
-            reasons.append(moved_text(moves, Configuration.CLIENTS))
+            reasons.append(moved_text(moves, TreeConfiguration.CLIENTS))
         return "; ".join(reasons)
 
 

@@ -23,7 +23,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.least_cost import least_cost_per_s
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
@@ -33,7 +33,7 @@ from regraft.schemas.write_figures import figure
 
 
 @dataclass(frozen=True, eq=False)
-class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
+class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
     """A tree over the inventory's brokers.
 
     ``degree_max`` caps the links of a broker; the caps of load are the inventory's.
@@ -45,11 +45,11 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
     inventory: Inventory
     degree_max: int
 
-    def with_homes(self, present: Configuration, windows: Sequence[ClosedWindow]) -> Configuration:
+    def with_homes(self, present: TreeConfiguration, windows: Sequence[ClosedWindow]) -> TreeConfiguration:
         """Return the tree with the homes of all publishers of the windows."""
         return with_publishers(present, windows)
 
-    def state_of(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> TreeState:
+    def state_of(self, configuration: TreeConfiguration, windows: Sequence[ClosedWindow]) -> TreeState:
         """Return the state for planners of a tree."""
         return TreeState(configuration, self.inventory, tuple(windows))
 
@@ -113,31 +113,27 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         """Return moves of all subscribers of each broker to the nearest other one."""
         return subscribers_leaving(state, avoided, left)
 
-    def repaired(self, present: Configuration, task: RepairTask) -> Repair:
+    def repaired(self, present: TreeConfiguration, task: RepairTask) -> Repair:
         """Return the tree with its fragments joined by the cheapest links, and new brokers as leaves."""
         known = self.with_homes(present, task.windows) if task.windows else present
         return repaired_tree(known, task, self.degree_max)
 
-    def cost_per_s(self, configuration: Configuration, window: ClosedWindow) -> float:
+    def cost_per_s(self, configuration: TreeConfiguration, window: ClosedWindow) -> float:
         """Return the cost of the window's notifications (Jaeger07, Eq. 1-2), plus the price of hand-overs."""
         links = overlay_cost(configuration, self.inventory, window.sets_at(configuration.home_of))
         return links.total_per_s + float(access_costs_per_s(self.inventory, window).sum())
 
     def least_cost_per_s(self, windows: Sequence[ClosedWindow]) -> float | None:
-        """Return a lower bound of the cost on any tree, with subscribers where they are.
-
-        None if a window does not report deliveries separately from publications.
-        """
+        """Return a lower bound of the cost on any tree, with subscribers where they are; None without windows."""
         sets = [window.sets for window in windows]
-        is_known = bool(sets) and all(one.delivered is not None for one in sets)
         access_per_s = access_by_span_per_s(self.inventory, windows, 1)
-        return least_cost_per_s(self.inventory, sets) + float(access_per_s.mean()) if is_known else None
+        return least_cost_per_s(self.inventory, sets) + float(access_per_s.mean()) if sets else None
 
-    def bill(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> ShownBill | None:
+    def bill(self, configuration: TreeConfiguration, windows: Sequence[ClosedWindow]) -> ShownBill | None:
         """Return the cost of links and hand-overs at the inventory's prices; delays are not charged."""
         return bill_of(configuration, self.inventory, windows)
 
-    def breakdown(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> CostBreakdown:
+    def breakdown(self, configuration: TreeConfiguration, windows: Sequence[ClosedWindow]) -> CostBreakdown:
         """Return the cost by link and broker."""
         sets = DeliverySets.joined(window.sets_at(configuration.home_of) for window in windows)
         found = overlay_cost(configuration, self.inventory, sets)
@@ -151,10 +147,6 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
     def can_be_costed(self, window: ClosedWindow) -> bool:
         """Return True: every window knows what was delivered where."""
         return True
-
-    def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
-        """Return True if all windows report deliveries separately from publications."""
-        return all(window.sets.delivered is not None for window in windows)
 
     def counted_cost_per_s(self, window: ClosedWindow) -> float | None:
         """Return the cost by counters of notifications on each link end and broker; None if no broker sent any.
@@ -173,11 +165,11 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
             for queue in known
         )
 
-    def transition_messages_min(self, configuration: Configuration) -> int:
+    def transition_messages_min(self, configuration: TreeConfiguration) -> int:
         """Return the markers of a drain: one each way over every link."""
         return 2 * (len(configuration.brokers) - 1)
 
-    def message_cost(self, configuration: Configuration) -> float:
+    def message_cost(self, configuration: TreeConfiguration) -> float:
         """Return the mean cost of a link."""
         return statistics.fmean(self.inventory.cost_of_link(*pair) for pair in configuration.links)
 

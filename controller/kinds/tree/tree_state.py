@@ -22,7 +22,7 @@ from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.publisher_sets import PublisherSets
 from regraft.overlay.sets.time_slices import time_slices
 from regraft.overlay.sets.weighted_sets import WeightedSets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_costs import OverlayCosts
 from regraft.overlay.tree.publisher_costs import PublisherCosts
 from regraft.overlay.tree.tree_costs import TreeCosts
@@ -48,7 +48,7 @@ class TreeContext(PlannerContext):
 class TreeState(ContentState):
     """A tree with the homes of its publishers, and the windows of the horizon, oldest first."""
 
-    configuration: Configuration
+    configuration: TreeConfiguration
 
     @cached_property
     def window_sets(self) -> tuple[DeliverySets, ...]:
@@ -89,10 +89,7 @@ class TreeState(ContentState):
 
     @cached_property
     def publisher_costs(self) -> PublisherCosts:
-        """The cost of each publisher at each home, over the horizon and in each span, on the configuration's tree.
-
-        Raises ValueError if a window does not report deliveries separately from publications.
-        """
+        """The cost of each publisher at each home, over the horizon and in each span, on the configuration's tree."""
         return PublisherCosts(self.configuration, self.inventory, self.span_sets)
 
     @cached_property
@@ -165,7 +162,6 @@ class TreeState(ContentState):
         for window, sets in zip(self.windows, self.window_sets, strict=True):
             own = {column: place for place, column in enumerate(sets.columns)}
             places = [columns[column] for column in sets.columns]
-            assert sets.delivered is not None
             delivered = sets.delivered[sets.brokers.index(key[0])]
             part = window.parts.received.get(key)
             if part is None:
@@ -176,7 +172,7 @@ class TreeState(ContentState):
             count += sum(part.handed.values())
         return going, staying, count / self.horizon_s
 
-    def with_configuration(self, configuration: Configuration) -> TreeState:
+    def with_configuration(self, configuration: TreeConfiguration) -> TreeState:
         """Return the same windows on another tree; what does not depend on it is not computed again."""
         seen = TreeState(configuration, self.inventory, self.windows)
         if configuration.homes == self.configuration.homes:

@@ -24,7 +24,7 @@ from regraft.controller.planners.ring.steps.place_users import (
     place_in_turn,
 )
 from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec, moving_proposal
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import overlay_ring_cost
 from regraft.overlay.ring.user_clusters import UserClusters
 from regraft.overlay.ring.user_interests import UserInterests
@@ -165,7 +165,7 @@ def _reason(before: UserInterests, after: UserInterests, members: Ints, moved: i
 
 SPEC = PlannerSpec(
     PLANNER,
-    ChordConfiguration.KIND,
+    RingConfiguration.KIND,
     place_users_dynatops,
     PlacementSettings,
     summary="users' homes on a ring, by similarity of interests and load",

@@ -14,7 +14,7 @@ from regraft.controller.planners.ring.steps.assign_ring_ids import assign_ids
 from regraft.controller.planners.ring.steps.propose_ring_ids import reassigning_proposals
 from regraft.controller.planners.shared_settings import ReassignmentSettings
 from regraft.controller.state.planner_interface import PlannerSpec
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.schemas.plan import Proposal
 
 PLANNER = "reassign_ids_assignment"
@@ -36,7 +36,7 @@ def reassign_ids_assignment(
 
 SPEC = PlannerSpec(
     PLANNER,
-    ChordConfiguration.KIND,
+    RingConfiguration.KIND,
     reassign_ids_assignment,
     ReassignmentSettings,
     summary="ring IDs, by relayed messages, delay and the price of each move",

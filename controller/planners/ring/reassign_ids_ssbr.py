@@ -14,7 +14,7 @@ from regraft.controller.planners.ring.steps.propose_ring_ids import reassigning_
 from regraft.controller.planners.ring.steps.search_ring_ids import best_on_path, improve_greedily, swaps_of
 from regraft.controller.planners.shared_settings import ReassignmentSettings
 from regraft.controller.state.planner_interface import PlannerSpec
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.schemas.plan import Proposal
 
 PLANNER = "reassign_ids_ssbr"
@@ -38,7 +38,7 @@ def reassign_ids_ssbr(
 
 SPEC = PlannerSpec(
     PLANNER,
-    ChordConfiguration.KIND,
+    RingConfiguration.KIND,
     reassign_ids_ssbr,
     ReassignmentSettings,
     summary="ring IDs, by relayed messages and delay",

@@ -21,7 +21,7 @@ from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.steps.move_single import single_moves
 from regraft.controller.planners.tree.steps.propose_overlay import overlay_proposals
 from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec, emptying_proposal
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.group_moves import group_move_changes_per_s
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.plan import HomeMove, Proposal
@@ -216,7 +216,7 @@ class _PricedMoves:
 
 SPEC = PlannerSpec(
     PLANNER,
-    Configuration.KIND,
+    TreeConfiguration.KIND,
     pack_drop,
     PackingSettings,
     summary="subscribers onto fewer and cheaper brokers, then links and publishers' homes",

@@ -16,7 +16,7 @@ from regraft.controller.planners.shared_settings import OrderSettings, SessionSe
 from regraft.controller.planners.tree.steps.rank_moves import rank_moves
 from regraft.controller.planners.tree.steps.select_home_grape import GrapeSelection, Priority
 from regraft.controller.state.planner_interface import PlannerSpec
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, Proposal
 from regraft.schemas.write_figures import figure
 
@@ -66,7 +66,7 @@ def relocate_publisher_grape(
 
 SPEC = PlannerSpec(
     PLANNER,
-    Configuration.KIND,
+    TreeConfiguration.KIND,
     relocate_publisher_grape,
     PrioritySettings,
     summary="a publisher's home, by message rate and delivery delay",

@@ -19,7 +19,7 @@ from regraft.controller.planners.tree.steps.rank_moves import rank_moves
 from regraft.controller.planners.tree.steps.trace_publishers import columns_by_publisher, subscribers_mean
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.planner_interface import PlannerSpec
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.schemas.plan import ClientMove, Proposal
 from regraft.schemas.write_figures import figure
@@ -141,7 +141,7 @@ def trace(parts: Sequence[Part], publisher: str, settings: TraceSettings, rng: r
     return None if average is None else Traced(count, average)
 
 
-def probe_walk(configuration: Configuration, tree: RootedTree, subscribers: Floats, home: int) -> ProbeWalk:
+def probe_walk(configuration: TreeConfiguration, tree: RootedTree, subscribers: Floats, home: int) -> ProbeWalk:
     """Follow the link with more subscribers behind it than all other links and the broker have, while there is one.
 
     Source: Cheung09, section 3.2. The request's count of the side it comes from is the total less what lies ahead.
@@ -177,7 +177,6 @@ def _subscribers(
 ) -> Iterator[Floats]:
     """Yield for each chosen notification how many subscribers received it, by broker."""
     delivered = window.sets.delivered
-    assert delivered is not None, "publishers are priced only where this is known"
     mean = subscribers_mean(window, publisher, delivered[:, columns])
     for column, bit in chosen:
         yield mean * (delivered[:, column] >> np.uint64(bit) & np.uint64(1))
@@ -185,7 +184,7 @@ def _subscribers(
 
 SPEC = PlannerSpec(
     PLANNER,
-    Configuration.KIND,
+    TreeConfiguration.KIND,
     relocate_publisher_pop,
     TraceSettings,
     summary="a publisher's home, by the number of its subscribers",

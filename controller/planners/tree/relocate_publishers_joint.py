@@ -24,7 +24,7 @@ from regraft.controller.planners.tree.steps.search_homes import HomeSearch
 from regraft.controller.planners.tree.steps.select_home_grape import GrapeSelection, Priority
 from regraft.controller.planners.tree.steps.trace_publishers import hop_delays, trace_sessions
 from regraft.controller.state.planner_interface import PlannerSpec, moving_proposal
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.publisher_placement import PublisherPlacement
 from regraft.overlay.tree.trace_sessions import SessionMetrics
 from regraft.schemas.plan import ClientMove, Proposal
@@ -173,7 +173,7 @@ def _reason(moves: Sequence[ClientMove], settings: JointSettings, *, is_capped: 
 
 SPEC = PlannerSpec(
     PLANNER,
-    Configuration.KIND,
+    TreeConfiguration.KIND,
     relocate_publishers_joint,
     JointSettings,
     summary="all publishers' homes, by true cost under caps of load",

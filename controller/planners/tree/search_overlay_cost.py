@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.steps.propose_overlay import overlay_proposals
 from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.plan import Proposal
 
 PLANNER = "search_overlay_cost"
@@ -59,7 +59,7 @@ def search_overlay_cost(
 
 SPEC = PlannerSpec(
     PLANNER,
-    Configuration.KIND,
+    TreeConfiguration.KIND,
     search_overlay_cost,
     OverlaySearchSettings,
     summary="links of a tree and publishers' homes together, by true cost",

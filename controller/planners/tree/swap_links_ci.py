@@ -19,7 +19,7 @@ from regraft.controller.planners.shared_settings import HorizonSettings
 from regraft.controller.planners.tree.steps.rank_swaps import rank_swaps
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.overlay_configuration import link
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.horizon_paths import Paths, paths_within
 from regraft.overlay.tree.tree_costs import LinkSwap
 from regraft.schemas.plan import Proposal
@@ -218,7 +218,7 @@ def _forbid_above_cap(removals: Costs, paths: Paths, degrees: NDArray[np.int64],
 
 SPEC = PlannerSpec(
     PLANNER,
-    Configuration.KIND,
+    TreeConfiguration.KIND,
     swap_links_ci,
     HorizonSettings,
     summary="links of a tree, by cost and common interest",

@@ -15,7 +15,7 @@ from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
 from regraft.controller.planners.tree.steps.search_swaps import Search, descend, escape, is_worth_its_frailty
 from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec
 from regraft.overlay.overlay_configuration import Link
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.plan import Proposal
 
 PLANNER = "swap_links_cost"
@@ -87,7 +87,7 @@ def _proposal(removed: list[Link], added: list[Link], before_per_s: float, after
 
 SPEC = PlannerSpec(
     PLANNER,
-    Configuration.KIND,
+    TreeConfiguration.KIND,
     swap_links_cost,
     SearchSettings,
     summary="links of a tree, by true cost",

@@ -34,7 +34,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.ring.chord_ring import ring_key
+from regraft.api.rings import ring_key
 from regraft_lab.dynatops.dissemination import Floats, Positions, RootedTrees
 
 BASE = 16

@@ -11,24 +11,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.ring.chord_ring import DEFAULT_BITS, NO_PARENT
-from regraft.overlay.ring.ring_costs import topic_roots
+from regraft.api.rings import DEFAULT_BITS, NO_PARENT, RingConfiguration, topic_roots
 from regraft_lab.dynatops.dissemination import Positions, RootedTrees
 
 
 def random_configuration(
     brokers: Sequence[str], rng: np.random.Generator, bits: int = DEFAULT_BITS
-) -> ChordConfiguration:
+) -> RingConfiguration:
     """Return a ring with distinct, uniformly random IDs: consistent hashing with a random hash function."""
     drawn: set[int] = set()
     while len(drawn) < len(brokers):
         drawn.update(rng.integers(1 << bits, size=len(brokers) - len(drawn)).tolist())
     ids = rng.permutation(sorted(drawn)).tolist()
-    return ChordConfiguration.of(0, bits, dict(zip(sorted(brokers), ids, strict=True)))
+    return RingConfiguration.of(0, bits, dict(zip(sorted(brokers), ids, strict=True)))
 
 
-def chord_trees(configuration: ChordConfiguration) -> RootedTrees:
+def chord_trees(configuration: RingConfiguration) -> RootedTrees:
     """Return the tree of each broker, in the order of ``configuration.brokers``."""
     positions = _positions(configuration)
     parents = configuration.ring.parents[np.ix_(positions, positions)]
@@ -39,10 +37,10 @@ def chord_trees(configuration: ChordConfiguration) -> RootedTrees:
     return RootedTrees(broker_at[parents], depths, depths + depths.T)
 
 
-def chord_roots(configuration: ChordConfiguration, topics: tuple[str, ...]) -> Positions:
+def chord_roots(configuration: RingConfiguration, topics: tuple[str, ...]) -> Positions:
     """Return the rendezvous of each topic, as an index into ``configuration.brokers``."""
     return np.argsort(_positions(configuration))[topic_roots(configuration, topics)].astype(np.int32)
 
 
-def _positions(configuration: ChordConfiguration) -> Positions:
+def _positions(configuration: RingConfiguration) -> Positions:
     return np.array([configuration.position_of[broker] for broker in configuration.brokers], dtype=np.int32)

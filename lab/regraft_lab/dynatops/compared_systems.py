@@ -17,8 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.ring.ring_costs import topic_roots
+from regraft.api.rings import RingConfiguration, topic_roots
 from regraft_lab.dynatops.bayeux import TapestryMesh, draw_mesh
 from regraft_lab.dynatops.broker_interests import InterestStep
 from regraft_lab.dynatops.connected_dissemination import connected_measures
@@ -124,7 +123,7 @@ class RingSystem:
 
     def __init__(
         self,
-        configuration: ChordConfiguration,
+        configuration: RingConfiguration,
         topics: tuple[str, ...],
         reassigner: Reassigner | None = None,
         hop_delays: Floats | None = None,
@@ -199,7 +198,7 @@ class ConnectedSystem:
 
 
 def ring_systems(
-    configuration: ChordConfiguration,
+    configuration: RingConfiguration,
     topics: tuple[str, ...],
     events_per_period: float,
     rng_of: Callable[[], np.random.Generator],

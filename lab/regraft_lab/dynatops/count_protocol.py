@@ -23,18 +23,23 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
-from regraft.producers.brokers.broker_messages import Bundle, ClientRequest, Effect, Message, Send
-from regraft.producers.brokers.chord_routing import RingRouting
-from regraft.producers.brokers.chord_tables import ChordTables, RingPlanUnderWay
-from regraft.producers.brokers.two_epochs import TwoEpochBroker
-from regraft.producers.emulator.user_clients import topic_filter
-from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from regraft.schemas.command import Command, CommandPhase, Outcome
-from regraft.schemas.plan import ClientMove
-from regraft.schemas.plan_life import answers_to
+from regraft.api.brokers import (
+    Bundle,
+    ChordTables,
+    ClientRequest,
+    Effect,
+    Message,
+    RingPlanUnderWay,
+    RingRouting,
+    Send,
+    TwoEpochBroker,
+)
+from regraft.api.emulation import VirtualOverlay, VirtualSettings, topic_filter
+from regraft.api.overlays import Inventory
+from regraft.api.programs import Figure
+from regraft.api.records import ClientMove
+from regraft.api.rings import RingConfiguration, id_moves_between
+from regraft.api.transitions import Command, CommandPhase, Outcome, answers_to
 from regraft_lab.dynatops.random_streams import random_of
 
 Where = dict[str, str | int | float]
@@ -65,7 +70,7 @@ STEPS = ("commands", "overlay", "pubsub", "drain")
 class CountingCore(TwoEpochBroker[ChordTables, RingPlanUnderWay]):
     """A broker that counts the messages it sends, and requests of its clients, by kind."""
 
-    def __init__(self, broker: str, configuration: ChordConfiguration, boot_ms: int, sent: Counter[str]) -> None:
+    def __init__(self, broker: str, configuration: RingConfiguration, boot_ms: int, sent: Counter[str]) -> None:
         super().__init__(broker, ChordTables(broker, configuration), boot_ms, RingRouting)
         self._sent = sent
 
@@ -112,7 +117,7 @@ class CountedRing:
     def __init__(self, task: ProtocolTask, rng: np.random.Generator) -> None:
         names = [f"broker {number:04d}" for number in range(task.brokers)]
         self.rng = rng
-        self.ring = ChordConfiguration.hashed(0, BITS, names)
+        self.ring = RingConfiguration.hashed(0, BITS, names)
         delays = np.full((task.brokers, task.brokers), LINK_MS) * ~np.eye(task.brokers, dtype=np.bool_)
         inventory = Inventory(self.ring.brokers, np.full(task.brokers, SERVICE_MS), delays, task.brokers, self.ring)
         self.virtual = VirtualOverlay(inventory, settings=VirtualSettings(flush_ms=None))
@@ -131,13 +136,13 @@ class CountedRing:
             self.virtual.overlay.connect_user(user, home, self.wanted[user])
         self.virtual.run_for(SETTLE_MS)
 
-    def exchange_ids(self, moved: int) -> ChordConfiguration:
+    def exchange_ids(self, moved: int) -> RingConfiguration:
         """Return the next configuration, in which ``moved`` random brokers pass their IDs around in a cycle."""
         chosen = [self.ring.brokers[at] for at in self.rng.permutation(len(self.ring.brokers))[:moved].tolist()]
         id_of = dict(self.ring.id_of)
         for broker, after in zip(chosen, [*chosen[1:], *chosen[:1]], strict=True):
             id_of[after] = self.ring.id_of[broker]
-        return ChordConfiguration.of(self.ring.epoch + 1, BITS, id_of)
+        return RingConfiguration.of(self.ring.epoch + 1, BITS, id_of)
 
     def move_users(self, count: int) -> list[ClientMove]:
         """Return moves of ``count`` random users, each to a random other broker."""
@@ -148,7 +153,7 @@ class CountedRing:
             moves.append(ClientMove(user, home, others[int(self.rng.integers(len(others)))]))
         return sorted(moves)
 
-    def execute(self, target: ChordConfiguration, moves: list[ClientMove]) -> Counter[str]:
+    def execute(self, target: RingConfiguration, moves: list[ClientMove]) -> Counter[str]:
         """Execute a plan as the controller does; return messages by kind, including commands and answers.
 
         Raises TimeoutError if brokers do not answer.
@@ -176,7 +181,7 @@ class CountedRing:
         self.ring = target
         return self.sent + Counter({"Command": commands, "CommandResult": len(results) - answered_before})
 
-    def _await(self, target: ChordConfiguration, outcome: Outcome) -> None:
+    def _await(self, target: RingConfiguration, outcome: Outcome) -> None:
         deadline_ms = self.virtual.now_ms + WAIT_MS_MAX
         results = self.virtual.results.results
         while True:
@@ -245,7 +250,7 @@ def bounds(task: ProtocolTask, moved: int) -> dict[str, float]:
     }
 
 
-def paper_messages(ring: CountedRing, target: ChordConfiguration) -> dict[str, float]:
+def paper_messages(ring: CountedRing, target: RingConfiguration) -> dict[str, float]:
     """Return the messages of the paper's four steps between two configurations; brokers subscribe for their users."""
     before, hops = ring.ring, math.log2(len(target.brokers))
     moves = id_moves_between(before, target)

@@ -21,12 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from regraft.controller.planners.ring.steps.assign_ring_ids import assign_ids
-from regraft.controller.planners.ring.steps.search_ring_ids import best_on_path, improve_greedily, swaps_of
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.ring.ring_costs import topic_roots
-from regraft.overlay.ring.ring_reassignment import RingProblem
+from regraft.api.planners import assign_ids, best_on_path, improve_greedily, swaps_of
+from regraft.api.programs import Figure
+from regraft.api.rings import RingConfiguration, RingProblem, topic_roots
 
 Where = dict[str, str | int | float]
 
@@ -67,7 +64,7 @@ EVENTS = (30.0, 100.0, 300.0, 1000.0)
 def draw_problem(pattern: Pattern, brokers: int, topics: int, seed: int, events: float = MANY_EVENTS) -> RingProblem:
     """Return a ring drawn by the seed with subscriptions of a pattern, hashed IDs, w_d = 1, hops of delay 1."""
     rng = np.random.default_rng([seed, brokers, topics])
-    ring = ChordConfiguration.hashed(0, BITS, [f"broker {seed} {number:04d}" for number in range(brokers)])
+    ring = RingConfiguration.hashed(0, BITS, [f"broker {seed} {number:04d}" for number in range(brokers)])
     roots = topic_roots(ring, tuple(f"topic {seed} {number:04d}" for number in range(topics)))
     return RingProblem(ring.ring, roots, pattern.draw(brokers, topics, rng), np.full(topics, events))
 

@@ -17,8 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.ring.chord_ring import NO_PARENT
-from regraft.overlay.ring.ring_costs import RingCost
+from regraft.api.rings import NO_PARENT, RingCost
 
 Positions = NDArray[np.int32]
 Floats = NDArray[np.float64]

@@ -12,8 +12,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from regraft.infra.process.measured_figures import Figure
-from regraft.report_page.drawing_parts import STYLE, LineStyle, add_legend, plot_with_bars, svg_text
+from regraft.api.drawings import STYLE, LineStyle, add_legend, plot_with_bars, svg_text
+from regraft.api.programs import Figure
 from regraft_lab.claim_evidence import Measured, Value
 from regraft_lab.dynatops.dynatops_tasks import CLAIM_WEIGHTS
 from regraft_lab.dynatops.judge_readings import DYNATOPS, GRIDS, MULTIMODAL

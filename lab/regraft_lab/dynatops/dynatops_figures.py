@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 from regraft_lab.dynatops.run_dynatops import TaskResult
 from regraft_lab.mean_figures import with_interval
 

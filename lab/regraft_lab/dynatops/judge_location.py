@@ -15,7 +15,6 @@ from regraft_lab.dynatops.dynatops_tasks import CLUSTER, LOCATION_PERIOD_H
 from regraft_lab.dynatops.judge_poisson import cuts_by_pattern, management_cuts
 from regraft_lab.dynatops.judge_readings import (
     BASES,
-    BELOW_MAX,
     GRIDS,
     LOCATION,
     STRICTLY,
@@ -24,7 +23,9 @@ from regraft_lab.dynatops.judge_readings import (
     location_readings,
     over_readings,
     placements,
+    size_over_readings,
 )
+from regraft_lab.judge_size import Size
 
 BAYEUX_HOMES = (("", "static"), ("", "located"), ("_pns", "located"))
 LARGE_CLUSTER = 50
@@ -32,11 +33,11 @@ GREATLY = 0.5  # "greatly improved": at most this share remains.
 SMALL_STEP = 0.05  # The largest step against a trend that is ignored.
 
 
-def judge_management(claimed: float) -> Callable[[Measured], Judgement]:
+def judge_management(size: Size) -> Callable[[Measured], Judgement]:
     """Return the judge of "less subscription management than every other system", in both models, at c = 10."""
 
     def judge(measured: Measured) -> Judgement:
-        return over_readings(_management_cuts(measured) | management_cuts(measured), claimed - BELOW_MAX)
+        return size_over_readings(_management_cuts(measured) | management_cuts(measured), size)
 
     return judge
 
@@ -116,9 +117,9 @@ def _load_std(measured: Measured, where: dict[str, Value], cluster: int) -> floa
 
 def judge_handovers(measured: Measured) -> Judgement:
     """Judge: users change their broker 80 % less often than with GeoPS."""
-    return over_readings(
+    return size_over_readings(
         location_readings(lambda where: measured.value("handovers_cut", **where, cluster_brokers=CLUSTER)),
-        0.8 - BELOW_MAX,
+        Size(0.8, is_least=True),
     )
 
 
@@ -143,11 +144,11 @@ def judge_both_help(metric: str) -> Callable[[Measured], Judgement]:
     return judge
 
 
-def judge_against_bayeux(metric: str, claimed: float) -> Callable[[Measured], Judgement]:
+def judge_against_bayeux(metric: str, size: Size) -> Callable[[Measured], Judgement]:
     """Return the judge of DYNATOPS against the best of Bayeux(static), Bayeux(loc) and Bayeux(loc+PNS)."""
 
     def judge(measured: Measured) -> Judgement:
-        return over_readings(bayeux_cuts(measured, metric), claimed - BELOW_MAX)
+        return size_over_readings(bayeux_cuts(measured, metric), size)
 
     return judge
 
@@ -167,11 +168,11 @@ def bayeux_cuts(measured: Measured, metric: str) -> Readings:
     return found
 
 
-def judge_against_geops(metric: str, claimed: float) -> Callable[[Measured], Judgement]:
+def judge_against_geops(metric: str, size: Size) -> Callable[[Measured], Judgement]:
     """Return the judge of DYNATOPS against GeoPS."""
 
     def judge(measured: Measured) -> Judgement:
-        return over_readings(geops_cuts(measured, metric), claimed - BELOW_MAX)
+        return size_over_readings(geops_cuts(measured, metric), size)
 
     return judge
 
@@ -209,7 +210,7 @@ def judge_larger_clusters(metric: str) -> Callable[[Measured], Judgement]:
     return judge
 
 
-def judge_in_general(metric: str, claimed: float) -> Callable[[Measured], Judgement]:
+def judge_in_general(metric: str, size: Size) -> Callable[[Measured], Judgement]:
     """Return the judge of "30 % less ... in general": the mean over all comparisons in both models."""
 
     def judge(measured: Measured) -> Judgement:
@@ -223,7 +224,7 @@ def judge_in_general(metric: str, claimed: float) -> Callable[[Measured], Judgem
             return undecided()
         mean = sum(means.values()) / len(means)
         evidence = f"{mean:.0%}: " + ", ".join(f"{name} {each:.0%}" for name, each in means.items())
-        return verdict(mean >= claimed - BELOW_MAX, mean < claimed - BELOW_MAX, evidence)
+        return Judgement(size.judge(mean), evidence)
 
     return judge
 

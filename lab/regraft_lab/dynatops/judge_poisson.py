@@ -11,7 +11,6 @@ from collections.abc import Callable
 from regraft_lab.claim_evidence import Judgement, Measured, Value, undecided, verdict
 from regraft_lab.dynatops.judge_readings import (
     BASES,
-    BELOW_MAX,
     BNR,
     DYNATOPS,
     MULTIMODAL,
@@ -23,8 +22,10 @@ from regraft_lab.dynatops.judge_readings import (
     over_readings,
     poisson_cut,
     rates,
+    size_over_readings,
 )
 from regraft_lab.dynatops.poisson_workload import PATTERNS
+from regraft_lab.judge_size import Size
 
 SIGNIFICANT = 0.1  # "significantly less": by at least this share.
 DRAMATIC = 0.5  # "increases dramatically": by at least this factor times that of the rate.
@@ -37,7 +38,7 @@ def judge_changes(measured: Measured) -> Judgement:
         f"rate {rate:g}": measured.value("changes_cut_by_rate", **{**MULTIMODAL, "changes_per_user_h": rate})
         for rate in rates(measured)
     }
-    return over_readings({name: value for name, value in found.items() if value is not None}, 0.8 - BELOW_MAX)
+    return size_over_readings({name: value for name, value in found.items() if value is not None}, Size(0.8))
 
 
 def judge_less_management(measured: Measured) -> Judgement:
@@ -57,11 +58,11 @@ def management_cuts(measured: Measured) -> Readings:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def judge_saved(metric: str, claimed: float) -> Callable[[Measured], Judgement]:
+def judge_saved(metric: str, size: Size) -> Callable[[Measured], Judgement]:
     """Return the judge of "... improvement against the compared systems": against the better of Bayeux and TCO."""
 
     def judge(measured: Measured) -> Judgement:
-        return over_readings(cuts_by_rate(measured, metric), claimed - BELOW_MAX)
+        return size_over_readings(cuts_by_rate(measured, metric), size)
 
     return judge
 
@@ -142,7 +143,7 @@ def judge_cheaper_reconfiguration(measured: Measured) -> Judgement:
         f"messages an hour by Eq. 7 against a message for each link: {by_rate}; "
         f"DYNATOPS moves {moved:.2f} brokers an hour"
     )
-    return verdict(cut >= 0.8 - BELOW_MAX, cut < 0.8 - BELOW_MAX, evidence)
+    return Judgement(Size(0.8, is_least=True).judge(cut), evidence)
 
 
 def _at_rate(rate: float) -> dict[str, Value]:

@@ -1,7 +1,7 @@
 """Judge claims that allow several readings of the paper by all of these readings at once.
 
 In: a value for each reading. Out: a verdict with its evidence. A claim is reproduced if it holds in every reading that
-was run, refuted if it holds in none, and otherwise not decidable from the text.
+was run, refuted if it holds in none, and otherwise not decidable from the text. Sizes: :mod:`experiments.judge_size`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from regraft_lab.dynatops.dynatops_tasks import (
     LOCATION_PERIOD_H,
     PERIOD_H,
 )
+from regraft_lab.judge_size import Size
 
-BELOW_MAX = 0.05  # A newly drawn workload may fall a little short of the paper's.
 STRICTLY = 1e-9  # "Less" without a number: by more than rounding.
 POISSON: dict[str, Value] = {
     "model": "poisson",
@@ -52,6 +52,12 @@ def over_readings(found: Mapping[str, float], least: float, *, as_share: bool = 
         return verdict(held > 0, held == 0, described(worst))
     evidence = f"{described(worst)} to {described(best)}; holds in {held} of {len(found)} readings"
     return verdict(held == len(found), held == 0, evidence)
+
+
+def size_over_readings(found: Mapping[str, float], size: Size) -> Judgement:
+    """Return the verdict on a claim of a size over all readings, with the worst and the best as evidence."""
+    described = over_readings(found, size.claimed - size.within)
+    return Judgement(size.judge_readings(found.values()), described.evidence)
 
 
 def poisson_cut(

@@ -17,10 +17,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from regraft.controller.planners.ring.steps.place_users import PlacementRules
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.ring.user_clusters import UserClusters
-from regraft.producers.workloads.checkin_data import DAY_MINUTES, Checkins, checkins_of
+from regraft.api.emulation import DAY_MINUTES, Checkins, checkins_of
+from regraft.api.planners import PlacementRules
+from regraft.api.rings import RingConfiguration, UserClusters
 from regraft_lab.dynatops.chord_baseline import random_configuration
 from regraft_lab.dynatops.dissemination import Floats
 from regraft_lab.dynatops.location_grid import RTT_MS_PER_KM, LocationGrid, draw_rtt_ms
@@ -64,7 +63,7 @@ class LocationSetting:
 
     workload: LocationWorkload
     statistics: VisitStatistics
-    configuration: ChordConfiguration
+    configuration: RingConfiguration
     rtt_ms: Floats
 
     @property

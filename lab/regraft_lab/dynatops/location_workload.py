@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.producers.workloads.checkin_data import DAY_MINUTES, Checkins, checkins_of, load_checkins
+from regraft.api.emulation import DAY_MINUTES, Checkins, checkins_of, load_checkins
 from regraft_lab.dynatops.location_grid import LocationGrid
 from regraft_lab.dynatops.user_changes import Floats, Ints, UserChanges, changes_of_tables, differing
 

@@ -15,8 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.ring.ring_reassignment import Mapping, RingProblem
-from regraft.overlay.ring.ring_swaps import RingSwaps
+from regraft.api.rings import Mapping, RingProblem, RingSwaps
 
 Floats = NDArray[np.float64]
 

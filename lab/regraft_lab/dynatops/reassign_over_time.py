@@ -16,16 +16,9 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.kinds.ring.ring_state import PAPER_RATE_FILTER
-from regraft.controller.planners.ring.steps.assign_ring_ids import assign_ids
-from regraft.controller.planners.ring.steps.search_ring_ids import (
-    Reassignment,
-    best_on_path,
-    improve_greedily,
-    swaps_of,
-)
-from regraft.overlay.ring.chord_ring import ChordRing
-from regraft.overlay.ring.ring_reassignment import RingProblem
+from regraft.api.planners import Reassignment, assign_ids, best_on_path, improve_greedily, swaps_of
+from regraft.api.planning import PAPER_RATE_FILTER
+from regraft.api.rings import ChordRing, RingProblem
 from regraft_lab.dynatops.price_delay_swaps import DelaySwaps
 
 Floats = NDArray[np.float64]

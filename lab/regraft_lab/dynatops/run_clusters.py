@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from regraft.controller.planners.ring.steps.place_users import PlacementRules
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.ring.user_clusters import UserClusters
+from regraft.api.planners import PlacementRules
+from regraft.api.programs import Figure
+from regraft.api.rings import UserClusters
 from regraft_lab.dynatops.chord_baseline import random_configuration
 from regraft_lab.dynatops.poisson_workload import Pattern
 from regraft_lab.dynatops.random_streams import random_of

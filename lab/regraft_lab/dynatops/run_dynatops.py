@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 from regraft_lab.dynatops.count_protocol import ProtocolTask, run_protocol
 from regraft_lab.dynatops.run_clusters import ClusterTask, run_clusters
 from regraft_lab.dynatops.run_location import LocationTask, run_location

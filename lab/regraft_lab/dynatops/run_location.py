@@ -19,7 +19,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 from regraft_lab.dynatops.broker_interests import interest_steps
 from regraft_lab.dynatops.compared_systems import RootedSystem, System, bayeux_systems, ring_systems
 from regraft_lab.dynatops.geops import draw_geo_overlay

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 from regraft_lab.dynatops.broker_interests import interest_steps
 from regraft_lab.dynatops.compared_systems import System
 from regraft_lab.dynatops.location_setting import DAY_H, LocationSetting, Placement, draw_location_setting

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import msgspec
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 from regraft_lab.dynatops.cut_patterns import EVENTS, PATTERNS, cut_figures, net_benefit_figures
 
 COUNT_OF_WORK = 10  # This many brokers or topics take as long as an hour of the Poisson model.

@@ -15,9 +15,9 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from regraft.controller.planners.ring.steps.place_users import PlacementRules
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.ring.user_clusters import UserClusters
+from regraft.api.planners import PlacementRules
+from regraft.api.programs import Figure
+from regraft.api.rings import UserClusters
 from regraft_lab.dynatops.chord_baseline import random_configuration
 from regraft_lab.dynatops.compared_systems import ConnectedSystem, System, bayeux_systems, ring_systems
 from regraft_lab.dynatops.poisson_workload import Pattern, PoissonSettings, draw_poisson_changes

@@ -11,9 +11,9 @@ import time
 
 import numpy as np
 
-from regraft.controller.planners.ring.steps.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.ring.user_clusters import UserClusters
+from regraft.api.planners import AskingUsers, BrokerStates, PlacementRules, place_in_turn
+from regraft.api.programs import Figure
+from regraft.api.rings import UserClusters
 from regraft_lab.dynatops.poisson_workload import PATTERNS, PoissonSettings, draw_poisson_changes
 from regraft_lab.dynatops.random_streams import random_of
 

@@ -14,17 +14,9 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-from regraft.controller.planners.ring.steps.assign_ring_ids import assign_ids
-from regraft.controller.planners.ring.steps.search_ring_ids import (
-    ImprovementPath,
-    Reassignment,
-    best_on_path,
-    improve_greedily,
-    swaps_of,
-)
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.ring.ring_reassignment import RingProblem
-from regraft.overlay.ring.ring_scratch import ScratchSwaps
+from regraft.api.planners import ImprovementPath, Reassignment, assign_ids, best_on_path, improve_greedily, swaps_of
+from regraft.api.programs import Figure
+from regraft.api.rings import RingProblem, ScratchSwaps
 from regraft_lab.dynatops.cut_patterns import PATTERNS, Pattern, draw_problem
 
 Where = dict[str, str | int | float]

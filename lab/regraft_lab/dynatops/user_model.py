@@ -24,17 +24,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.planners.ring.steps.place_users import (
-    AskingUsers,
-    BrokerStates,
-    OwnPart,
-    PlacementRules,
-    choose_homes,
-    place_in_turn,
-)
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.ring.ring_costs import topic_roots
-from regraft.overlay.ring.user_clusters import UserClusters
+from regraft.api.planners import AskingUsers, BrokerStates, OwnPart, PlacementRules, choose_homes, place_in_turn
+from regraft.api.rings import RingConfiguration, UserClusters, topic_roots
 from regraft_lab.dynatops.broker_interests import InterestStep, interest_steps
 from regraft_lab.dynatops.user_changes import Ints, UserChanges
 
@@ -169,7 +160,7 @@ def total_steps(steps: Iterable[UserStep]) -> UserTotals:
     return UserTotals(changed, handovers, tree, exchange, float(np.mean(stds)), float(np.mean(variations)))
 
 
-def hops_to_roots(configuration: ChordConfiguration, topics: tuple[str, ...]) -> Ints:
+def hops_to_roots(configuration: RingConfiguration, topics: tuple[str, ...]) -> Ints:
     """Return the hops from each broker to each topic's rendezvous, shape (brokers, topics)."""
     positions = np.array([configuration.position_of[broker] for broker in configuration.brokers])
     return np.asarray(configuration.ring.depths[np.ix_(positions, topic_roots(configuration, topics))])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 from regraft_lab.dynatops.broker_interests import InterestStep
 from regraft_lab.dynatops.compared_systems import Measures, System, SystemCounts
 

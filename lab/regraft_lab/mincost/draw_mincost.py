@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
 
-from regraft.infra.process.measured_figures import Figure
-from regraft.report_page.drawing_parts import STYLE, LineStyle, add_legend, plot_with_bars, svg_text
+from regraft.api.drawings import STYLE, LineStyle, add_legend, plot_with_bars, svg_text
+from regraft.api.programs import Figure
 from regraft_lab.mincost.mincost_tasks import CORE_SCALES, OURS, USERS_PER_BROKER
 
 LINE_STYLES = {

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regraft.controller.planners.tree.steps.pack_drop import TIE_SHARE, likely_changes_per_s
-from regraft.controller.planners.tree.steps.pack_users import ROUNDING
-from regraft.overlay.packed_users import Flags, Homes, PackingCosts, PackingInstance
+from regraft.api.planners import PACKING_TIE_SHARE, ROUNDING, likely_changes_per_s
+from regraft.api.trees import Flags, Homes, PackingCosts, PackingInstance
 
 # request_to_move, accept, replicate, connect, register, summarize, redirect; or request_to_move and a refusal.
 MOVE_MESSAGES, DECLINE_MESSAGES = 7, 2
@@ -81,7 +80,7 @@ def _heaviest(instance: PackingInstance, homes: Homes, may_move: Flags) -> Homes
 def _redirected(costs: PackingCosts, users: Homes) -> list[tuple[int, int]]:
     """Return which of these users are asked to move, and where to, judged by the state before any of them moves."""
     likely = likely_changes_per_s(costs)[users]
-    targets, least_per_s = likely.argmin(axis=1), TIE_SHARE * costs.cost_per_s
+    targets, least_per_s = likely.argmin(axis=1), PACKING_TIE_SHARE * costs.cost_per_s
     return [
         (user, broker)
         for user, broker, change in zip(users.tolist(), targets.tolist(), likely.min(axis=1).tolist(), strict=True)

@@ -14,11 +14,17 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from regraft.controller.planners.tree.steps.pack_drop import Budget, close_brokers, pack_drop
-from regraft.controller.planners.tree.steps.pack_mixing import pack_mixing
-from regraft.controller.planners.tree.steps.pack_users import pack_clustering, pack_greedy, pack_random
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.packed_users import Homes, PackingCosts, PackingInstance
+from regraft.api.planners import (
+    Budget,
+    close_brokers,
+    pack_clustering,
+    pack_drop,
+    pack_greedy,
+    pack_mixing,
+    pack_random,
+)
+from regraft.api.programs import Figure
+from regraft.api.trees import Homes, PackingCosts, PackingInstance
 from regraft_lab.mean_figures import with_interval
 from regraft_lab.mincost.migrate_users import migrate_users
 from regraft_lab.mincost.mincost_workload import WONDERPROXY, Setting, draw_instance

@@ -13,10 +13,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from regraft.overlay.packed_users import Flags, Floats, PackingInstance
-from regraft.producers.emulator.place_overlay import measured_rtt_ms
-from regraft.producers.emulator.place_regions import shipped_regions
-from regraft.producers.workloads.stock_workload import load_stock_data
+from regraft.api.emulation import load_stock_data, measured_rtt_ms, shipped_regions
+from regraft.api.trees import Flags, Floats, PackingInstance
 
 CHANNEL_COUNT = 20
 NARROW_SHARE = 0.05

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from regraft.overlay.scot.structured_cyclic import ScotBroker, StructuredCyclicOverlay
+from regraft.api.cyclic import ScotBroker, StructuredCyclicOverlay
 from regraft_lab.octopia.route_copies import Copy, ScotRouter
 
 Links = list[tuple[ScotBroker, ScotBroker]]

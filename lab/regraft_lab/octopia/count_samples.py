@@ -14,8 +14,8 @@ from statistics import fmean
 
 import numpy as np
 
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.scot.structured_cyclic import ScotBroker, StructuredCyclicOverlay
+from regraft.api.cyclic import ScotBroker, StructuredCyclicOverlay
+from regraft.api.programs import Figure
 from regraft_lab.octopia.count_routing import (
     LastHops,
     Links,

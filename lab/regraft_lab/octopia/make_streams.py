@@ -9,9 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Protocol
 
-from regraft.overlay.link_congestion import CongestionRule
-from regraft.overlay.scot.cluster_index_vectors import vector_of, without
-from regraft.overlay.scot.structured_cyclic import ScotBroker, StructuredCyclicOverlay
+from regraft.api.cyclic import CongestionRule, ScotBroker, StructuredCyclicOverlay, vector_of, without
 from regraft_lab.octopia.count_routing import LastHops, bind_subscription, flood_advertisement
 from regraft_lab.octopia.octopia_quotes import LinkDelays
 from regraft_lab.octopia.route_copies import Copy, ScotRouter

@@ -22,9 +22,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.scot.structured_cyclic import ScotBroker, StructuredCyclicOverlay
-from regraft.producers.emulator.place_overlay import measured_rtt_ms
-from regraft.producers.workloads.stock_workload import load_stock_data
+from regraft.api.cyclic import ScotBroker, StructuredCyclicOverlay
+from regraft.api.emulation import load_stock_data, measured_rtt_ms
 from regraft_lab.octopia.octopia_workload import PUBLISHER_COUNT, SUBSCRIBER_COUNT
 
 Quotes = dict[str, list[tuple[float, float]]]  # Open and high by symbol, oldest first.

@@ -14,9 +14,8 @@ from statistics import fmean
 
 import msgspec
 
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.link_congestion import RULES
-from regraft.overlay.scot.structured_cyclic import ScotBroker, StructuredCyclicOverlay
+from regraft.api.cyclic import RULES, ScotBroker, StructuredCyclicOverlay
+from regraft.api.programs import Figure
 from regraft_lab.octopia.count_samples import count_samples
 from regraft_lab.octopia.make_streams import StreamsOf
 from regraft_lab.octopia.octopia_quotes import (

@@ -17,8 +17,8 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.scot.structured_cyclic import ScotBroker, StructuredCyclicOverlay, scot_overlay
-from regraft.producers.brokers.match_content import Content, Filter, Operator, Predicate
+from regraft.api.brokers import Content, Filter, Operator, Predicate
+from regraft.api.cyclic import ScotBroker, StructuredCyclicOverlay, scot_overlay
 
 EDGE_OF = {"f": "abc", "g": "de", "h": "jk", "i": "lmn"}
 CLUSTER_COUNT = 5

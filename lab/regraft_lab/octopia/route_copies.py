@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 
-from regraft.overlay.scot.cluster_index_vectors import clusters_of, vector_of, without
-from regraft.overlay.scot.structured_cyclic import ScotBroker, StructuredCyclicOverlay
+from regraft.api.cyclic import ScotBroker, StructuredCyclicOverlay, clusters_of, vector_of, without
 
 Load = Callable[[ScotBroker, ScotBroker], float]  # The congestion measure of the link from one broker to another.
 

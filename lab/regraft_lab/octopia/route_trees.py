@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from regraft.overlay.scot.structured_cyclic import ScotBroker
+from regraft.api.cyclic import ScotBroker
 from regraft_lab.octopia.count_routing import LastHops
 from regraft_lab.octopia.route_copies import Copy, Load
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from regraft.overlay.link_congestion import PRODUCT, WINDOW_MS, CongestionRule, QueueWindow
-from regraft.overlay.scot.structured_cyclic import ScotBroker
+from regraft.api.cyclic import PRODUCT, WINDOW_MS, CongestionRule, QueueWindow, ScotBroker
 from regraft_lab.octopia.route_copies import Copy
 
 Link = tuple[ScotBroker, ScotBroker]

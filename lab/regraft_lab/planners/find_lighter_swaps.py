@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.overlay.overlay_configuration import link
-from regraft.overlay.tree.horizon_paths import paths_within
-from regraft.overlay.tree.tree_costs import LinkSwap
+from regraft.api.overlays import link
+from regraft.api.planning import TreeState
+from regraft.api.trees import LinkSwap, paths_within
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.shared_settings import HorizonSettings
-from regraft.controller.planners.tree.steps.rank_swaps import rank_swaps
-from regraft.controller.planners.tree.swap_links_ci import LocalKnowledge, agreed_swaps, mean_common_interest
-from regraft.controller.state.planner_interface import PlannerSpec
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.horizon_paths import Paths, paths_within
-from regraft.schemas.plan import Proposal
+from regraft.api.planners import LocalKnowledge, agreed_swaps, mean_common_interest, rank_swaps
+from regraft.api.planning import HorizonSettings, PlannerSpec, TreeContext, TreeState
+from regraft.api.records import Proposal
+from regraft.api.trees import Paths, TreeConfiguration, paths_within
 from regraft_lab.yardsticks.bloom_filters import HASHES_MAX, PAPER_HASHES, FilterShape
 from regraft_lab.yardsticks.interest_caches import InterestCaches, newest_ids
 
@@ -100,7 +96,7 @@ def interest_caches(state: TreeState, ids_max: int | None, shape: FilterShape | 
 
 SPEC = PlannerSpec(
     PLANNER,
-    Configuration.KIND,
+    TreeConfiguration.KIND,
     swap_links_ci_paper,
     InterestSettings,
     summary="links of a tree, by cost and common interest from caches and Bloom filters",

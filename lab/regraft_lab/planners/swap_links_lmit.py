@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import random
 
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.shared_settings import HorizonSettings
-from regraft.controller.planners.tree.steps.rank_swaps import rank_swaps
-from regraft.controller.state.planner_interface import PlannerSpec
-from regraft.overlay.tree.configuration import Configuration
-from regraft.schemas.plan import Proposal
+from regraft.api.planners import rank_swaps
+from regraft.api.planning import HorizonSettings, PlannerSpec, TreeContext, TreeState
+from regraft.api.records import Proposal
+from regraft.api.trees import TreeConfiguration
 from regraft_lab.planners.find_lighter_swaps import lighter_swaps
 
 PLANNER = "swap_links_lmit"
@@ -35,7 +33,7 @@ def swap_links_lmit(
 
 SPEC = PlannerSpec(
     PLANNER,
-    Configuration.KIND,
+    TreeConfiguration.KIND,
     swap_links_lmit,
     HorizonSettings,
     summary="links of a tree, by common interest alone",

@@ -11,17 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.shared_settings import SessionSettings
-from regraft.controller.planners.tree import relocate_publisher_grape, relocate_publisher_pop, relocate_publishers_joint
-from regraft.controller.planners.tree.relocate_publisher_grape import PrioritySettings
-from regraft.controller.planners.tree.relocate_publisher_pop import TraceSettings
-from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.state.planner_interface import AnyPlannerSpec, PlannerSettings
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.build_tree import bootstrap_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.api.overlays import Inventory
+from regraft.api.planners import JointSettings, PrioritySettings, TraceSettings
+from regraft.api.planning import (
+    AnyPlannerSpec,
+    ClosedWindow,
+    PlannerSettings,
+    SessionSettings,
+    TreeContext,
+    TreeState,
+    planner_spec,
+)
+from regraft.api.trees import TreeConfiguration, bootstrap_tree
 from regraft_lab.pop_grape.observe_placement import WINDOW_MS
 
 ROUNDS_MAX = 3  # POP never settles (its averages remember few traces); GRAPE nearly always does.
@@ -47,7 +48,7 @@ def grape(priority: Literal["load", "delay"], weight: int, link_delays: bool) ->
     """Return GRAPE in the notation of section 5.2: load75 prioritises load with 75 %."""
     label = f"{priority}{weight}, with links" if link_delays else f"{priority}{weight}"
     settings = PrioritySettings(grape_priority=priority, grape_weight=weight, link_delays=link_delays)
-    return Way(label, relocate_publisher_grape.SPEC, settings)
+    return Way(label, planner_spec("relocate_publisher_grape"), settings)
 
 
 # The paper counts delays at brokers only; "_links" adds those of links, which dominate on PlanetLab.
@@ -57,10 +58,12 @@ WAYS: Mapping[str, Way] = {
     **{f"delay{weight}": grape("delay", weight, False) for weight in WEIGHTS},
     "delay100_links": grape("delay", 100, True),
     # W is the length of the window that represents it.
-    "pop": Way("POP", relocate_publisher_pop.SPEC, TraceSettings(pop_window_s=WINDOW_MS / 1_000)),
-    "ours": Way("Regraft", relocate_publishers_joint.SPEC, JointSettings()),
+    "pop": Way("POP", planner_spec("relocate_publisher_pop"), TraceSettings(pop_window_s=WINDOW_MS / 1_000)),
+    "ours": Way("Regraft", planner_spec("relocate_publishers_joint"), JointSettings()),
     "ours_both": Way(
-        "Regraft, cost and delay", relocate_publishers_joint.SPEC, JointSettings(delay_weight=0.5, link_delays=True)
+        "Regraft, cost and delay",
+        planner_spec("relocate_publishers_joint"),
+        JointSettings(delay_weight=0.5, link_delays=True),
     ),
 }
 
@@ -70,7 +73,7 @@ def decide_homes(way: Way, inventory: Inventory, windows: Sequence[ClosedWindow]
     homes = dict(windows[-1].homes)
     if way.planner is None:
         return homes
-    tree = Configuration.of(0, inventory.brokers, bootstrap_tree(inventory).links, homes)
+    tree = TreeConfiguration.of(0, inventory.brokers, bootstrap_tree(inventory).links, homes)
     state = TreeState(tree, inventory, tuple(windows))
     for proposal in way.planner.plan(state, way.settings, TreeContext(), rng):
         for move in proposal.moves:

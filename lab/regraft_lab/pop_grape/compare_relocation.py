@@ -18,8 +18,7 @@ from typing import Literal
 from rich import box
 from rich.table import Table
 
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.process.show_progress import show_progress
+from regraft.api.programs import Figure, run_facts, show_progress, write_figures
 from regraft_lab.command_parts import table_console
 from regraft_lab.pop_grape.distributed_relocation import Settings
 from regraft_lab.pop_grape.distributed_runs import (

@@ -10,13 +10,11 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
 
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.producers.brokers.match_content import Filter, matches
-from regraft.producers.workloads.stock_workload import Quote
-from regraft.schemas.state import QueueState
-from regraft.schemas.telemetry import BLOCK_SIZE
+from regraft.api.brokers import Filter, matches
+from regraft.api.emulation import Quote
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.planning import ClosedWindow
+from regraft.api.records import BLOCK_SIZE, QueueState
 from regraft_lab.pop_grape.quote_workload import QuotePublisher, QuoteWorkload
 
 SECOND_MS = 1_000

@@ -10,12 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.brokers.broker_messages import ClientRequest, Deliver, Effect, Message, Notification, Send
-from regraft.producers.brokers.tree_routing import TreeRouting
-from regraft.producers.brokers.tree_tables import RoutingTables, TreePlanUnderWay
-from regraft.producers.brokers.two_epochs import TwoEpochBroker
-from regraft.schemas.command import Command
+from regraft.api.brokers import (
+    ClientRequest,
+    Deliver,
+    Effect,
+    Message,
+    Notification,
+    RoutingTables,
+    Send,
+    TreePlanUnderWay,
+    TreeRouting,
+    TwoEpochBroker,
+)
+from regraft.api.transitions import Command
+from regraft.api.trees import TreeConfiguration
 from regraft_lab.pop_grape.distributed_traces import (
     TRACE_HEADER,
     Chosen,
@@ -42,7 +50,7 @@ class TracingCore(TwoEpochBroker[RoutingTables, TreePlanUnderWay]):
     def __init__(
         self,
         broker: str,
-        configuration: Configuration,
+        configuration: TreeConfiguration,
         boot_ms: int,
         tracer: TracingBroker,
         on_sent: Callable[[str, str, TraceMessage], None],

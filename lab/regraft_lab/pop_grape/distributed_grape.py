@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from regraft.producers.brokers.broker_messages import Notification
+from regraft.api.brokers import Notification
 from regraft_lab.pop_grape.distributed_traces import (
     COUNT_BYTES,
     ID_BYTES,

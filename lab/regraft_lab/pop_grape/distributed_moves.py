@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.virtual_overlay import VirtualOverlay
-from regraft.schemas.plan import ClientMove
+from regraft.api.emulation import VirtualOverlay
+from regraft.api.overlays import Inventory
+from regraft.api.records import ClientMove
+from regraft.api.trees import TreeConfiguration
 from regraft_lab.message_tally import MessageTally
 from regraft_lab.pop_grape.distributed_traces import HEADER_BYTES, ID_BYTES, MessageKind
 from regraft_lab.psoop.distributed_exchanges import TransitionDriver, message_cost
@@ -124,7 +124,7 @@ class MoveQueue:
         moves = sorted(move.client_move for move in self._under_way)
         self.driver.begin(self.driver.present.links, moves)
 
-    def _on_done(self, _: Configuration, succeeded: bool) -> None:
+    def _on_done(self, _: TreeConfiguration, succeeded: bool) -> None:
         under_way, self._under_way = self._under_way, []
         for move in under_way:
             if succeeded:

@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from regraft.controller.planners.tree.relocate_publisher_pop import NEWEST_SHARE, TIE_SHARE, trace_probability
-from regraft.producers.brokers.broker_messages import Notification
-from regraft.producers.brokers.tree_tables import LOCAL
+from regraft.api.brokers import LOCAL, Notification
+from regraft.api.planners import NEWEST_SHARE, TIE_SHARE, trace_probability
 from regraft_lab.pop_grape.distributed_traces import (
     COUNT_BYTES,
     ID_BYTES,

@@ -11,14 +11,19 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.build_tree import bootstrap_tree
-from regraft.producers.brokers.match_content import Filter
-from regraft.producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
-from regraft.producers.emulator.emulator_ports import TelemetrySink
-from regraft.producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
-from regraft.schemas.client import Role
-from regraft.schemas.command import CommandResult
+from regraft.api.brokers import Filter
+from regraft.api.emulation import (
+    CONTROL_SERVICE_MS,
+    OverlayTiming,
+    TelemetrySink,
+    VirtualOverlay,
+    VirtualSettings,
+    inventory_timing,
+)
+from regraft.api.overlays import Inventory
+from regraft.api.records import Role
+from regraft.api.transitions import CommandResult
+from regraft.api.trees import bootstrap_tree
 from regraft_lab.message_tally import MessageTally
 from regraft_lab.pop_grape.distributed_core import TracingCore
 from regraft_lab.pop_grape.distributed_grape import BrokerMonitor, GrapeBroker

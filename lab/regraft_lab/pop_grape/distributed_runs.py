@@ -10,10 +10,9 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.build_tree import bootstrap_tree
-from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.producers.emulator.publisher_clients import MoveCounts
+from regraft.api.emulation import LedgerSnapshot, MoveCounts
+from regraft.api.overlays import Inventory
+from regraft.api.trees import bootstrap_tree
 from regraft_lab.message_tally import MessageTally, notifications_on_links
 from regraft_lab.pop_grape.count_window import WorkloadCounter
 from regraft_lab.pop_grape.distributed_moves import Move

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.planners.tree.steps.select_home_grape import Priority, select
-from regraft.overlay.sets.distinct_sets import Words
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.link_sides import RootedTree
-from regraft.overlay.tree.trace_sessions import HopDelays, SessionMetrics, TraceSessions
+from regraft.api.overlays import Words
+from regraft.api.planners import Priority, select
+from regraft.api.trees import HopDelays, RootedTree, SessionMetrics, TraceSessions, TreeConfiguration
 from regraft_lab.pop_grape.distributed_traces import BYTE_BITS, BrokerReport
 
 WORD_BYTES = 8
@@ -122,7 +120,7 @@ class Selection:
         return report.output_ms[report.neighbours.index(peer)]
 
 
-def answered_tree(reports: Sequence[BrokerReport]) -> Configuration:
+def answered_tree(reports: Sequence[BrokerReport]) -> TreeConfiguration:
     """Return the known part of the tree: the brokers that answered, and the links among them."""
     brokers = {report.broker for report in reports}
     links = {
@@ -131,7 +129,7 @@ def answered_tree(reports: Sequence[BrokerReport]) -> Configuration:
         for peer in report.neighbours
         if report.broker < peer and peer in brokers
     }
-    return Configuration.of(0, brokers, links)
+    return TreeConfiguration.of(0, brokers, links)
 
 
 def session_of(reports: Sequence[BrokerReport]) -> TraceSessions:

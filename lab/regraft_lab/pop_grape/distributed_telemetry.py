@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from regraft.producers.virtual_overlay import CELLS_KEPT_S
-from regraft.schemas.codec import encode
-from regraft.schemas.telemetry import TelemetryBatch
+from regraft.api.emulation import CELLS_KEPT_S
+from regraft.api.records import TelemetryBatch, encode
 from regraft_lab.pop_grape.distributed_traces import COUNT_BYTES, ID_BYTES, NUMBER_BYTES
 
 # Publisher; block and second; two masks; deliveries and bytes.

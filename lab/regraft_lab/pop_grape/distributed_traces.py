@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from regraft.producers.brokers.broker_messages import Notification
-from regraft.producers.emulator.emulate_overlay import CONTROL_BYTES
+from regraft.api.brokers import Notification
+from regraft.api.emulation import CONTROL_BYTES
 
 HEADER_BYTES = CONTROL_BYTES  # The emulator's size of a control message.
 ID_BYTES = 10  # Of a broker or an advertisement: "around 10 characters" (4.1).

@@ -11,14 +11,17 @@ from dataclasses import dataclass
 
 import msgspec
 
-from regraft.controller.controller_settings import AssemblyLimits
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.windows.assemble_state import WindowAssembler
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.build_tree import bootstrap_tree
-from regraft.producers.emulator.emulate_overlay import inventory_timing
-from regraft.producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
-from regraft.streaming.reference_aggregator import ReferenceAggregator
+from regraft.api.emulation import (
+    CONTROL_SERVICE_MS,
+    ReferenceAggregator,
+    VirtualOverlay,
+    VirtualSettings,
+    WindowAssembler,
+    inventory_timing,
+)
+from regraft.api.overlays import Inventory
+from regraft.api.planning import AssemblyLimits, ClosedWindow
+from regraft.api.trees import bootstrap_tree
 from regraft_lab.pop_grape.placement_measures import Measures, measured
 from regraft_lab.pop_grape.quote_workload import QuoteTraffic, QuoteWorkload
 

@@ -12,11 +12,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.publisher_costs import PublisherCosts
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.planning import ClosedWindow
+from regraft.api.trees import PublisherCosts, TreeConfiguration
 
 Floats = NDArray[np.float64]
 Homes = Mapping[str, str]
@@ -50,7 +48,7 @@ class Measures(msgspec.Struct, frozen=True):
 
 def measured(
     windows: Sequence[ClosedWindow],
-    tree: Configuration,
+    tree: TreeConfiguration,
     inventory: Inventory,
     delay_ms: float,
     machines: Homes | None = None,
@@ -81,7 +79,7 @@ def measured(
 
 
 def counted(
-    windows: Sequence[ClosedWindow], tree: Configuration, inventory: Inventory, machines: Homes | None = None
+    windows: Sequence[ClosedWindow], tree: TreeConfiguration, inventory: Inventory, machines: Homes | None = None
 ) -> Measures:
     """Return the same measures by exact count, as if no message ever waited for another."""
     cost_per_s, rates = _cost_and_rates(windows, tree, inventory)
@@ -99,7 +97,9 @@ def counted(
     )
 
 
-def _cost_and_rates(windows: Sequence[ClosedWindow], tree: Configuration, inventory: Inventory) -> tuple[float, Floats]:
+def _cost_and_rates(
+    windows: Sequence[ClosedWindow], tree: TreeConfiguration, inventory: Inventory
+) -> tuple[float, Floats]:
     """Return the one cost and the notifications through each broker, per second, each window with its homes."""
     by_homes: dict[tuple[tuple[str, str], ...], list[DeliverySets]] = {}
     for window in windows:
@@ -125,12 +125,14 @@ def _client_links_ms(windows: Sequence[ClosedWindow], inventory: Inventory, mach
     return total_ms / max(count, 1)
 
 
-def _hops(windows: Sequence[ClosedWindow], tree: Configuration) -> float:
+def _hops(windows: Sequence[ClosedWindow], tree: TreeConfiguration) -> float:
     count = len(tree.brokers)
     return _over_deliveries(windows, tree, np.zeros(count), np.ones((count, count)))
 
 
-def _over_deliveries(windows: Sequence[ClosedWindow], tree: Configuration, at_broker: Floats, on_link: Floats) -> float:
+def _over_deliveries(
+    windows: Sequence[ClosedWindow], tree: TreeConfiguration, at_broker: Floats, on_link: Floats
+) -> float:
     """Return the sum along the path from home to subscriber's broker, both included, mean over deliveries."""
     sums: dict[str, Mapping[str, float]] = {}
     total, count = 0.0, 0
@@ -144,7 +146,7 @@ def _over_deliveries(windows: Sequence[ClosedWindow], tree: Configuration, at_br
     return total / max(count, 1)
 
 
-def path_sums_from(home: str, tree: Configuration, at_broker: Floats, on_link: Floats) -> Mapping[str, float]:
+def path_sums_from(home: str, tree: TreeConfiguration, at_broker: Floats, on_link: Floats) -> Mapping[str, float]:
     """Return for each broker the sum over the links and brokers of its path from ``home``, both ends included."""
     place = {broker: position for position, broker in enumerate(tree.brokers)}
     sums = {home: float(at_broker[place[home]])}

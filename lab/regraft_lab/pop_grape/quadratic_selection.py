@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.trace_sessions import HopDelays, TraceSessions
+from regraft.api.trees import HopDelays, TraceSessions, TreeConfiguration
 
 CLIENT = ""
 
@@ -115,7 +114,7 @@ def downstream_brokers(brokers: Brokers, home: str) -> list[str]:
 
 
 def reports_of(
-    configuration: Configuration, sessions: TraceSessions, place: int, delays: HopDelays, parents: Sequence[int]
+    configuration: TreeConfiguration, sessions: TraceSessions, place: int, delays: HopDelays, parents: Sequence[int]
 ) -> dict[str, TracedBroker]:
     """Return the reports of a publisher's session as brokers would send them, from the controller's arrays."""
     names = configuration.brokers

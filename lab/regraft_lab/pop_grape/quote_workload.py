@@ -18,11 +18,10 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from regraft.producers.brokers.match_content import Content, Filter, Operator, Predicate, matches
-from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
-from regraft.producers.workloads.stock_workload import Quote, advertisement, load_stock_data
-from regraft.schemas.client import Role
-from regraft.schemas.command import CommandResult
+from regraft.api.brokers import Content, Filter, Operator, Predicate, matches
+from regraft.api.emulation import EmulatedOverlay, Quote, advertisement, load_stock_data
+from regraft.api.records import Role
+from regraft.api.transitions import CommandResult
 
 Distribution = Literal["random", "clustered"]
 Sampling = Literal["shared", "independent"]

@@ -12,11 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.planners.tree.steps.select_home_grape import Priority, select
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.link_sides import RootedTree
-from regraft.overlay.tree.trace_sessions import HopDelays, SessionMetrics, TraceSessions
+from regraft.api.planners import Priority, select
+from regraft.api.trees import HopDelays, RootedTree, SessionMetrics, TraceSessions, TreeConfiguration, random_tree
 from regraft_lab.pop_grape.quadratic_selection import reports_of, select_quadratic
 
 EIGHTH_MS = 1 / 8
@@ -28,7 +25,7 @@ SHARES = (0.0, 0.0, 0.1, 0.5, 1.0)  # Shares of a publisher's traffic that a bro
 class Instance:
     """One publisher at ``present`` with a trace session."""
 
-    configuration: Configuration
+    configuration: TreeConfiguration
     sessions: TraceSessions
     delays: HopDelays
     present: int

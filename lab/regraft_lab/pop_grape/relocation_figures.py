@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 from regraft_lab.mean_figures import with_interval
 from regraft_lab.pop_grape.choose_homes import WAYS
 from regraft_lab.pop_grape.placement_measures import Measures

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 from regraft_lab.pop_grape.placement_measures import Measures
 
 

@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.build_tree import bootstrap_tree
-from regraft.overlay.tree.publisher_costs import PublisherCosts
+from regraft.api.overlays import Inventory
+from regraft.api.planning import ClosedWindow
+from regraft.api.programs import Figure
+from regraft.api.trees import PublisherCosts, bootstrap_tree
 from regraft_lab.pop_grape.choose_homes import WAYS, decide_homes, settle_homes
 from regraft_lab.pop_grape.compare_relocation import Comparison, distributed_figures
 from regraft_lab.pop_grape.count_window import WorkloadCounter

@@ -10,10 +10,9 @@ import random
 
 import numpy as np
 
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.build_tree import bootstrap_tree
-from regraft.overlay.tree.publisher_costs import PublisherCosts
+from regraft.api.overlays import Inventory
+from regraft.api.planning import ClosedWindow
+from regraft.api.trees import PublisherCosts, bootstrap_tree
 from regraft_lab.pop_grape.choose_homes import WAYS, decide_homes
 from regraft_lab.pop_grape.count_window import WorkloadCounter
 from regraft_lab.pop_grape.placement_measures import counted

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 from regraft_lab.claim_evidence import Measured, Value
 from regraft_lab.claims_block import claim_rows, put_claims
 from regraft_lab.pop_grape.judge_joint import OUR_CLAIMS

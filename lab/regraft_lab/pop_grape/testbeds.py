@@ -12,9 +12,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.emulator.place_overlay import PROCESSING_MS_MAX, PROCESSING_MS_MIN, measured_rtt_ms
+from regraft.api.emulation import PROCESSING_MS_MAX, PROCESSING_MS_MIN, measured_rtt_ms
+from regraft.api.overlays import Inventory
+from regraft.api.trees import TreeConfiguration
 
 FAN_OUT = 2
 DEGREE_MAX = FAN_OUT + 1  # Children and parent.
@@ -64,15 +64,15 @@ def cluster_testbed(
     return Inventory(tree.brokers, CLUSTER_SERVICE_MS * sharing, link_ms, DEGREE_MAX, tree)
 
 
-def balanced_tree(broker_count: int) -> Configuration:
+def balanced_tree(broker_count: int) -> TreeConfiguration:
     """Return the balanced tree with a fan-out of 2 (section 5.1); the first broker is its root. Names are in order."""
     width = len(str(broker_count - 1))
     brokers = [f"b{place:0{width}d}" for place in range(broker_count)]
     links = [(brokers[(place - 1) // FAN_OUT], brokers[place]) for place in range(1, broker_count)]
-    return Configuration.of(0, brokers, links)
+    return TreeConfiguration.of(0, brokers, links)
 
 
-def hops_between(tree: Configuration, broker: str) -> dict[str, int]:
+def hops_between(tree: TreeConfiguration, broker: str) -> dict[str, int]:
     """Return the number of links between a broker and each broker, including itself."""
     hops = {broker: 0}
     for other, parent in tree.parents_from(broker).items():

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.tree.build_tree import bootstrap_tree
+from regraft.api.programs import Figure
+from regraft.api.trees import bootstrap_tree
 from regraft_lab.mean_figures import with_interval
 from regraft_lab.pop_grape.distributed_moves import Move
 from regraft_lab.pop_grape.distributed_relocation import RelocatingOverlay

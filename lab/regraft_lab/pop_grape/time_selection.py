@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from regraft.controller.planners.tree.steps.select_home_grape import Priority
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.tree.link_sides import RootedTree
+from regraft.api.planners import Priority
+from regraft.api.programs import Figure
+from regraft.api.trees import RootedTree
 from regraft_lab.pop_grape.quadratic_selection import reports_of, select_quadratic
 from regraft_lab.pop_grape.random_sessions import (
     Instance,

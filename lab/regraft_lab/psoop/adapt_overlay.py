@@ -15,13 +15,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.decide.find_planners import planner_of
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.tree import swap_links_ci, swap_links_cost
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.horizon_paths import Paths, paths_within
-from regraft.schemas.plan import Proposal
+from regraft.api.overlays import Inventory
+from regraft.api.planners import local_knowledge, wanting_paths
+from regraft.api.planning import TreeContext, TreeState, planner_of
+from regraft.api.records import Proposal
+from regraft.api.trees import Paths, TreeConfiguration, paths_within
 from regraft_lab.planners import swap_links_lmit, swap_links_lmst
 from regraft_lab.psoop.message_costs import (
     broadcast_cost,
@@ -57,7 +55,7 @@ class Variant:
 class Round:
     """The outcome of one round: the next tree, and the costs of messages by kind."""
 
-    configuration: Configuration
+    configuration: TreeConfiguration
     broadcast: float = 0.0
     request: float = 0.0
     exchange: float = 0.0
@@ -67,10 +65,10 @@ class Round:
 RANDOM_TREE = Variant("random_tree", "static")
 MST = Variant("minimum_spanning_tree", "mst")
 MIT = Variant("maximum_interest_tree", "mit", every_rounds=4)
-CI = Variant(swap_links_ci.PLANNER, "paper")
+CI = Variant("swap_links_ci", "paper")
 LMST = Variant(swap_links_lmst.PLANNER, "paper")
 LMIT = Variant(swap_links_lmit.PLANNER, "paper")
-OURS = Variant(swap_links_cost.PLANNER, "central")
+OURS = Variant("swap_links_cost", "central")
 
 
 def adapt(
@@ -93,13 +91,13 @@ def adapt(
 
 
 @lru_cache(maxsize=4)
-def _spanning_tree(inventory: Inventory) -> Configuration:
+def _spanning_tree(inventory: Inventory) -> TreeConfiguration:
     """Return the minimum spanning tree, cached because costs rarely change between rounds."""
     return minimum_spanning_tree(inventory)
 
 
-def _renumbered(tree: Configuration, present: Configuration) -> Configuration:
-    return present if tree.links == present.links else Configuration(present.epoch + 1, tree.brokers, tree.links)
+def _renumbered(tree: TreeConfiguration, present: TreeConfiguration) -> TreeConfiguration:
+    return present if tree.links == present.links else TreeConfiguration(present.epoch + 1, tree.brokers, tree.links)
 
 
 def _adapt_by_brokers(variant: Variant, state: TreeState, members: NDArray[np.int64], rng: random.Random) -> Round:
@@ -124,9 +122,9 @@ def asking_paths(planner: str, paths: Mapping[int, Paths], state: TreeState) -> 
     counted. Requests that consensus refuses are included. Source: Jaeger07, sections 4.1 and 4.3.2.
     """
     longer = [found for hops, found in paths.items() if hops > 1]
-    if planner == swap_links_ci.PLANNER:
-        known = swap_links_ci.local_knowledge(state, paths)
-        return [swap_links_ci.wanting_paths(found, known) for found in longer]
+    if planner == CI.name:
+        known = local_knowledge(state, paths)
+        return [wanting_paths(found, known) for found in longer]
     asking = []
     weights = state.inventory.link_cost if planner == swap_links_lmst.PLANNER else -state.interest
     for found in longer:
@@ -159,5 +157,5 @@ def _adapt_centrally(
     return Round(configuration, report, 0.0, exchange, accepted)
 
 
-def _exchanged(configuration: Configuration, proposal: Proposal) -> Configuration:
+def _exchanged(configuration: TreeConfiguration, proposal: Proposal) -> TreeConfiguration:
     return configuration.replaced(configuration.epoch + 1, proposal.links_removed, proposal.links_added)

@@ -13,8 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.sets.distinct_sets import digit_planes, merge_sets
+from regraft.api.overlays import DeliverySets, digit_planes, merge_sets
 from regraft_lab.psoop.paper_workload import Ids, Workload
 
 
@@ -41,7 +40,7 @@ class Caches:
         each = np.repeat(held, self.counts, axis=0)
         words, _ = digit_planes(each, np.ones(len(each), dtype=np.int64), len(brokers))
         columns = tuple(("cached", column) for column in range(words.shape[1]))
-        sets = DeliverySets(tuple(brokers), columns, words, span_s)
+        sets = DeliverySets(tuple(brokers), columns, words, span_s, words)
         # Fill in the cached property: finding the sets again among hundreds of thousands of bits would be slow.
         sets.__dict__["distinct"] = merge_sets([(held, self.counts)], len(brokers))
         return sets

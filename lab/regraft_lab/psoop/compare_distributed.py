@@ -15,8 +15,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.process.show_progress import show_progress
+from regraft.api.programs import Figure, run_facts, show_progress, write_figures
 from regraft_lab.psoop.distributed_messages import MessageKind
 from regraft_lab.psoop.distributed_variants import STATIC, VARIANTS, DistributedRun, Scene, run_variant
 

@@ -22,14 +22,10 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.process.show_progress import show_progress
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.weighted_sets import WeightedSets
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.tree_costs import TreeCosts
+from regraft.api.overlays import Inventory, WeightedSets
+from regraft.api.planning import ClosedWindow, TreeContext, TreeState
+from regraft.api.programs import Figure, run_facts, show_progress, write_figures
+from regraft.api.trees import TreeCosts, random_tree
 from regraft_lab.command_parts import instance_count, table_console
 from regraft_lab.planners.swap_links_ci_paper import InterestSettings, swap_links_ci_paper
 from regraft_lab.psoop.paper_workload import WorkloadSettings, draw_workload

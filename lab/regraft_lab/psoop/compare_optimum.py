@@ -15,14 +15,9 @@ from statistics import fmean
 
 from rich.table import Table
 
-from regraft.controller.decide.find_planners import planner_of
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.shared_settings import Order
-from regraft.controller.state.planner_interface import Planner
-from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.infra.process.show_progress import show_progress
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.api.planning import Order, Planner, TreeContext, TreeState, planner_of
+from regraft.api.programs import Figure, run_facts, show_progress, write_figures
+from regraft.api.trees import TreeConfiguration, overlay_cost
 from regraft_lab.command_parts import instance_count, table_console
 from regraft_lab.psoop.exact_optimum import BROKERS_MAX, exact_optimum
 from regraft_lab.psoop.small_instances import SMALL_SETTINGS, SmallSetting, small_instance
@@ -39,7 +34,7 @@ EQUAL_SHARE = 1e-9  # Costs closer than this count as equal: sums of floats depe
 OnProgress = Callable[[str, int], None]
 
 
-def settled_tree(state: TreeState, planner: Planner, context: TreeContext, rng: random.Random) -> Configuration:
+def settled_tree(state: TreeState, planner: Planner, context: TreeContext, rng: random.Random) -> TreeConfiguration:
     """Return the last tree of a planner if all its proposals are executed, call after call.
 
     The calls end once it proposes nothing, returns to an earlier tree, or after ``PASSES_MAX`` calls. There is no

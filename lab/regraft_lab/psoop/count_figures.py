@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 from regraft_lab.mean_figures import mean_half_width, with_interval
 from regraft_lab.psoop.evaluation_tasks import ALPHA, ETA, Task
 from regraft_lab.psoop.run_rounds import CACHE_IDS_MAX

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.tree.swap_links_ci import cycle_costs, wanting_paths
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import Link
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.horizon_paths import paths_within
-from regraft.producers.brokers.broker_protocol import BrokerPhase
-from regraft.schemas.plan import Proposal
+from regraft.api.brokers import BrokerPhase
+from regraft.api.overlays import Inventory, Link
+from regraft.api.planners import cycle_costs, wanting_paths
+from regraft.api.planning import TreeContext, TreeState
+from regraft.api.records import Proposal
+from regraft.api.trees import TreeConfiguration, paths_within
 from regraft_lab.planners.swap_links_ci_paper import InterestSettings, local_knowledge, swap_links_ci_paper
 from regraft_lab.psoop.distributed_central import cached_state
 from regraft_lab.psoop.distributed_estimates import removals
@@ -101,7 +99,7 @@ class AgreementMeter:
                 self._compare_proposed(state.configuration, proposal)
         return True
 
-    def _compare_proposed(self, tree: Configuration, proposal: Proposal) -> None:
+    def _compare_proposed(self, tree: TreeConfiguration, proposal: Proposal) -> None:
         (removed,), (added,) = proposal.links_removed, proposal.links_added
         decisions = [
             brokers_decision(self._overlay, path) for path in (tree.path(*added), tree.path(added[1], added[0]))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.api.trees import TreeConfiguration
 from regraft_lab.psoop.distributed_cache import NotificationCache
 from regraft_lab.psoop.distributed_estimates import cycle_share, indirect_costs, removals
 from regraft_lab.psoop.distributed_messages import (
@@ -52,7 +52,7 @@ class LocalView:
     ``is_steady``: the broker is not in a transition.
     """
 
-    trees: Mapping[int, Configuration]
+    trees: Mapping[int, TreeConfiguration]
     epoch: int
     is_steady: bool
 

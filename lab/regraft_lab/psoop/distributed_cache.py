@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.producers.brokers.broker_messages import Notification
-from regraft.producers.emulator.delivery_cells import DeliveryCells
-from regraft.schemas.telemetry import BLOCK_SIZE
+from regraft.api.brokers import Notification
+from regraft.api.emulation import DeliveryCells
+from regraft.api.overlays import DeliverySets
+from regraft.api.records import BLOCK_SIZE
 
 Ids = NDArray[np.uint64]
 SECOND_MS = 1_000.0
@@ -45,7 +45,8 @@ class NotificationIds:
         for row, ids in zip(words, ids_of_broker, strict=True):
             places = np.searchsorted(keys, ids >> np.uint64(BLOCK_BITS))
             np.bitwise_or.at(row, places, np.uint64(1) << (ids & np.uint64(BLOCK_SIZE - 1)))
-        return DeliverySets(brokers, tuple(columns[place] for place in order), words[:, order], span_s)
+        words = words[:, order]
+        return DeliverySets(brokers, tuple(columns[place] for place in order), words, span_s, words)
 
 
 class NotificationCache:

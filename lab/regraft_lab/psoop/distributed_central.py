@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import random
 
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.state.planner_interface import Planner
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.emulator.emulate_overlay import OverlayTiming
-from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.producers.workloads.stock_settings import WorkloadSettings
-from regraft.schemas.plan import Proposal
-from regraft.schemas.telemetry import BLOCK_SIZE
+from regraft.api.emulation import LedgerSnapshot, OverlayTiming, WorkloadSettings
+from regraft.api.overlays import Inventory
+from regraft.api.planning import ClosedWindow, Planner, TreeContext, TreeState
+from regraft.api.records import BLOCK_SIZE, Proposal
+from regraft.api.trees import TreeConfiguration
 from regraft_lab.psoop.distributed_exchanges import TransitionDriver, message_cost
 from regraft_lab.psoop.distributed_messages import HEADER_BYTES, MessageKind
 from regraft_lab.psoop.distributed_overlay import FINISH_MS_MAX, FINISH_STEP_MS, CachedOverlay
@@ -37,7 +32,7 @@ def cached_state(cached: CachedOverlay) -> TreeState:
     return TreeState(cached.present, cached.inventory, (window,))
 
 
-def with_proposals(present: Configuration, proposals: list[Proposal]) -> Configuration:
+def with_proposals(present: TreeConfiguration, proposals: list[Proposal]) -> TreeConfiguration:
     """Return the tree after all proposals of one call, applied in order."""
     for proposal in proposals:
         present = present.replaced(present.epoch + 1, proposal.links_removed, proposal.links_added)

@@ -12,18 +12,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from regraft.controller.controller_settings import TransitionLimits
-from regraft.controller.execute.execute_plan import PlanRunner
-from regraft.controller.ports.memory_ports import MemoryPorts
-from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import Link, link
-from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.brokers.match_content import Filter
-from regraft.producers.virtual_overlay import VirtualOverlay
-from regraft.schemas.client import Role
-from regraft.schemas.command import Command, CommandResult
-from regraft.schemas.plan import ClientMove, Plan, PlanPhase
+from regraft.api.brokers import Filter
+from regraft.api.emulation import MemoryPorts, VirtualOverlay
+from regraft.api.overlays import Inventory, Link, link
+from regraft.api.planning import PlanLog, TransitionLimits
+from regraft.api.records import ClientMove, Plan, PlanPhase, Role
+from regraft.api.transitions import Command, CommandResult, PlanRunner
+from regraft.api.trees import TreeConfiguration
 from regraft_lab.message_tally import MessageTally
 from regraft_lab.psoop.distributed_messages import HEADER_BYTES, Exchange, MessageKind
 from regraft_lab.psoop.distributed_settings import DistributedSettings
@@ -45,7 +40,7 @@ class TransitionDriver:
         executor: str,
         inventory: Inventory,
         tally: MessageTally[MessageKind],
-        on_done: Callable[[Configuration, bool], None],
+        on_done: Callable[[TreeConfiguration, bool], None],
     ) -> None:
         self.executor = executor
         self.executed = 0
@@ -57,14 +52,14 @@ class TransitionDriver:
         self._ports = MemoryPorts()
         self._log = PlanLog(inventory)
         self._runner = PlanRunner(self._ports.ports, self._log, TransitionLimits())
-        self._target: Configuration | None = None
+        self._target: TreeConfiguration | None = None
         virtual.overlay.listeners.append(self)
 
     @property
-    def present(self) -> Configuration:
+    def present(self) -> TreeConfiguration:
         """The tree of the last transition that was executed."""
         present = self._log.present
-        assert isinstance(present, Configuration)  # Jaeger07's overlays are trees.
+        assert isinstance(present, TreeConfiguration)  # Jaeger07's overlays are trees.
         return present
 
     @property
@@ -77,7 +72,7 @@ class TransitionDriver:
 
         Raises NotATreeError if the links do not form a tree.
         """
-        target = Configuration.of(self._log.epoch_next, self._inventory.brokers, links)
+        target = TreeConfiguration.of(self._log.epoch_next, self._inventory.brokers, links)
         present = self.present
         now_ms = int(self._virtual.now_ms)
         plan = Plan(
@@ -202,7 +197,7 @@ class ExchangeQueue:
             self._under_way = chosen
             self.driver.begin(exchanged_links(self.driver.present, chosen))
 
-    def _on_done(self, target: Configuration, succeeded: bool) -> None:
+    def _on_done(self, target: TreeConfiguration, succeeded: bool) -> None:
         under_way, self._under_way = self._under_way, []
         if succeeded:
             self.executed += under_way
@@ -217,7 +212,7 @@ class ExchangeQueue:
 
 
 def independent_exchanges(
-    present: Configuration, waiting: Iterable[Exchange]
+    present: TreeConfiguration, waiting: Iterable[Exchange]
 ) -> tuple[list[Exchange], list[Exchange], list[Exchange]]:
     """Return the exchanges for one transition, those left for the next one, and those that do not fit the tree.
 
@@ -241,7 +236,7 @@ def independent_exchanges(
     return chosen, kept, misfits
 
 
-def exchanged_links(present: Configuration, exchanges: Iterable[Exchange]) -> set[Link]:
+def exchanged_links(present: TreeConfiguration, exchanges: Iterable[Exchange]) -> set[Link]:
     """Return the tree's links after the exchanges."""
     links = set(present.links)
     for exchange in exchanges:
@@ -260,6 +255,6 @@ def command_delay(link_delay_ms: Callable[[str, str], float], executor: str) -> 
     return lambda command: link_delay_ms(executor, command.broker)
 
 
-def _mean_message_cost(tree: Configuration, inventory: Inventory) -> float:
+def _mean_message_cost(tree: TreeConfiguration, inventory: Inventory) -> float:
     ends = [(a, b) for pair in tree.links for a, b in (pair, pair[::-1])]
     return sum(message_cost(inventory, a, b) for a, b in ends) / max(len(ends), 1)

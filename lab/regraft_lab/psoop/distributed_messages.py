@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from regraft.overlay.overlay_configuration import Link, link
-from regraft.producers.emulator.emulate_overlay import CONTROL_BYTES
+from regraft.api.emulation import CONTROL_BYTES
+from regraft.api.overlays import Link, link
 from regraft_lab.yardsticks.bloom_filters import BloomFilter
 
 HEADER_BYTES = CONTROL_BYTES  # The emulator's size of a control message.

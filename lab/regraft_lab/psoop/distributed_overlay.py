@@ -12,13 +12,18 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.brokers.broker_protocol import BrokerPhase
-from regraft.producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
-from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
-from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.api.brokers import BrokerPhase
+from regraft.api.emulation import (
+    CONTROL_SERVICE_MS,
+    LedgerSnapshot,
+    OverlayTiming,
+    VirtualOverlay,
+    VirtualSettings,
+    WorkloadSettings,
+    inventory_timing,
+)
+from regraft.api.overlays import Inventory
+from regraft.api.trees import TreeConfiguration
 from regraft_lab.message_tally import MessageTally
 from regraft_lab.psoop.distributed_broker import NOT_EXECUTED, DistributedBroker, LocalView
 from regraft_lab.psoop.distributed_cache import CachingCells, NotificationCache, NotificationIds, TrafficRecord
@@ -76,7 +81,7 @@ class CachedOverlay:
             broker.cells = CachingCells(name, self.ids, self.caches[name], self.traffic)
 
     @property
-    def present(self) -> Configuration:
+    def present(self) -> TreeConfiguration:
         """The tree that notifications published at the executor currently take."""
         core = self.virtual.cores[self.executor]
         return core.tables[core.epoch].configuration

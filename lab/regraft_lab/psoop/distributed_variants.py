@@ -15,19 +15,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from regraft.controller.kinds.tree.tree_state import TreeContext
-from regraft.controller.planners.shared_settings import HorizonSettings
-from regraft.controller.planners.tree import swap_links_ci, swap_links_cost
-from regraft.controller.planners.tree.swap_links_cost import SearchSettings
-from regraft.controller.state.planner_interface import Planner
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.build_tree import bootstrap_tree, random_tree
-from regraft.overlay.tree.overlay_cost import overlay_cost
-from regraft.producers.brokers.broker_messages import Notification
-from regraft.producers.emulator.emulate_overlay import OverlayTiming
-from regraft.producers.emulator.emulated_parts import Served
-from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.producers.workloads.stock_settings import SYMBOLS_SHIPPED, WorkloadSettings
+from regraft.api.brokers import Notification
+from regraft.api.emulation import SYMBOLS_SHIPPED, LedgerSnapshot, OverlayTiming, Served, WorkloadSettings
+from regraft.api.overlays import Inventory
+from regraft.api.planning import Planner, TreeContext, planner_of
+from regraft.api.trees import bootstrap_tree, overlay_cost, random_tree
 from regraft_lab.message_tally import MessageTally, notifications_on_links
 from regraft_lab.psoop.distributed_agreement import Agreement, AgreementMeter
 from regraft_lab.psoop.distributed_cache import SECOND_MS
@@ -60,11 +52,11 @@ DISTRIBUTED: Mapping[str, DistributedSettings] = {
 }
 CENTRAL: Mapping[str, tuple[Planner, TreeContext]] = {
     "central_ci": (
-        swap_links_ci.SPEC.with_settings(HorizonSettings(horizon_hops=PAPER.horizon_hops, order="arrival")),
+        planner_of("swap_links_ci", horizon_hops=PAPER.horizon_hops, order="arrival"),
         TreeContext(proposals_max=CENTRAL_PROPOSALS_MAX),
     ),
     "central_cost": (
-        swap_links_cost.SPEC.with_settings(SearchSettings(search_words_max=SEARCH_WORDS_MAX)),
+        planner_of("swap_links_cost", search_words_max=SEARCH_WORDS_MAX),
         TreeContext(proposals_max=CENTRAL_PROPOSALS_MAX, degree_max=CENTRAL_DEGREE_MAX),
     ),
 }

@@ -13,9 +13,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration, DegreeError
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.trees import DegreeError, TreeConfiguration
 
 BROKERS_MAX = 8  # 262,144 trees take milliseconds and 6 MB; the 4.8 million of nine brokers would take 150 MB.
 
@@ -97,7 +96,7 @@ def tree_costs_per_s(inventory: Inventory, sets: DeliverySets) -> NDArray[np.flo
     return np.asarray(costs / max(sets.span_s, 1e-9), dtype=np.float64)
 
 
-def exact_optimum(inventory: Inventory, sets: DeliverySets, degree_max: int | None = None) -> Configuration:
+def exact_optimum(inventory: Inventory, sets: DeliverySets, degree_max: int | None = None) -> TreeConfiguration:
     """Return the tree of least cost over the inventory's brokers, as epoch 0.
 
     ``degree_max`` caps the links of a broker; by default there is no cap, not even the inventory's. Source: Jaeger07,
@@ -116,11 +115,11 @@ def exact_optimum(inventory: Inventory, sets: DeliverySets, degree_max: int | No
     return tree_at(inventory.brokers, int(costs.argmin()))
 
 
-def tree_at(brokers: tuple[str, ...], position: int) -> Configuration:
+def tree_at(brokers: tuple[str, ...], position: int) -> TreeConfiguration:
     """Return the tree at ``position`` of :func:`all_trees`, over the named brokers, as epoch 0."""
     trees = all_trees(len(brokers))
     ends = zip(trees.lesser[position], trees.greater[position], strict=True)
-    return Configuration.of(0, brokers, [(brokers[a], brokers[b]) for a, b in ends])
+    return TreeConfiguration.of(0, brokers, [(brokers[a], brokers[b]) for a, b in ends])
 
 
 def _notifications_within(sets: DeliverySets) -> NDArray[np.int64]:

@@ -13,11 +13,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import Link
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.horizon_paths import Paths
-from regraft.schemas.plan import Proposal
+from regraft.api.overlays import Inventory, Link
+from regraft.api.records import Proposal
+from regraft.api.trees import Paths, TreeConfiguration
 
 # An exchange is announced around its cycle and confirmed; the paper refers to its [9].
 CONTROL_MESSAGES_PER_LINK = 2
@@ -44,7 +42,7 @@ def request_cost(paths: Paths, inventory: Inventory) -> float:
 
 
 def exchange_cost(
-    configuration: Configuration, inventory: Inventory, proposal: Proposal, members: NDArray[np.int64]
+    configuration: TreeConfiguration, inventory: Inventory, proposal: Proposal, members: NDArray[np.int64]
 ) -> float:
     """Return the cost of exchanging links: control messages and moved subscriptions, around the cycle of each new link.
 
@@ -66,7 +64,7 @@ def exchange_cost(
     return total
 
 
-def behind_link(configuration: Configuration, inventory: Inventory, ends: Link) -> NDArray[np.bool_]:
+def behind_link(configuration: TreeConfiguration, inventory: Inventory, ends: Link) -> NDArray[np.bool_]:
     """Return a mask of the brokers on the side of a link's second end, shape (brokers,)."""
     beyond = np.zeros(len(inventory.brokers), dtype=np.bool_)
     frontier = [ends[1]]
@@ -80,7 +78,7 @@ def behind_link(configuration: Configuration, inventory: Inventory, ends: Link) 
     return beyond
 
 
-def path_costs(configuration: Configuration, inventory: Inventory) -> NDArray[np.float64]:
+def path_costs(configuration: TreeConfiguration, inventory: Inventory) -> NDArray[np.float64]:
     """Return the cost of one message from broker i to broker j along the tree, shape (n, n); p_i for i = j."""
     root = configuration.brokers[0]
     index = inventory.index
@@ -95,7 +93,7 @@ def path_costs(configuration: Configuration, inventory: Inventory) -> NDArray[np
     return costs
 
 
-def report_cost(configuration: Configuration, inventory: Inventory) -> float:
+def report_cost(configuration: TreeConfiguration, inventory: Inventory) -> float:
     """Return the cost of one report by every broker to a controller at the best placed broker.
 
     A central controller needs no broadcasts. Sending its messages over the overlay's links is an assumption against it:
@@ -104,7 +102,7 @@ def report_cost(configuration: Configuration, inventory: Inventory) -> float:
     return float(path_costs(configuration, inventory).sum(axis=0).min())
 
 
-def transition_cost(configuration: Configuration, inventory: Inventory) -> float:
+def transition_cost(configuration: TreeConfiguration, inventory: Inventory) -> float:
     """Return the cost of a plan on the tree it starts from, without subscriptions: commands, results, END markers."""
     ends = np.array([[inventory.index[a], inventory.index[b]] for a, b in configuration.links])
     # END crosses every link in both directions and is handled at both ends each time.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.api.overlays import DeliverySets
 
 Ids = NDArray[np.int64]
 
@@ -82,7 +82,8 @@ class Workload:
         dense = np.zeros((len(brokers), -(-count // 64) * 64), dtype=np.uint8)
         dense[self.members[self.flow_of[first_id:end_id]], np.arange(count)[:, None]] = 1
         words = np.packbits(dense, axis=1, bitorder="little").view(np.uint64)
-        return DeliverySets(tuple(brokers), tuple(("all", column) for column in range(words.shape[1])), words, span_s)
+        columns = tuple(("all", column) for column in range(words.shape[1]))
+        return DeliverySets(tuple(brokers), columns, words, span_s, words)
 
     def published_sets(self, brokers: Sequence[str], first_id: int, end_id: int, span_s: float) -> DeliverySets:
         """Return the same with a publisher for each type, and with delivered separate from published."""

@@ -13,13 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.sets.weighted_sets import WeightedSets
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.api.overlays import DeliverySets, Inventory, WeightedSets
+from regraft.api.planning import ClosedWindow, TreeState
+from regraft.api.trees import TreeConfiguration, overlay_cost
 from regraft_lab.psoop.adapt_overlay import Round, Variant, adapt
 from regraft_lab.psoop.broker_caches import CacheReader, Caches
 from regraft_lab.psoop.evaluation_tasks import ROUND_TICKS
@@ -37,7 +33,7 @@ class OverlayRun:
 
     variant: Variant
     costs_at: CostsAt
-    configuration: Configuration
+    configuration: TreeConfiguration
     rng: random.Random
     forwarding: list[float] = field(default_factory=list)
     broadcast: list[float] = field(default_factory=list)
@@ -76,7 +72,7 @@ class CacheKnowledge:
         self._window = ClosedWindow(0, round(span_ticks), sets)
         self._known = {"sets": sets, "weighted": WeightedSets.over_all([sets]), "interest": caches.interest}
 
-    def state(self, configuration: Configuration, inventory: Inventory) -> TreeState:
+    def state(self, configuration: TreeConfiguration, inventory: Inventory) -> TreeState:
         """Return the state of this knowledge on one tree with the current costs."""
         state = TreeState(configuration, inventory, (self._window,))
         state.__dict__.update(self._known)

@@ -15,10 +15,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.api.overlays import Inventory
+from regraft.api.programs import Figure
+from regraft.api.trees import TreeConfiguration, random_tree
 from regraft_lab.psoop import topologies
 from regraft_lab.psoop.adapt_overlay import CI, LMIT, LMST, MIT, MST, OURS, RANDOM_TREE
 from regraft_lab.psoop.broker_caches import CacheReader, Caches
@@ -110,7 +109,7 @@ def _generator(task: Task, purpose: str) -> np.random.Generator:
     return np.random.default_rng([task.seed, task.topology, *purpose.encode()])
 
 
-def _inventory(task: Task, tree: Configuration, regime: int) -> Inventory:
+def _inventory(task: Task, tree: TreeConfiguration, regime: int) -> Inventory:
     """Draw the costs of one regime: new places of brokers, and new processing costs."""
     rng = _generator(task, f"{task.network} {regime}")
     link_cost = _link_costs(task, rng)
@@ -131,7 +130,9 @@ def _link_costs(task: Task, rng: np.random.Generator) -> NDArray[np.float64]:
     return topologies.transit_stub_costs(task.broker_count, rng)
 
 
-def _overlay_run(task: Task, name: str, step: float, tree: Configuration, regimes: Sequence[Inventory]) -> OverlayRun:
+def _overlay_run(
+    task: Task, name: str, step: float, tree: TreeConfiguration, regimes: Sequence[Inventory]
+) -> OverlayRun:
     variant, costs = VARIANTS[name], list(regimes)
     if task.experiment == "fig5" and variant.kind == "paper":
         variant = replace(variant, horizon_hops=round(step))

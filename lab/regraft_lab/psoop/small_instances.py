@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.planning import ClosedWindow, TreeState
 from regraft_lab.psoop.exact_optimum import all_trees, tree_at
 
 COST_MAX = 10.0  # c and p are uniform in [0, 10] (Jaeger07, section 5).

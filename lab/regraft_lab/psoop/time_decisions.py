@@ -21,20 +21,12 @@ from pathlib import Path
 
 import numpy as np
 
-from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.decide.decide_plan import decide_plan
-from regraft.controller.decide.find_planners import planners_of
-from regraft.controller.decide.judge_proposals import Situation
-from regraft.controller.kinds.find_kind import tree_kind
-from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.controller.planners.tree.steps.search_swaps import Search, descend
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.build_tree import bootstrap_tree, random_tree
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.api.kinds import tree_kind
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.planners import Search, descend
+from regraft.api.planning import ClosedWindow, ControllerSettings, Situation, TreeState, decide_plan, planners_of
+from regraft.api.programs import Figure
+from regraft.api.trees import TreeConfiguration, bootstrap_tree, overlay_cost, random_tree
 from regraft_lab.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
 
 WINDOW_TICKS = 250
@@ -113,18 +105,19 @@ class _Overlay:
         costs = state.tree_costs.copy()
         for _ in descend(costs, Search(sys.maxsize, DEGREE_MAX, None)):
             pass
-        tree = Configuration.of(0, self.inventory.brokers, costs.links)
+        tree = TreeConfiguration.of(0, self.inventory.brokers, costs.links)
         for place in range(self.decisions):
             spent_ms, tree = self._decide(planner, tree, place)
             yield spent_ms
 
-    def _decide(self, planner: str, tree: Configuration, place: int) -> tuple[float, Configuration]:
+    def _decide(self, planner: str, tree: TreeConfiguration, place: int) -> tuple[float, TreeConfiguration]:
         horizon = self.windows[place : place + HORIZON_WINDOWS]
         fresh = horizon[-1].sets
-        newest = replace(horizon[-1], sets=DeliverySets(fresh.brokers, fresh.columns, fresh.words, fresh.span_s))
+        sets = DeliverySets(fresh.brokers, fresh.columns, fresh.words, fresh.span_s, fresh.delivered)
+        newest = replace(horizon[-1], sets=sets)
         for window in horizon[:-1]:
             _ = window.sets.planes  # In a live controller earlier decisions have merged these already.
-        before = Configuration(0, tree.brokers, tree.links)
+        before = TreeConfiguration(0, tree.brokers, tree.links)
         begin = time.perf_counter()
         state = TreeState(before, self.inventory, (*horizon[:-1], newest))
         situation = Situation(state, newest.end_ms, self.kind, price_per_s=0.0)

@@ -21,7 +21,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.producers.emulator.place_overlay import measured_rtt_ms
+from regraft.api.emulation import measured_rtt_ms
 
 Costs = NDArray[np.float64]
 

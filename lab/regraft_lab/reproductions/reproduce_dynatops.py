@@ -13,9 +13,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from regraft.infra.process.measured_figures import Figure, run_facts
-from regraft.infra.process.run_tasks import run_tasks
-from regraft.infra.process.show_progress import Advance, show_progress
+from regraft.api.programs import Advance, Figure, run_facts, run_tasks, show_progress
 from regraft_lab.claim_evidence import Judgement, Measured
 from regraft_lab.dynatops.draw_dynatops import draw_dynatops
 from regraft_lab.dynatops.dynatops_claims import PAPER_CLAIMS

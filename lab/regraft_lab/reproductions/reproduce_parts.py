@@ -14,8 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from regraft.infra.process.measured_figures import Figure, write_figures
-from regraft.schemas.status_file import replace_file
+from regraft.api.programs import Figure, write_figures
+from regraft.api.records import replace_file
 from regraft_lab.claim_evidence import Judgement
 
 

@@ -11,9 +11,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from regraft.infra.process.measured_figures import run_facts
-from regraft.infra.process.run_tasks import run_tasks
-from regraft.infra.process.show_progress import show_progress
+from regraft.api.programs import run_facts, run_tasks, show_progress
 from regraft_lab.claim_evidence import Judgement, Measured
 from regraft_lab.pop_grape.draw_relocation import draw_relocation
 from regraft_lab.pop_grape.judge_joint import OUR_CLAIMS

@@ -14,9 +14,7 @@ import msgspec
 import numpy as np
 from rich.console import Console
 
-from regraft.infra.process.measured_figures import run_facts
-from regraft.infra.process.run_tasks import run_tasks
-from regraft.infra.process.show_progress import show_progress
+from regraft.api.programs import run_facts, run_tasks, show_progress
 from regraft_lab.claim_evidence import Judgement, Measured
 from regraft_lab.psoop import topologies
 from regraft_lab.psoop.claims_table import claims_document

@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.api.overlays import DeliverySets
 from regraft_lab.yardsticks.bloom_filters import FilterShape, bit_positions, claimed_rows, notification_ids
 
 Words = NDArray[np.uint64]
@@ -117,7 +117,7 @@ def newest_ids(windows: Sequence[DeliverySets], ids_max: int) -> DeliverySets:
                 new[row] = _first_bits(new[row], newest_first, int(room[row]))
         kept[:, places] |= new
         room -= np.minimum(counts, room)
-    return DeliverySets(whole.brokers, whole.columns, kept, whole.span_s)
+    return DeliverySets(whole.brokers, whole.columns, kept, whole.span_s, kept & whole.delivered)
 
 
 def bloom_interest(sets: DeliverySets, bits: int, hashes: int) -> Counts:

@@ -12,11 +12,11 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
+from regraft.api.overlays import Inventory
+from regraft.api.trees import TreeConfiguration
 
 
-def minimum_spanning_tree(inventory: Inventory, epoch: int = 0) -> Configuration:
+def minimum_spanning_tree(inventory: Inventory, epoch: int = 0) -> TreeConfiguration:
     """Return the tree with the least sum of link costs, regardless of traffic.
 
     Ties go to the first link in the brokers' order (Kruskal's algorithm), so equal inventories give equal trees.
@@ -26,7 +26,7 @@ def minimum_spanning_tree(inventory: Inventory, epoch: int = 0) -> Configuration
     return _lightest_tree(inventory.brokers, inventory.link_cost, epoch)
 
 
-def maximum_interest_tree(inventory: Inventory, interest: NDArray[np.int64], epoch: int = 0) -> Configuration:
+def maximum_interest_tree(inventory: Inventory, interest: NDArray[np.int64], epoch: int = 0) -> TreeConfiguration:
     """Return the tree with the largest sum of interest over its links, regardless of their cost.
 
     ``interest`` (n, n) holds I_ij in the order of the inventory's brokers; ties as in :func:`minimum_spanning_tree`.
@@ -41,11 +41,11 @@ def maximum_interest_tree(inventory: Inventory, interest: NDArray[np.int64], epo
     return _lightest_tree(inventory.brokers, -interest, epoch)
 
 
-def _lightest_tree(brokers: tuple[str, ...], weights: NDArray[Any], epoch: int) -> Configuration:
+def _lightest_tree(brokers: tuple[str, ...], weights: NDArray[Any], epoch: int) -> TreeConfiguration:
     graph = nx.Graph()
     graph.add_nodes_from(brokers)
     # Links are added in the brokers' order; the sort by weight is stable, so ties resolve equally on every machine.
     graph.add_weighted_edges_from(
         (brokers[i], brokers[j], weights[i, j].item()) for i in range(len(brokers)) for j in range(i + 1, len(brokers))
     )
-    return Configuration.of(epoch, brokers, nx.minimum_spanning_edges(graph, algorithm="kruskal", data=False))
+    return TreeConfiguration.of(epoch, brokers, nx.minimum_spanning_edges(graph, algorithm="kruskal", data=False))

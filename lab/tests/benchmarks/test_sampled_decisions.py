@@ -3,7 +3,7 @@
 import statistics
 
 from lab.benchmarks.bench_sampling import ABOVE_MAX, cost_decided, draw_situation, sample_of
-from regraft.schemas.sampled_blocks import Sampling
+from regraft.api.records import Sampling
 
 
 def test_an_overlay_decided_on_an_eighth_costs_at_most_a_hundredth_more() -> None:

@@ -5,9 +5,9 @@ import pytest
 from lab.benchmarks.bench_transition import Values, figures_of
 from lab.benchmarks.transition_meter import message_bytes
 from lab.benchmarks.transition_runs import RingRun, TransitionRun, TreeRun
-from regraft.infra.process.measured_figures import Figure
-from regraft.producers.brokers.broker_messages import End, Subscribe
-from regraft.producers.emulator.user_clients import topic_filter
+from regraft.api.brokers import End, Subscribe
+from regraft.api.emulation import topic_filter
+from regraft.api.programs import Figure
 
 BROKERS = 12
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from regraft.overlay.ring.ring_costs import ring_cost, topic_roots
+from regraft.api.rings import ring_cost, topic_roots
 from regraft_lab.dynatops.broker_interests import InterestStep
 from regraft_lab.dynatops.chord_baseline import random_configuration
 from regraft_lab.dynatops.compared_systems import ConnectedSystem, RingSystem, bayeux_systems, ring_systems

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.api.rings import RingConfiguration
 from regraft_lab.claim_evidence import Measured
 from regraft_lab.dynatops.count_protocol import (
     STEPS,
@@ -34,7 +34,7 @@ def test_commands_are_seven_for_each_broker() -> None:
     assert min(ends, asked) > 0
 
 
-def routes_of(ring: CountedRing, configuration: ChordConfiguration) -> set[tuple[str, tuple[str, ...]]]:
+def routes_of(ring: CountedRing, configuration: RingConfiguration) -> set[tuple[str, tuple[str, ...]]]:
     """Return the routes from each rendezvous to all brokers in the topic's tree, subscribers and relays."""
     ways = set()
     for user, home in ring.home_of.items():

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.ring.ring_costs import overlay_ring_cost
-from regraft.overlay.ring.user_interests import UserInterests
+from regraft.api.rings import UserInterests, overlay_ring_cost
 from regraft_lab.dynatops.chord_baseline import chord_roots, chord_trees, random_configuration
 from regraft_lab.dynatops.dissemination import NO_PARENT, RootedTrees, topic_measures, walk_routes
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import regraft_lab.dynatops
-from regraft.infra.process.measured_figures import Figure, write_figures
-from regraft_lab.claim_evidence import Claim, Measured, Verdict
+from regraft.api.programs import Figure, write_figures
+from regraft_lab.claim_evidence import Claim, Judgement, Measured, Verdict
 from regraft_lab.claims_block import END, begin_marker
 from regraft_lab.dynatops.draw_dynatops import draw_dynatops
 from regraft_lab.dynatops.dynatops_claims import PAPER_CLAIMS
@@ -32,7 +32,7 @@ from regraft_lab.dynatops.judge_poisson import (
     judge_less_sensitive,
     judge_saved,
 )
-from regraft_lab.dynatops.judge_readings import DYNATOPS, MULTIMODAL, TCO, over_readings
+from regraft_lab.dynatops.judge_readings import DYNATOPS, MULTIMODAL, TCO, over_readings, size_over_readings
 from regraft_lab.dynatops.judge_reassignment import (
     PERIODS,
     judge_degradation,
@@ -40,6 +40,7 @@ from regraft_lab.dynatops.judge_reassignment import (
     judge_times,
 )
 from regraft_lab.dynatops.tabulate_dynatops import PROGRAM, main
+from regraft_lab.judge_size import Size
 
 README = Path(regraft_lab.dynatops.__file__).with_name("README.md")
 Where = dict[str, str | int | float]
@@ -83,12 +84,18 @@ def test_a_claim_must_hold_in_every_reading(values: dict[str, float], expected: 
     assert over_readings(values, 0.3).verdict is expected
 
 
+def test_a_size_is_judged_in_every_reading() -> None:
+    """With the evidence of any other claim."""
+    found = size_over_readings({"a": 0.5, "b": 0.4}, Size(0.2))
+    assert found == Judgement(Verdict.EXCEEDED, "40% (b) to 50% (a); holds in 2 of 2 readings")
+
+
 def test_readings_are_reported_with_where_it_holds() -> None:
     """The worst and the best value, and how many hold."""
     assert over_readings({"a": 0.5, "b": 0.1}, 0.3).evidence == "10% (b) to 50% (a); holds in 1 of 2 readings"
 
 
-@pytest.mark.parametrize(("against_tco", "expected"), [(0.6, Verdict.REPRODUCED), (0.2, Verdict.REFUTED)])
+@pytest.mark.parametrize(("against_tco", "expected"), [(0.6, Verdict.REPRODUCED), (0.2, Verdict.SMALLER)])
 def test_the_better_of_bayeux_and_tco_counts(against_tco: float, expected: Verdict) -> None:
     """70 % less than Bayeux is not enough if TCO has as few."""
     figures = [figure("delay", 3.0, {**MULTIMODAL, **DYNATOPS})]
@@ -99,20 +106,20 @@ def test_the_better_of_bayeux_and_tco_counts(against_tco: float, expected: Verdi
     figures.append(
         figure("messages_cut", against_tco, {**MULTIMODAL, **DYNATOPS}, against="tco", against_homes="static")
     )
-    assert judge_saved("messages", 0.5)(Measured(figures)).verdict is expected
+    assert judge_saved("messages", Size(0.5, is_least=True))(Measured(figures)).verdict is expected
 
 
 @pytest.mark.parametrize(
     ("dynatops", "tco", "cheaper", "grows"),
     [
         ((10, 12), (100, 400), Verdict.REPRODUCED, Verdict.REPRODUCED),
-        ((10, 90), (100, 150), Verdict.REFUTED, Verdict.REFUTED),
+        ((10, 90), (100, 150), Verdict.SMALLER, Verdict.REFUTED),
     ],
 )
 def test_reconfiguration_is_judged_at_the_highest_rate(
     dynatops: tuple[float, float], tco: tuple[float, float], cheaper: Verdict, grows: Verdict
 ) -> None:
-    """12 of 400 is 97 % less, 90 of 150 is not; a factor of 4 is dramatic, one of 1.5 is not."""
+    """12 of 400 is 97 % less, 90 of 150 only 40 %; a factor of 4 is dramatic, one of 1.5 is not."""
     figures = []
     for system, values in ((DYNATOPS, dynatops), (TCO, tco)):
         for rate, value in zip((0.025, 0.1), values, strict=True):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regraft.producers.workloads.checkin_data import Checkins, checkins_of, load_checkins
+from regraft.api.emulation import Checkins, checkins_of, load_checkins
 from regraft_lab.dynatops.location_grid import RTT_MS_PER_KM, LocationGrid, draw_rtt_ms
 from regraft_lab.dynatops.location_workload import (
     CheckinFileError,

@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.controller.planners.ring.steps.search_ring_ids import improve_greedily
-from regraft.overlay.ring.chord_ring import ChordRing
-from regraft.overlay.ring.ring_reassignment import RingProblem
-from regraft.overlay.ring.ring_scratch import ScratchSwaps
+from regraft.api.planners import improve_greedily
+from regraft.api.rings import ChordRing, RingProblem, ScratchSwaps
 from regraft_lab.dynatops.price_delay_swaps import DelaySwaps
 
 

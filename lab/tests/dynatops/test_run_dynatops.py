@@ -3,7 +3,7 @@
 import pytest
 
 from lab.tests.dynatops.small_dynatops import SMALL_SIZE
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 from regraft_lab.claim_evidence import Measured
 from regraft_lab.dynatops.count_protocol import ProtocolTask
 from regraft_lab.dynatops.dynatops_figures import mean_figures

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.controller.planners.ring.steps.place_users import PlacementRules
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.ring.user_clusters import UserClusters
+from regraft.api.planners import PlacementRules
+from regraft.api.rings import RingConfiguration, UserClusters
 from regraft_lab.dynatops.poisson_workload import PoissonSettings, draw_poisson_changes
 from regraft_lab.dynatops.user_changes import UserChanges
 from regraft_lab.dynatops.user_model import (
@@ -202,7 +201,7 @@ def test_a_cluster_of_one_is_a_static_home() -> None:
 
 def test_requests_to_the_root_take_the_hops_of_the_route() -> None:
     """From each broker over its fingers to the rendezvous; none from the rendezvous itself."""
-    ring = ChordConfiguration.hashed(0, 32, [f"b{number:02d}" for number in range(12)])
+    ring = RingConfiguration.hashed(0, 32, [f"b{number:02d}" for number in range(12)])
     topics = ("goals", "rain", "wind")
     hops = hops_to_roots(ring, topics)
     for row, broker in enumerate(ring.brokers):

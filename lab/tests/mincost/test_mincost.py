@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from regraft.controller.planners.tree.steps.pack_users import pack_random
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.packed_users import PackingCosts
+from regraft.api.planners import pack_random
+from regraft.api.programs import Figure
+from regraft.api.trees import PackingCosts
 from regraft_lab.claim_evidence import Measured, Verdict
 from regraft_lab.mincost.draw_mincost import draw_mincost
 from regraft_lab.mincost.migrate_users import migrate_users
@@ -22,6 +22,7 @@ from regraft_lab.mincost.mincost_claims import (
     claims_document,
     judge_never_more_expensive,
     judge_order,
+    judge_times,
 )
 from regraft_lab.mincost.mincost_tasks import FULL, QUICK, MincostTask, all_tasks, mean_figures, run_task
 from regraft_lab.mincost.mincost_workload import (
@@ -101,6 +102,15 @@ def test_the_order_is_reproduced_only_if_intervals_do_not_overlap() -> None:
     against = Measured([*crr("greedy", 3.0), *crr("clustering", 2.0), *crr("mixing", 3.0)])
     found = [judge_order(one).verdict for one in (ordered, touching, against)]
     assert found == [Verdict.REPRODUCED, Verdict.UNDECIDED, Verdict.REFUTED]
+
+
+@pytest.mark.parametrize(("greedy_s", "expected"), [(0.03, Verdict.REPRODUCED), (2.0, Verdict.REFUTED)])
+def test_the_start_up_of_random_packing_does_not_decide_the_order(greedy_s: float, expected: Verdict) -> None:
+    """Random takes longer than greedy here."""
+    times_s = {"random": 0.07, "greedy": greedy_s, "clustering": 1.1, "mixing": 2.4}
+    where = msgspec.to_builtins(Setting(1_000, 10))
+    figures = [Figure("seconds", {**where, "algorithm": name}, value, "s") for name, value in times_s.items()]
+    assert judge_times(Measured(figures)).verdict is expected
 
 
 def test_one_more_expensive_network_refutes_ours() -> None:

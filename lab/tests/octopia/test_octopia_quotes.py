@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from regraft.overlay.scot.structured_cyclic import ScotBroker, scot_overlay
-from regraft.producers.workloads.stock_workload import load_stock_data
+from regraft.api.cyclic import ScotBroker, scot_overlay
+from regraft.api.emulation import load_stock_data
 from regraft_lab.lab_command import app
 from regraft_lab.octopia.octopia_quotes import (
     QuotePublisher,

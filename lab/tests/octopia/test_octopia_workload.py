@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from regraft.producers.brokers.match_content import intersects, matches
+from regraft.api.brokers import intersects, matches
 from regraft_lab.octopia.octopia_workload import (
     SELECTIVITY,
     SUBSCRIBER_COUNT,

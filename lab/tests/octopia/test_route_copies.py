@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.scot.cluster_index_vectors import as_text
-from regraft.overlay.scot.structured_cyclic import ScotBroker, StructuredCyclicOverlay, scot_overlay
+from regraft.api.cyclic import ScotBroker, StructuredCyclicOverlay, as_text, scot_overlay
 from regraft_lab.octopia.count_routing import (
     Delivery,
     advertise,

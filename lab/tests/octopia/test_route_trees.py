@@ -10,7 +10,7 @@ from itertools import product
 import networkx as nx
 import pytest
 
-from regraft.overlay.scot.structured_cyclic import ScotBroker
+from regraft.api.cyclic import ScotBroker
 from regraft_lab.octopia.count_routing import LastHops, flood_advertisement
 from regraft_lab.octopia.octopia_workload import paper_overlay
 from regraft_lab.octopia.route_trees import BoundTrees

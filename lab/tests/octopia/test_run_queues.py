@@ -1,7 +1,6 @@
 import pytest
 
-from regraft.overlay.link_congestion import LENGTH
-from regraft.overlay.scot.structured_cyclic import ScotBroker
+from regraft.api.cyclic import LENGTH, ScotBroker
 from regraft_lab.octopia.octopia_tasks import OctopiaTask, run_task
 from regraft_lab.octopia.route_copies import Copy
 from regraft_lab.octopia.run_queues import Pace, QueueRun, Stream

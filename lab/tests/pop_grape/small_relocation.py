@@ -4,10 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.planning import ClosedWindow
+from regraft.api.trees import TreeConfiguration
 from regraft_lab.pop_grape.relocation_tasks import Size
 
 SMALL_SIZE = Size(
@@ -29,7 +28,7 @@ SMALL_SIZE = Size(
 
 def line_inventory() -> Inventory:
     """Return three brokers in a row, a - b - c: links of 10 and 20 ms, 5 ms between the ends; service 1, 2 and 3 ms."""
-    tree = Configuration.of(0, "abc", [("a", "b"), ("b", "c")])
+    tree = TreeConfiguration.of(0, "abc", [("a", "b"), ("b", "c")])
     link_ms = np.array([[0.0, 10.0, 5.0], [10.0, 0.0, 20.0], [5.0, 20.0, 0.0]])
     return Inventory(tree.brokers, np.array([1.0, 2.0, 3.0]), link_ms, 3, tree)
 

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.producers.virtual_overlay import CELLS_KEPT_S, VirtualOverlay
-from regraft.schemas.codec import encode
-from regraft.schemas.telemetry import Delivery, TelemetryBatch
+from regraft.api.emulation import CELLS_KEPT_S, LedgerSnapshot, VirtualOverlay
+from regraft.api.records import Delivery, TelemetryBatch, encode
 from regraft_lab.pop_grape import compare_relocation
 from regraft_lab.pop_grape.compare_relocation import Comparison, comparisons, distributed_figures
 from regraft_lab.pop_grape.distributed_pop import PopSettings

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.tests.pop_grape.traced_overlays import PUBLISHER, Traced, Wish, fig_1, random_traced, state_of, traced
-from regraft.controller.kinds.tree.tree_state import TreeContext
-from regraft.controller.planners.tree.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
-from regraft.producers.brokers.broker_messages import Notification
+from regraft.api.brokers import Notification
+from regraft.api.planners import PrioritySettings, relocate_publisher_grape
+from regraft.api.planning import TreeContext
 from regraft_lab.pop_grape.distributed_grape import BrokerMonitor, GrapeBroker, TraceSession
 from regraft_lab.pop_grape.distributed_selection import GrapeSettings, Selection
 from regraft_lab.pop_grape.distributed_traces import (

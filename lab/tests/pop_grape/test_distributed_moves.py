@@ -3,8 +3,8 @@
 import random
 
 from lab.tests.pop_grape.traced_overlays import PUBLISHER, fig_1
-from regraft.controller.controller_settings import TERM_FIRST
-from regraft.schemas.command import Command, CommandPhase
+from regraft.api.planning import TERM_FIRST
+from regraft.api.transitions import Command, CommandPhase
 from regraft_lab.pop_grape.distributed_pop import PopSettings
 from regraft_lab.pop_grape.distributed_relocation import RelocatingOverlay
 from regraft_lab.pop_grape.distributed_selection import GrapeSettings

@@ -4,15 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.process.measured_figures import Figure, write_figures
+from regraft.api.programs import Figure, write_figures
 from regraft_lab.claim_evidence import Claim, Measured, Verdict
 from regraft_lab.claims_block import END, begin_marker
+from regraft_lab.judge_size import Size
 from regraft_lab.pop_grape.draw_relocation import draw_relocation
 from regraft_lab.pop_grape.judge_brokers import (
     judge_first_trigger,
     judge_migration_time,
     judge_overhead,
     judge_range,
+    judge_slower_selection,
+    judge_worst_overhead,
 )
 from regraft_lab.pop_grape.judge_joint import (
     OUR_CLAIMS,
@@ -28,6 +31,7 @@ from regraft_lab.pop_grape.judge_relocation import (
     judge_overloads,
     judge_pop_between,
     judge_random_alike,
+    judge_random_output,
     judge_selection_time,
     judge_short_sessions,
     judge_weights,
@@ -58,10 +62,13 @@ def test_without_figures_nothing_can_be_decided(claim: Claim) -> None:
     assert claim.judged(Measured([])).verdict is Verdict.UNDECIDED
 
 
-@pytest.mark.parametrize(("best", "expected"), [(0.74, Verdict.REPRODUCED), (0.60, Verdict.REFUTED)])
+@pytest.mark.parametrize(
+    ("best", "expected"),
+    [(0.72, Verdict.REPRODUCED), (0.88, Verdict.EXCEEDED), (0.60, Verdict.SMALLER)],
+)
 def test_up_to_is_the_best_over_x(best: float, expected: Verdict) -> None:
     """The evidence names its X, and the best beyond X = 1."""
-    found = judge_best("client_delay", 0.68, ("load100",))(
+    found = judge_best("client_delay", Size(0.68), ("load100",))(
         Measured(
             [
                 figure("client_delay_cut", best, **CLUSTERED, x=1, way="load100"),
@@ -113,9 +120,9 @@ def test_pop_is_between_the_two_ends(pop: float, expected: Verdict) -> None:
 def test_random_differences_count_at_every_x() -> None:
     """One visible difference at one X refutes it."""
     figures = interval("load_above_load100", 0.01, 0.0, **RANDOM, x=2, way="delay100")
-    assert judge_random_alike(Measured(figures)).verdict is Verdict.REPRODUCED
+    assert judge_random_alike("delay100", ("load", "hops"))(Measured(figures)).verdict is Verdict.REPRODUCED
     figures += interval("hops_above_load100", -0.2, 0.0, **RANDOM, x=8, way="delay100")
-    assert judge_random_alike(Measured(figures)).verdict is Verdict.REFUTED
+    assert judge_random_alike("delay100", ("load", "hops"))(Measured(figures)).verdict is Verdict.REFUTED
 
 
 @pytest.mark.parametrize(("at_fifty", "expected"), [(0.45, Verdict.REPRODUCED), (0.70, Verdict.REFUTED)])
@@ -209,6 +216,41 @@ def test_overhead_is_that_of_the_worst_x() -> None:
     assert judge(Measured(shares)).verdict is Verdict.REPRODUCED
     shares.append(figure("pop_grape_distributed_message_share", 0.5, **at, interested_brokers=32))
     assert judge(Measured(shares)).verdict is Verdict.REFUTED
+
+
+@pytest.mark.parametrize(
+    ("grape", "expected"), [(0.46, Verdict.REPRODUCED), (0.2, Verdict.EXCEEDED), (1.04, Verdict.REFUTED)]
+)
+def test_overheads_are_compared_at_the_worst_thresholds_of_both(grape: float, expected: Verdict) -> None:
+    """46 % is a fifth less than 57 %."""
+    where: dict[str, str | int | float] = {"testbed": "cluster", "kind": "overhead"}
+    shares = {"load100 G=10": grape, "delay100 G=200": 0.1, "pop P=10": 0.06, "pop P=200": 0.57}
+    figures = [
+        figure("pop_grape_distributed_message_share", share, **where, variant=variant)
+        for variant, share in shares.items()
+    ]
+    assert judge_worst_overhead(Size(0.2))(Measured(figures)).verdict is expected
+
+
+@pytest.mark.parametrize(("grape_ms", "expected"), [(900.0, Verdict.REPRODUCED), (90.0, Verdict.REFUTED)])
+def test_selections_are_compared_at_every_x(grape_ms: float, expected: Verdict) -> None:
+    """One X at which GRAPE is faster refutes that it is slower."""
+    where: dict[str, str | int | float] = {"testbed": "planetlab", "distribution": "random"}
+    figures = [
+        figure("pop_grape_distributed_selection_ms_mean", value, **where, interested_brokers=x, variant=variant)
+        for variant, values in {"pop": (100.0, 100.0), "delay100": (500.0, grape_ms)}.items()
+        for x, value in zip((2, 8), values, strict=True)
+    ]
+    assert judge_slower_selection(Measured(figures)).verdict is expected
+
+
+@pytest.mark.parametrize(("cut", "expected"), [(-0.1, Verdict.REPRODUCED), (0.1, Verdict.REFUTED)])
+def test_output_at_random_is_judged_beyond_one_broker(cut: float, expected: Verdict) -> None:
+    """With all subscribers at one broker nothing is sent."""
+    figures = [
+        figure("output_cut", value, **RANDOM, x=x, way="load100") for x, value in {1: 1.0, 2: -0.2, 8: cut}.items()
+    ]
+    assert judge_random_output(Measured(figures)).verdict is expected
 
 
 def test_triggers_are_looked_up_by_threshold() -> None:

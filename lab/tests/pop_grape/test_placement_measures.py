@@ -3,7 +3,7 @@
 import pytest
 
 from lab.tests.pop_grape.small_relocation import line_inventory, line_window
-from regraft.schemas.state import QueueState
+from regraft.api.records import QueueState
 from regraft_lab.pop_grape.placement_measures import counted, measured
 
 

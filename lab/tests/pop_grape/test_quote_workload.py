@@ -5,7 +5,7 @@ from itertools import islice, pairwise
 
 import pytest
 
-from regraft.producers.virtual_overlay import VirtualOverlay
+from regraft.api.emulation import VirtualOverlay
 from regraft_lab.pop_grape.quote_workload import (
     SINK_SHARES,
     QuoteSettings,

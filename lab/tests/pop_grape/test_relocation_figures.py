@@ -2,7 +2,7 @@
 
 import pytest
 
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 from regraft_lab.claim_evidence import Measured
 from regraft_lab.pop_grape.placement_measures import Measures
 from regraft_lab.pop_grape.relocation_figures import SPREAD, relocation_figures

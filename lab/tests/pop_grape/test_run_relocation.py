@@ -6,7 +6,7 @@ from types import MappingProxyType
 import pytest
 
 import regraft_lab.pop_grape.run_relocation
-from regraft.overlay.inventory import Inventory
+from regraft.api.overlays import Inventory
 from regraft_lab.pop_grape.choose_homes import settle_homes
 from regraft_lab.pop_grape.count_window import WorkloadCounter
 from regraft_lab.pop_grape.observe_placement import DECIDE_WINDOWS, observe_placement

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from regraft.producers.emulator.place_overlay import measured_rtt_ms
+from regraft.api.emulation import measured_rtt_ms
 from regraft_lab.pop_grape.testbeds import (
     CLUSTER_LINK_MS,
     CLUSTER_SAME_MACHINE_MS,

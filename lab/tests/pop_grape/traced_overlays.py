@@ -6,16 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
-from regraft.producers.brokers.match_content import Filter, Operator, Predicate
-from regraft.producers.emulator.emulate_overlay import inventory_timing
-from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.schemas.state import QueueState
+from regraft.api.brokers import Filter, Operator, Predicate
+from regraft.api.emulation import LedgerSnapshot, inventory_timing
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.planning import ClosedWindow, TreeState
+from regraft.api.records import QueueState
+from regraft.api.trees import TreeConfiguration, random_tree
 from regraft_lab.pop_grape.distributed_relocation import RelocatingOverlay, Settings
 from regraft_lab.pop_grape.distributed_traces import Gathered, TraceMessage
 from tests.overlay.small_overlays import NO_CAP, brokers_named, inventory_of
@@ -25,7 +21,7 @@ TOPIC = Predicate("topic", Operator.EQ, "x")
 ALL: Filter = (TOPIC,)
 SIZE_BYTES = 100
 
-FIG_1_TREE = Configuration.of(
+FIG_1_TREE = TreeConfiguration.of(
     0,
     [f"B{number}" for number in range(1, 9)],
     [("B1", "B2"), ("B2", "B3"), ("B1", "B4"), ("B1", "B5"), ("B5", "B6"), ("B6", "B7"), ("B6", "B8")],
@@ -146,4 +142,4 @@ def state_of(traced: Traced, home: str) -> TreeState:
     homes = {PUBLISHER: home}
     window = ClosedWindow(0, 60_000, sets, queues=queues, epoch_min=0, epoch_max=0, homes=homes, local_deliveries=local)
     tree = inventory.bootstrap
-    return TreeState(Configuration.of(0, tree.brokers, tree.links, homes), inventory, (window,))
+    return TreeState(TreeConfiguration.of(0, tree.brokers, tree.links, homes), inventory, (window,))

@@ -3,9 +3,9 @@ import random
 import numpy as np
 import pytest
 
-from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.build_tree import random_tree
+from regraft.api.overlays import Inventory
+from regraft.api.planning import TreeState
+from regraft.api.trees import random_tree
 from regraft_lab.psoop.adapt_overlay import CI, OURS, RANDOM_TREE, Round, adapt
 from regraft_lab.psoop.broker_caches import CacheReader
 from regraft_lab.psoop.message_costs import report_cost, transition_cost

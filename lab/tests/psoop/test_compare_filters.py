@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.process.measured_figures import Figure
-from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.api.programs import Figure
+from regraft.api.trees import overlay_cost
 from regraft_lab.psoop import compare_filters
 from regraft_lab.psoop.compare_filters import (
     adapted_shares,

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.tree.configuration import Configuration
-from regraft.schemas.plan import Proposal
+from regraft.api.planning import ClosedWindow, TreeContext, TreeState
+from regraft.api.records import Proposal
+from regraft.api.trees import TreeConfiguration
 from regraft_lab.psoop import compare_optimum
 from regraft_lab.psoop.compare_optimum import (
     LINK_PLANNERS,
@@ -30,7 +29,7 @@ FIG_2_COSTS = {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0}
 
 def fig_2(wanted: list[set[str]]) -> TreeState:
     """Return Jaeger07, Fig. 2, tree (a): B2 - B1 - B3."""
-    tree = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B1", "B3")])
+    tree = TreeConfiguration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B1", "B3")])
     return TreeState(tree, inventory_of(tree, FIG_2_COSTS), (ClosedWindow(0, 1000, sets_of(tree.brokers, wanted)),))
 
 
@@ -60,7 +59,7 @@ def test_proposals_of_a_call_are_executed_in_order() -> None:
     first, second = exchange(("b02", "b03"), ("b00", "b03")), exchange(("b00", "b03"), ("b01", "b03"))
     calls = iter([[first, second], []])
     settled = settled_tree(state, lambda *_: next(calls), TreeContext(), random.Random(0))
-    assert settled == Configuration.of(2, tree.brokers, [("b00", "b01"), ("b01", "b02"), ("b01", "b03")])
+    assert settled == TreeConfiguration.of(2, tree.brokers, [("b00", "b01"), ("b01", "b02"), ("b01", "b03")])
 
 
 def test_a_planner_that_cycles_is_stopped() -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lab.tests.psoop.small_evaluation import changed
-from regraft.infra.process.measured_figures import Figure
+from regraft.api.programs import Figure
 from regraft_lab.mean_figures import mean_half_width
 from regraft_lab.psoop.count_figures import evaluation_figures, group_results
 from regraft_lab.psoop.evaluation_tasks import Task

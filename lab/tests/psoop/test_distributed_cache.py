@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.producers.brokers.broker_messages import Notification
+from regraft.api.brokers import Notification
+from regraft.api.overlays import DeliverySets
 from regraft_lab.psoop.distributed_cache import CachingCells, NotificationCache, NotificationIds, TrafficRecord
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.api.emulation import LedgerSnapshot
 from regraft_lab.psoop import compare_distributed
 from regraft_lab.psoop.compare_distributed import UncleanRunError, distributed_figures
 from regraft_lab.psoop.distributed_overlay import CachedOverlay

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.controller.planners.tree.swap_links_ci import LocalKnowledge, cycle_costs
+from regraft.api.planners import LocalKnowledge, cycle_costs
 from regraft_lab.psoop.distributed_estimates import cycle_share, indirect_costs, removals
 from regraft_lab.psoop.distributed_messages import Cycle
 

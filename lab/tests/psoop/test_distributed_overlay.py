@@ -9,13 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import link
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.horizon_paths import paths_within
-from regraft.overlay.tree.overlay_cost import overlay_cost
-from regraft.producers.brokers.broker_messages import Notification
+from regraft.api.brokers import Notification
+from regraft.api.overlays import Inventory, link
+from regraft.api.trees import TreeConfiguration, overlay_cost, paths_within, random_tree
 from regraft_lab.planners.swap_links_ci_paper import InterestSettings
 from regraft_lab.psoop.distributed_agreement import AgreementMeter, brokers_decision, cycle_of, exact_decision
 from regraft_lab.psoop.distributed_broker import BUSY, NOT_EXECUTED
@@ -30,7 +26,7 @@ from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 EXACT = DistributedSettings(filter_bits=4_000_000)  # so wide that no test sees a false positive
 # Fig. 2 with p = 1: the text's figures imply these link costs.
 FIG_2_COSTS = {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0}
-FIG_2A = Configuration.of(0, ("B1", "B2", "B3"), [("B2", "B1"), ("B1", "B3")])
+FIG_2A = TreeConfiguration.of(0, ("B1", "B2", "B3"), [("B2", "B1"), ("B1", "B3")])
 
 
 def remember(overlay: DistributedOverlay, wanted: list[set[str]]) -> None:
@@ -248,9 +244,9 @@ def test_exchanges_of_one_transition_leave_a_tree_in_any_order(seed: int) -> Non
     assert len(chosen) + len(kept) == len(waiting)
     for order in list(permutations(chosen))[:24]:
         for count in range(1, len(order) + 1):
-            Configuration.of(1, tree.brokers, exchanged_links(tree, order[:count]))
+            TreeConfiguration.of(1, tree.brokers, exchanged_links(tree, order[:count]))
     if chosen:
-        after = Configuration.of(1, tree.brokers, exchanged_links(tree, chosen))
+        after = TreeConfiguration.of(1, tree.brokers, exchanged_links(tree, chosen))
         assert independent_exchanges(after, chosen)[2] == chosen  # Their paths are gone: none fits a second time.
 
 

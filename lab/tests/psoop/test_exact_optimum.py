@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration, DegreeError
-from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.trees import DegreeError, TreeConfiguration, overlay_cost
 from regraft_lab.psoop.exact_optimum import (
     BROKERS_MAX,
     TooManyTreesError,
@@ -23,9 +21,9 @@ from regraft_lab.yardsticks.yardstick_trees import maximum_interest_tree, minimu
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, overlays, sets_of
 
 FIG_2_COSTS = {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0}
-FIG_2A = Configuration.of(0, ("B1", "B2", "B3"), [("B2", "B1"), ("B1", "B3")])
-FIG_2B = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B2", "B3")])
-FIG_2C = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B3"), ("B2", "B3")])
+FIG_2A = TreeConfiguration.of(0, ("B1", "B2", "B3"), [("B2", "B1"), ("B1", "B3")])
+FIG_2B = TreeConfiguration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B2", "B3")])
+FIG_2C = TreeConfiguration.of(0, ("B1", "B2", "B3"), [("B1", "B3"), ("B2", "B3")])
 
 Drawn = tuple[Inventory, list[set[str]], DeliverySets]
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.process.measured_figures import Figure, write_figures
+from regraft.api.programs import Figure, write_figures
 from regraft_lab.claim_evidence import Measured, Verdict
 from regraft_lab.claims_block import END, begin_marker, with_block
 from regraft_lab.psoop.claims_table import PROGRAM, claims_document, main
@@ -55,7 +55,8 @@ def test_without_figures_nothing_can_be_decided(claim: object) -> None:
 )
 def test_all_must_save_for_certain(costs: tuple[float, float, float], half: float, verdict: Verdict) -> None:
     """One heuristic above the random tree refutes that all reduce costs; if one may be above it is undecided."""
-    assert judge_all_reduce(settled_costs(*costs, half)).verdict is verdict
+    assert judge_all_reduce("cache")(settled_costs(*costs, half)).verdict is verdict
+    assert judge_all_reduce("interval")(settled_costs(*costs, half)).verdict is Verdict.UNDECIDED  # Another reading.
 
 
 def above_ci(name: str, lmst: float, lmit: float, half: float, **where: str | int | float) -> list[Figure]:
@@ -137,6 +138,19 @@ def test_recovery_is_judged_by_the_slowest() -> None:
 
     assert judged(5_000) is Verdict.REPRODUCED
     assert judged(6_000) is Verdict.REFUTED
+
+
+def test_recovery_of_a_heuristic_that_saves_nothing_is_noise() -> None:
+    """lMIT costs as much as the random tree, so that its 14,000 ticks decide nothing."""
+    figures = [
+        Figure("recovery_ticks", {**FIG4, "planner": planner, "change_ticks": 25_000}, value, "ticks")
+        for planner, value in (("swap_links_lmst", 3_000.0), ("swap_links_lmit", 14_000.0), ("swap_links_ci", 4_000.0))
+    ]
+    for planner, cost in (("swap_links_lmst", 0.78), ("swap_links_lmit", 1.07), ("swap_links_ci", 0.64)):
+        figures += interval("cost_vs_random", cost, 0.03, **FIG4, planner=planner)
+    found = judge_recovery(Measured(figures))
+    assert found.verdict is Verdict.REPRODUCED
+    assert "lMIT at most 14,000 ticks (not counted" in found.evidence
 
 
 def by_alpha(name: str, planner: str, values: dict[float, float], half: float = 0.005) -> list[Figure]:

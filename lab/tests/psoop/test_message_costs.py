@@ -5,12 +5,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import link
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
-from regraft.overlay.tree.horizon_paths import paths_within
-from regraft.schemas.plan import Proposal
+from regraft.api.overlays import Inventory, link
+from regraft.api.records import Proposal
+from regraft.api.trees import TreeConfiguration, paths_within, random_tree
 from regraft_lab.psoop.message_costs import (
     behind_link,
     broadcast_cost,
@@ -35,7 +32,7 @@ def drawn_inventory(seed: int) -> Inventory:
 def line_of_four() -> Inventory:
     """Return b0 - b1 - b2 - b3, each link costs 2, each broker 1."""
     brokers = [f"b{number}" for number in range(4)]
-    tree = Configuration.of(0, brokers, pairwise(brokers))
+    tree = TreeConfiguration.of(0, brokers, pairwise(brokers))
     costs = np.full((4, 4), 2.0)
     np.fill_diagonal(costs, 0)
     return Inventory(tree.brokers, np.ones(4), costs, 4, tree)

@@ -4,9 +4,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.api.overlays import Inventory
+from regraft.api.trees import TreeConfiguration, random_tree
 from regraft_lab.psoop.adapt_overlay import CI, MST, RANDOM_TREE
 from regraft_lab.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
 from regraft_lab.psoop.run_rounds import OverlayRun, run_rounds
@@ -22,18 +21,18 @@ def workload() -> Workload:
     return draw_workload(SETTINGS, np.random.default_rng(1))
 
 
-def drawn_costs(seed: int, tree: Configuration) -> Inventory:
+def drawn_costs(seed: int, tree: TreeConfiguration) -> Inventory:
     """Return uniform costs over the tree's brokers."""
     rng = np.random.default_rng(seed)
     return Inventory(tree.brokers, rng.uniform(0, 10, 12), uniform_costs(12, rng), 12, tree)
 
 
 @pytest.fixture
-def tree() -> Configuration:
+def tree() -> TreeConfiguration:
     return random_tree(BROKERS, 12, random.Random(1))
 
 
-def test_costs_hold_from_the_round_that_starts_with_them(workload: Workload, tree: Configuration) -> None:
+def test_costs_hold_from_the_round_that_starts_with_them(workload: Workload, tree: TreeConfiguration) -> None:
     """Twice the costs from tick 500 on: the third and the fourth round cost twice as much."""
     low = drawn_costs(1, tree)
     high = replace(low, link_cost=2 * low.link_cost, processing_cost=2 * low.processing_cost)
@@ -43,7 +42,7 @@ def test_costs_hold_from_the_round_that_starts_with_them(workload: Workload, tre
     assert np.array(rising.forwarding) / steady.forwarding == pytest.approx([1, 1, 2, 2])
 
 
-def test_a_change_at_the_end_of_a_round_is_seen_one_round_later(workload: Workload, tree: Configuration) -> None:
+def test_a_change_at_the_end_of_a_round_is_seen_one_round_later(workload: Workload, tree: TreeConfiguration) -> None:
     """The MST of the new costs is only in use after a round under them."""
     old, new = drawn_costs(1, tree), drawn_costs(2, tree)
     run = OverlayRun(MST, lambda tick: old if tick < 500 else new, tree, random.Random(1))
@@ -53,7 +52,7 @@ def test_a_change_at_the_end_of_a_round_is_seen_one_round_later(workload: Worklo
     assert run.configuration.links == minimum_spanning_tree(new).links
 
 
-def test_all_overlays_carry_all_notifications(workload: Workload, tree: Configuration) -> None:
+def test_all_overlays_carry_all_notifications(workload: Workload, tree: TreeConfiguration) -> None:
     """With no link costs and p = 1 the cost counts brokers of delivery trees: at least the ten of V(n) each."""
     free = Inventory(tree.brokers, np.ones(12), np.zeros((12, 12)), 12, tree)
     runs = [OverlayRun(variant, lambda tick: free, tree, random.Random(1)) for variant in (RANDOM_TREE, CI)]

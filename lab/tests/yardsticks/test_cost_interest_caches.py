@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.tree.swap_links_ci import (
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.planners import (
     LocalKnowledge,
     cycle_costs,
     indirect_costs,
@@ -18,12 +18,9 @@ from regraft.controller.planners.tree.swap_links_ci import (
     wanted_links,
     wanting_paths,
 )
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.horizon_paths import paths_within
-from regraft.overlay.tree.overlay_cost import overlay_cost
-from regraft.schemas.plan import Proposal
+from regraft.api.planning import ClosedWindow, TreeContext, TreeState
+from regraft.api.records import Proposal
+from regraft.api.trees import overlay_cost, paths_within
 from regraft_lab.planners.swap_links_ci_paper import InterestSettings, local_knowledge, swap_links_ci_paper
 from regraft_lab.yardsticks.bloom_filters import FilterShape
 from regraft_lab.yardsticks.interest_caches import InterestCaches
@@ -58,7 +55,8 @@ def test_counted_costs_are_the_true_ones_on_a_line_of_three(drawn: Drawn) -> Non
     known = local_knowledge(state_of(inventory, sets), COUNTED, paths_within(tree, 2))
     p = inventory.processing_cost
     for i, k, j in paths_within(tree, 2)[2].tolist():
-        of_i = DeliverySets(sets.brokers, sets.columns, sets.words & sets.words[i], sets.span_s)
+        words = sets.words & sets.words[i]
+        of_i = DeliverySets(sets.brokers, sets.columns, words, sets.span_s, words)
         c_ij = indirect_costs(np.array([[i, k, j]]), known)[0, -1]
         total = known.interest[i, i] * p[i]
         total += known.interest[i, k] * (inventory.link_cost[i, k] + p[k]) + known.interest[i, j] * (c_ij + p[j])

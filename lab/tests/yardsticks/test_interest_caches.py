@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.api.overlays import DeliverySets
 from regraft_lab.yardsticks.bloom_filters import FilterShape, false_positive_share
 from regraft_lab.yardsticks.interest_caches import InterestCaches, bloom_interest, newest_ids
 from tests.overlay.small_overlays import brokers_named

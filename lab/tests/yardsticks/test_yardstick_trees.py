@@ -4,22 +4,21 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.trees import TreeConfiguration
 from regraft_lab.psoop.exact_optimum import all_trees
 from regraft_lab.yardsticks.yardstick_trees import maximum_interest_tree, minimum_spanning_tree
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, overlays, sets_of
 
 
-def summed(tree: Configuration, inventory: Inventory, weights: np.ndarray) -> float:
+def summed(tree: TreeConfiguration, inventory: Inventory, weights: np.ndarray) -> float:
     return sum(float(weights[inventory.index[a], inventory.index[b]]) for a, b in tree.links)
 
 
 def test_fig_2_has_one_tree_of_each_kind() -> None:
     """Jaeger07, Fig. 2: the minimum spanning tree is (a), and if B1 wants 9 of 10, the maximum interest tree is (b)."""
-    tree_a = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B1", "B3")])
-    tree_b = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B2", "B3")])
+    tree_a = TreeConfiguration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B1", "B3")])
+    tree_b = TreeConfiguration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B2", "B3")])
     inventory = inventory_of(tree_b, {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0})
     # B3 misses one of the nine, so that B1 shares more with B2 than with B3.
     wanted = [{"B1", "B2"}] + [{"B2", "B3"}] * 2 + [{"B1", "B2", "B3"}] * 8
@@ -51,7 +50,7 @@ def test_ties_fall_to_the_first_link_in_broker_order() -> None:
 def test_a_link_that_costs_nothing_is_a_link() -> None:
     """It is used like any other and not treated as missing."""
     inventory = inventory_of(line_of(3), {("b00", "b02"): 0.0, ("b01", "b02"): 0.0})
-    free = Configuration.of(5, brokers_named(3), [("b00", "b02"), ("b01", "b02")])
+    free = TreeConfiguration.of(5, brokers_named(3), [("b00", "b02"), ("b01", "b02")])
     assert minimum_spanning_tree(inventory, epoch=5) == free
 
 

@@ -22,7 +22,7 @@ SAME_ROUTES_KEPT_MAX = 4  # One for each (before, after) pair of rings of a plan
 
 
 @dataclass(frozen=True)
-class ChordConfiguration:
+class RingConfiguration:
     """Brokers on a Chord ring and the homes of users, numbered by the epoch.
 
     ``ids[i]`` is the ring ID of ``brokers[i]``; ``brokers`` and ``homes`` are sorted, so that equal overlays are equal
@@ -43,14 +43,14 @@ class ChordConfiguration:
     @classmethod
     def of(
         cls, epoch: int, bits: int, id_of: Mapping[str, int], homes: Mapping[str, str] | None = None
-    ) -> ChordConfiguration:
+    ) -> RingConfiguration:
         """Build a configuration from the ID of each broker, in any order."""
         brokers = tuple(sorted(id_of))
         placed = tuple(sorted((homes or {}).items()))
         return cls(epoch, bits, brokers, tuple(id_of[broker] for broker in brokers), placed)
 
     @classmethod
-    def hashed(cls, epoch: int, bits: int, brokers: Iterable[str]) -> ChordConfiguration:
+    def hashed(cls, epoch: int, bits: int, brokers: Iterable[str]) -> RingConfiguration:
         """Build the configuration that consistent hashing of the brokers' names gives, Zhao13's starting point."""
         ordered = sorted(brokers)
         return cls(epoch, bits, tuple(ordered), hashed_ids(ordered, bits))
@@ -142,7 +142,7 @@ class ChordConfiguration:
         """The largest number of neighbours that any broker has."""
         return max((len(peers) for peers in self.neighbours.values()), default=0)
 
-    def same_routes_since(self, before: ChordConfiguration, lost: frozenset[str] = frozenset()) -> NDArray[np.bool_]:
+    def same_routes_since(self, before: RingConfiguration, lost: frozenset[str] = frozenset()) -> NDArray[np.bool_]:
         """Return True for each pair of brokers whose route is the same as in ``before``, shape (from, to).
 
         Rows and columns follow the brokers of this ring. A route is not the same if it touches a broker that is on only
@@ -165,7 +165,7 @@ class ChordConfiguration:
         id_moves: Iterable[IdMove],
         homes: Mapping[str, str] | None = None,
         change: BrokerChange = NO_CHANGE,
-    ) -> ChordConfiguration:
+    ) -> RingConfiguration:
         """Return the configuration with IDs reassigned and the users of ``homes`` moved, at a later epoch.
 
         A joining broker has no ID before (OFF_RING), a departing broker none after; users whose home departs have no
@@ -196,7 +196,7 @@ class ChordConfiguration:
         """Return the same ring and homes with another epoch."""
         return replace(self, epoch=epoch)
 
-    def target_of(self, plan: Plan) -> ChordConfiguration:
+    def target_of(self, plan: Plan) -> RingConfiguration:
         """Return the ring that the plan leads to, without homes.
 
         Raises RingError if the IDs do not form a ring, ValueError if the plan leads to a tree or its ring is not over
@@ -214,13 +214,13 @@ class ChordConfiguration:
                 f"{plan.plan} leads to a ring of {len(target)} brokers, which are not the {len(brokers)} of "
                 "the inventory: take the inventory that it was made for, or another namespace"
             )
-        return ChordConfiguration.of(plan.epoch_to, self.bits, target)
+        return RingConfiguration.of(plan.epoch_to, self.bits, target)
 
-    def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> ChordConfiguration:
+    def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> RingConfiguration:
         """Return the ring from which the plan led to this one, with these homes."""
         id_of = self.id_of | {move.broker: move.id_from for move in plan.id_moves}
         placed = {broker: number for broker, number in id_of.items() if number != OFF_RING}
-        return ChordConfiguration.of(plan.epoch_from, self.bits, placed, homes)
+        return RingConfiguration.of(plan.epoch_from, self.bits, placed, homes)
 
     def as_target(self, plan: Plan, present: Self) -> Plan:
         """Return the plan completed to lead from ``present`` to this ring: its target and its reassigned IDs."""
@@ -253,9 +253,9 @@ class ChordConfiguration:
         """Return the ID of each broker and the number of bits of an ID."""
         return {"ring": tuple(self.id_of.items()), "ring_bits": self.bits}
 
-    def reshaped(self, shown: Mapping[str, Any]) -> ChordConfiguration:
+    def reshaped(self, shown: Mapping[str, Any]) -> RingConfiguration:
         """Return the ring over the same brokers with the IDs of ``shown``, without homes."""
-        return ChordConfiguration.of(self.epoch, self.bits, {broker: int(number) for broker, number in shown["ring"]})
+        return RingConfiguration.of(self.epoch, self.bits, {broker: int(number) for broker, number in shown["ring"]})
 
     @cached_property
     def digest(self) -> str:
@@ -268,9 +268,9 @@ class ChordConfiguration:
 @lru_cache(maxsize=TARGETS_KEPT_MAX)
 def _shared(
     epoch: int, bits: int, brokers: tuple[str, ...], ids: tuple[int, ...], homes: tuple[tuple[str, str], ...]
-) -> ChordConfiguration:
+) -> RingConfiguration:
     """Return one value for all brokers of a process that a plan leads to this ring, so that they share its caches."""
-    return ChordConfiguration(epoch, bits, brokers, ids, homes)
+    return RingConfiguration(epoch, bits, brokers, ids, homes)
 
 
 @lru_cache(maxsize=SAME_ROUTES_KEPT_MAX)
@@ -320,7 +320,7 @@ def _parents_by_broker(bits: int, ids: tuple[int, ...]) -> NDArray[np.intp]:
     return np.asarray(np.where(parents < 0, -1, at_position[parents]))
 
 
-def id_moves_between(before: ChordConfiguration, after: ChordConfiguration) -> tuple[IdMove, ...]:
+def id_moves_between(before: RingConfiguration, after: RingConfiguration) -> tuple[IdMove, ...]:
     """Return the changes of IDs, sorted by broker; OFF_RING if a broker is on only one of the rings."""
     old, new = before.id_of, after.id_of
     pairs = ((name, old.get(name, OFF_RING), new.get(name, OFF_RING)) for name in sorted({*old, *new}))

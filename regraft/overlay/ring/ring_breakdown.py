@@ -9,13 +9,13 @@ import numpy as np
 
 from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.overlay_configuration import link
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import Floats, at_positions, topic_roots
 from regraft.overlay.ring.user_interests import UserInterests
 
 
 def ring_breakdown(
-    configuration: ChordConfiguration, interests: UserInterests, rates_per_s: Floats, delay_weight: float = 1.0
+    configuration: RingConfiguration, interests: UserInterests, rates_per_s: Floats, delay_weight: float = 1.0
 ) -> CostBreakdown:
     """Return the cost of each link, both directions together, if topics are published at ``rates_per_s`` (topics,).
 

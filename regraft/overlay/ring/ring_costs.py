@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.chord_ring import ChordRing, ring_key
 from regraft.overlay.ring.user_interests import UserInterests
 
@@ -95,20 +95,20 @@ def topic_costs(
     return TopicCosts(subscribed, relays, np.where(members, delays, 0).sum(axis=1, dtype=np.float64))
 
 
-def topic_roots(configuration: ChordConfiguration, topics: tuple[str, ...]) -> NDArray[np.int32]:
+def topic_roots(configuration: RingConfiguration, topics: tuple[str, ...]) -> NDArray[np.int32]:
     """Return the position of each topic's rendezvous, shape (topics,)."""
     owner, bits = configuration.ring.owner, configuration.bits
     return np.array([owner(ring_key(topic, bits)) for topic in topics], dtype=np.int32)
 
 
-def at_positions(configuration: ChordConfiguration, by_broker: NDArray[np.generic]) -> NDArray[np.generic]:
+def at_positions(configuration: RingConfiguration, by_broker: NDArray[np.generic]) -> NDArray[np.generic]:
     """Return rows of brokers in the order of ring positions."""
     place = {broker: row for row, broker in enumerate(configuration.brokers)}
     return by_broker[[place[broker] for broker in configuration.broker_at]]
 
 
 def overlay_ring_cost(
-    configuration: ChordConfiguration, interests: UserInterests, rates_per_s: Floats, link_cost: Floats | None = None
+    configuration: RingConfiguration, interests: UserInterests, rates_per_s: Floats, link_cost: Floats | None = None
 ) -> RingCost:
     """Return the cost of users with these interests on a configuration; ``rates_per_s`` follows ``interests.topics``.
 

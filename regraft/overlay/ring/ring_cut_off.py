@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.cut_off import CutOff
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import at_positions, topic_roots
 from regraft.overlay.ring.user_interests import UserInterests
 
 Floats = NDArray[np.float64]
 
 
-def ring_cut_off(ring: ChordConfiguration, interests: UserInterests, rates_per_s: Floats) -> CutOff:
+def ring_cut_off(ring: RingConfiguration, interests: UserInterests, rates_per_s: Floats) -> CutOff:
     """Return what the death of each broker of a ring cuts off: what passes it from a topic's rendezvous to users.
 
     The route from a publisher to the rendezvous is left out, as in the cost. ``rates_per_s`` follows

@@ -41,16 +41,12 @@ class PlaceCosts:
     """Prices whole overlays over the same brokers, with publishers at the same homes, on the same traffic.
 
     A cluster costs the same in every overlay that links its brokers in the same way, so exchanging two brokers reprices
-    two clusters, at O(brokers * columns) on words. A publisher without a home costs nothing. Raises ValueError if
-    ``delivered`` of the sets is not known.
+    two clusters, at O(brokers * columns) on words. A publisher without a home costs nothing.
     """
 
     def __init__(self, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]) -> None:
-        if sets.delivered is None:
-            raise ValueError("published and delivered are not reported separately: places have no price")
         self.inventory = inventory
         known = sets.of_publishers(homes.keys())
-        assert known.delivered is not None
         names = [name for name, _ in known.columns]  # Columns are sorted by publisher.
         self.publishers = tuple(sorted(set(names)))
         self.homes = tuple(homes[name] for name in self.publishers)

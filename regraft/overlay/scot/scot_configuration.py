@@ -31,7 +31,7 @@ from regraft.overlay.scot.scot_places import (
     regions_of,
 )
 from regraft.overlay.scot.structured_cyclic import OverlayShapeError, StructuredCyclicOverlay, scot_overlay
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, IdMove, LinkPair, Plan, RingId
 
 
@@ -165,13 +165,13 @@ class ScotConfiguration:
                 route.append(holder)
         return tuple(route)
 
-    def static_tree(self, home: str) -> Configuration:
+    def static_tree(self, home: str) -> TreeConfiguration:
         """Return the tree, without homes, over which static routing distributes what is published at ``home``.
 
         It consists of the trees of all clusters, joined by the links from ``home`` to the other brokers of its region.
         """
         across = [link(home, peer) for peer in self.region_of(home) if peer != home]
-        return Configuration.of(self.epoch, self.brokers, (*self.cluster_links, *across))
+        return TreeConfiguration.of(self.epoch, self.brokers, (*self.cluster_links, *across))
 
     def replaced(
         self,

@@ -22,7 +22,7 @@ from regraft.overlay.cost_breakdown import CostBreakdown, summed_breakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.publisher_costs import PublisherCosts
 
@@ -58,12 +58,12 @@ class ScotCosts:
     """The cost of each publisher at each broker in some spans: ``costs_per_s`` (spans, publishers, brokers).
 
     ``publishers`` are sorted; brokers are those of the overlay. Cost O(brokers * columns), plus O(brokers) for each
-    publisher, span and cluster. Raises ValueError if there is no span, or ``delivered`` of one is not known.
+    publisher, span and cluster. Raises ValueError if there is no span.
     """
 
     def __init__(self, overlay: ScotConfiguration, inventory: Inventory, spans: Sequence[DeliverySets]) -> None:
-        if not spans or any(one.delivered is None for one in spans):
-            raise ValueError("published and delivered are not reported separately in every span")
+        if not spans:
+            raise ValueError("no span to price publishers on: at least one window is needed")
         self.overlay, self.inventory = overlay, inventory
         self.spans_s: Floats = np.array([max(one.span_s, 1e-9) for one in spans])
         self.publishers = tuple(sorted({name for one in spans for name, _ in one.columns}))
@@ -105,7 +105,7 @@ class ScotCosts:
             return np.asarray(wanted[:, :, None] * inventory.processing_cost[inventory.index[members[0]]])
         found = np.zeros((*wanted.shape, len(members)))
         links = [pair for pair in self.overlay.cluster_links if pair[0] in members]
-        tree = Configuration.of(self.overlay.epoch, members, links)
+        tree = TreeConfiguration.of(self.overlay.epoch, members, links)
         costs = PublisherCosts(tree, inventory.restricted_to(members), parts)
         for name in costs.publishers:
             found[:, self.place_of[name], :] = costs.costs_by_span_per_s(name)
@@ -135,7 +135,6 @@ class ScotCosts:
 
 def _cluster_part(sets: DeliverySets, members: Sequence[str]) -> DeliverySets:
     """Return the deliveries in a cluster, as if nothing else had been published."""
-    assert sets.delivered is not None
     rows = [sets.brokers.index(broker) for broker in members]
     delivered = sets.delivered[rows]
     return replace(sets, brokers=tuple(members), words=delivered, delivered=delivered)

@@ -23,14 +23,13 @@ OWNER_DIGITS = 32  # Bits for a publisher's position among those of a span.
 class MaskCells:
     """Masks as parallel arrays: cell i belongs to broker ``row[i]`` and column ``column[i]``, both by position.
 
-    ``masks`` hold what was delivered if ``published`` is given, else deliveries and publications together, as in
-    :meth:`DeliverySets.of`.
+    ``masks`` hold what was delivered, ``published`` what was published.
     """
 
     row: NDArray[np.int64]
     column: NDArray[np.int64]
     masks: Words
-    published: Words | None = None
+    published: Words
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +39,14 @@ class DeliverySets:
     ``words`` has shape (brokers, columns), uint64; ``columns[c]`` is (publisher, block). ``span_s`` is the length of
     the span in seconds, for a sample times ``share``, its share of all blocks: counts divided by it are unbiased
     estimates of rates. ``delivered`` is the part of ``words`` that was handed to local subscribers, without what a
-    broker only published; None if that is not known.
+    broker only published.
     """
 
     brokers: tuple[str, ...]
     columns: tuple[tuple[str, int], ...]
     words: NDArray[np.uint64]
     span_s: float
-    delivered: Words | None = None
+    delivered: Words
     share: float = 1.0
 
     @classmethod
@@ -60,18 +59,19 @@ class DeliverySets:
     ) -> DeliverySets:
         """Build from ``(broker, publisher, block) -> mask`` (signed or unsigned 64 bits); brokers come in any order.
 
-        With ``published``, ``masks`` hold what was delivered and ``published`` what was published at a broker. Without
-        it, ``masks`` hold both, and ``delivered`` is unknown.
+        ``masks`` hold what was delivered and ``published`` what was published at a broker; without it, nothing was
+        published where it was not delivered.
         """
         ordered = tuple(sorted(brokers))
         row = {broker: position for position, broker in enumerate(ordered)}
         column: dict[tuple[str, int], int] = {}
-        keys = list(masks) if published is None else list({**masks, **published})
+        sent = {} if published is None else published
+        keys = list({**masks, **sent})
         cells = MaskCells(
             np.array([row[broker] for broker, _, _ in keys], dtype=np.int64),
             np.array([column.setdefault((name, block), len(column)) for _, name, block in keys], dtype=np.int64),
             _unsigned(masks.get(key, 0) for key in keys),
-            None if published is None else _unsigned(published.get(key, 0) for key in keys),
+            _unsigned(sent.get(key, 0) for key in keys),
         )
         return cls.of_cells(ordered, tuple(column), cells, span_s)
 
@@ -87,12 +87,10 @@ class DeliverySets:
         place = np.empty(len(columns), dtype=np.int64)
         place[order] = np.arange(len(columns))
         at = cells.row * len(columns) + place[cells.column]
-        words = np.zeros((len(brokers), len(columns)), dtype=np.uint64)
-        np.bitwise_or.at(words.reshape(-1), at, cells.masks)
-        delivered = None
-        if cells.published is not None:
-            delivered = words.copy()
-            np.bitwise_or.at(words.reshape(-1), at, cells.published)
+        delivered = np.zeros((len(brokers), len(columns)), dtype=np.uint64)
+        np.bitwise_or.at(delivered.reshape(-1), at, cells.masks)
+        words = delivered.copy()
+        np.bitwise_or.at(words.reshape(-1), at, cells.published)
         return cls(brokers, tuple(columns[position] for position in order), words, span_s, delivered)
 
     @classmethod
@@ -107,25 +105,22 @@ class DeliverySets:
         names = sorted({name for span in spans for name in span.columns})
         column = {name: position for position, name in enumerate(names)}
         words = np.zeros((len(spans[0].brokers), len(names)), dtype=np.uint64)
-        delivered = None if any(span.delivered is None for span in spans) else np.zeros_like(words)
+        delivered = np.zeros_like(words)
         for span in spans:
             if span.brokers != spans[0].brokers:
                 raise ValueError("spans over different brokers cannot be joined")
             if span.columns:
                 places = [column[name] for name in span.columns]
                 words[:, places] |= span.words
-                if delivered is not None and span.delivered is not None:
-                    delivered[:, places] |= span.delivered
+                delivered[:, places] |= span.delivered
         return cls(spans[0].brokers, tuple(names), words, sum(span.span_s for span in spans), delivered)
 
     def at_homes(self, homes: Mapping[str, str]) -> DeliverySets:
         """Return V(n) as it would have been with each publisher of ``homes`` at that broker; others stay.
 
-        Subscribers get the same wherever the publisher is, so only the publisher's own bit moves. Raises ValueError if
-        ``delivered`` is not known, KeyError if a home is not a broker.
+        Subscribers get the same wherever the publisher is, so only the publisher's own bit moves. Raises KeyError if a
+        home is not a broker.
         """
-        if self.delivered is None:
-            raise ValueError("published and delivered are not reported separately: publishers cannot be moved")
         row = {broker: position for position, broker in enumerate(self.brokers)}
         placed = [(place, row[homes[name]]) for place, (name, _) in enumerate(self.columns) if name in homes]
         if not placed:
@@ -140,11 +135,8 @@ class DeliverySets:
         """Return V(n) as it would have been with all subscribers of each broker of ``moved`` at its target.
 
         ``homes`` are those of publishers. What an unlisted publisher published stays at its broker if nobody there
-        wanted it; otherwise it counts only where it is delivered. Raises ValueError if ``delivered`` is not known,
-        KeyError if ``moved`` names an unknown broker.
+        wanted it; otherwise it counts only where it is delivered. Raises KeyError if ``moved`` names an unknown broker.
         """
-        if self.delivered is None:
-            raise ValueError("published and delivered are not reported separately: subscribers cannot be moved")
         row = {broker: position for position, broker in enumerate(self.brokers)}
         delivered = self.delivered.copy()
         for broker in moved:
@@ -158,8 +150,6 @@ class DeliverySets:
 
         ``homes`` and errors are as in :meth:`with_subscribers_moved`.
         """
-        if self.delivered is None:
-            raise ValueError("published and delivered are not reported separately: subscribers cannot be moved")
         words = delivered | (self.words & ~self.delivered)
         known = {name: home for name, home in homes.items() if home in self.brokers}
         return replace(self, words=words, delivered=delivered).at_homes(known)
@@ -171,18 +161,14 @@ class DeliverySets:
         """
         if brokers == self.brokers:
             return self
-        words, delivered = (
-            None if one is None else rows_over(one, self.brokers, brokers) for one in (self.words, self.delivered)
-        )
-        assert words is not None
+        words, delivered = (rows_over(one, self.brokers, brokers) for one in (self.words, self.delivered))
         return replace(self, brokers=brokers, words=words, delivered=delivered)
 
     def of_publishers(self, publishers: Collection[str]) -> DeliverySets:
         """Return only the notifications of these publishers."""
         places = [place for place, (name, _) in enumerate(self.columns) if name in publishers]
-        delivered = None if self.delivered is None else self.delivered[:, places]
         columns = tuple(self.columns[place] for place in places)
-        return replace(self, columns=columns, words=self.words[:, places], delivered=delivered)
+        return replace(self, columns=columns, words=self.words[:, places], delivered=self.delivered[:, places])
 
     @cached_property
     def published(self) -> Words:
@@ -199,10 +185,8 @@ class DeliverySets:
         """The publishers, the distinct sets of brokers to which notifications of each were delivered, and their counts.
 
         A row has a bit for each broker, and its last word is the position of the publisher. A notification that was
-        delivered nowhere has an empty set. Raises ValueError if ``delivered`` is not known.
+        delivered nowhere has an empty set.
         """
-        if self.delivered is None:
-            raise ValueError("published and delivered are not reported separately: build it with both")
         names = tuple(sorted({name for name, _ in self.columns}))
         place_of = {name: place for place, name in enumerate(names)}
         owner = np.array([place_of[name] for name, _ in self.columns], dtype=np.uint64)

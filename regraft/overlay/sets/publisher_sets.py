@@ -45,10 +45,10 @@ class PublisherSets:
     def of(cls, spans: Sequence[DeliverySets], homes: Mapping[str, str]) -> PublisherSets:
         """Merge the sets of all spans; ``homes`` has the publishers whose home is known.
 
-        Raises ValueError if there is no span, or ``delivered`` of one is not known.
+        Raises ValueError if there is no span.
         """
-        if not spans or any(span.delivered is None for span in spans):
-            raise ValueError("no span, or one in which published and delivered are not reported separately")
+        if not spans:
+            raise ValueError("no span to merge: at least one window is needed")
         brokers = spans[0].brokers
         publishers = tuple(sorted({name for span in spans for name, _ in span.columns if name in homes}))
         place_of = {name: place for place, name in enumerate(publishers)}

@@ -47,7 +47,7 @@ def time_slices(sets: DeliverySets, count: int) -> tuple[DeliverySets, ...]:
     for number in range(count):
         bits = np.packbits((there == 1) & (slice_of == number), axis=1, bitorder="little")
         mask = bits.view("<u8")[:, 0].astype(np.uint64)
-        delivered = None if sets.delivered is None else sets.delivered & mask
+        delivered = sets.delivered & mask
         found.append(replace(sets, words=sets.words & mask, delivered=delivered, span_s=sets.span_s / count))
     return tuple(found)
 
@@ -62,6 +62,6 @@ def _group(sets: DeliverySets, number: int, count: int) -> DeliverySets:
     """Return one of ``count`` groups into which the columns are dealt in pseudo-random order."""
     dealt = sorted(range(len(sets.columns)), key=lambda place: block_word(*sets.columns[place], seed=GROUP_SEED))
     places = np.array(sorted(dealt[number::count]), dtype=np.intp)
-    delivered = None if sets.delivered is None else sets.delivered[:, places]
+    delivered = sets.delivered[:, places]
     columns = tuple(sets.columns[place] for place in places.tolist())
     return replace(sets, columns=columns, words=sets.words[:, places], delivered=delivered, span_s=sets.span_s / count)

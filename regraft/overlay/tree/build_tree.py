@@ -6,18 +6,18 @@ from itertools import pairwise
 
 from regraft.overlay.inventory import Inventory, InventoryError
 from regraft.overlay.overlay_configuration import Link, link
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 
 
-def bootstrap_tree(inventory: Inventory) -> Configuration:
+def bootstrap_tree(inventory: Inventory) -> TreeConfiguration:
     """Return the overlay of epoch 0, for callers that need a tree. Raises InventoryError if it is of another kind."""
-    if not isinstance(inventory.bootstrap, Configuration):
+    if not isinstance(inventory.bootstrap, TreeConfiguration):
         kind, count = inventory.bootstrap.KIND, len(inventory.brokers)
         raise InventoryError(f"the overlay of {count} brokers is a {kind}, a tree is needed here")
     return inventory.bootstrap
 
 
-def random_tree(brokers: Sequence[str], degree_max: int, rng: random.Random, epoch: int = 0) -> Configuration:
+def random_tree(brokers: Sequence[str], degree_max: int, rng: random.Random, epoch: int = 0) -> TreeConfiguration:
     """Return a random tree: brokers join in random order, each at a random broker below the degree cap.
 
     Raises ValueError if ``degree_max`` is below 2 and there are more than two brokers.
@@ -33,10 +33,10 @@ def random_tree(brokers: Sequence[str], degree_max: int, rng: random.Random, epo
         degree[peer] += 1
         degree[broker] += 1
         links.append(link(broker, peer))
-    return Configuration.of(epoch, brokers, links)
+    return TreeConfiguration.of(epoch, brokers, links)
 
 
-def cycle_links(configuration: Configuration, added: Link) -> tuple[Link, ...]:
+def cycle_links(configuration: TreeConfiguration, added: Link) -> tuple[Link, ...]:
     """Return the present links on the cycle that ``added`` would close, from its first end to its second."""
     path = configuration.path(added[0], added[1])
     return tuple(link(a, b) for a, b in pairwise(path))

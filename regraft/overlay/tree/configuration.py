@@ -23,7 +23,7 @@ class DegreeError(ValueError):
 
 
 @dataclass(frozen=True)
-class Configuration:
+class TreeConfiguration:
     """A spanning tree over brokers and the homes of publishers, numbered by the epoch.
 
     ``brokers``, ``links`` and ``homes`` are sorted, so that equal overlays are equal values. ``homes`` lists
@@ -47,7 +47,7 @@ class Configuration:
         brokers: Iterable[str],
         links: Iterable[tuple[str, str]],
         homes: Mapping[str, str] | None = None,
-    ) -> Configuration:
+    ) -> TreeConfiguration:
         """Build a configuration from brokers, links and homes in any order."""
         placed = tuple(sorted((homes or {}).items()))
         return cls(epoch, tuple(sorted(brokers)), tuple(sorted(link(a, b) for a, b in links)), placed)
@@ -113,7 +113,7 @@ class Configuration:
                     frontier.append(peer)
         return frozenset(reached)
 
-    def links_kept_since(self, before: Configuration, lost: frozenset[str] = frozenset()) -> frozenset[Link]:
+    def links_kept_since(self, before: TreeConfiguration, lost: frozenset[str] = frozenset()) -> frozenset[Link]:
         """Return the links shared with an earlier tree, except those of brokers whose earlier life is lost."""
         both = set(self.links).intersection(before.links)
         return frozenset(pair for pair in both if lost.isdisjoint(pair)) if lost else frozenset(both)
@@ -144,7 +144,7 @@ class Configuration:
         added: Iterable[Link],
         homes: Mapping[str, str] | None = None,
         change: BrokerChange = NO_CHANGE,
-    ) -> Configuration:
+    ) -> TreeConfiguration:
         """Return the configuration with links exchanged and the publishers of ``homes`` moved, at a later epoch.
 
         Links of lost brokers are removed whether ``removed`` lists them or not; publishers at brokers that are gone
@@ -167,7 +167,7 @@ class Configuration:
             present.add(pair)
         gone = change.left | change.lost
         kept = {publisher: home for publisher, home in self.home_of.items() if home not in gone}
-        return Configuration.of(epoch, brokers, present, kept | dict(homes or {}))
+        return TreeConfiguration.of(epoch, brokers, present, kept | dict(homes or {}))
 
     def with_homes(self, homes: Mapping[str, str]) -> Self:
         """Return the same tree with exactly these homes."""
@@ -177,7 +177,7 @@ class Configuration:
         """Return the same tree and homes with another epoch."""
         return replace(self, epoch=epoch)
 
-    def target_of(self, plan: Plan) -> Configuration:
+    def target_of(self, plan: Plan) -> TreeConfiguration:
         """Return the tree that the plan leads to, without homes.
 
         Raises NotATreeError if its links are not a tree over its brokers, ValueError if it leads to a ring.
@@ -187,13 +187,13 @@ class Configuration:
                 f"{plan.plan} leads to a ring, but the inventory's overlay is a tree: take the inventory that it "
                 "was made for, or another namespace"
             )
-        return Configuration.of(plan.epoch_to, plan.brokers_target or self.brokers, plan.links_target)
+        return TreeConfiguration.of(plan.epoch_to, plan.brokers_target or self.brokers, plan.links_target)
 
-    def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> Configuration:
+    def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> TreeConfiguration:
         """Return the tree from which the plan led to this one, with these homes."""
         links = (set(self.links) - set(plan.links_added)) | set(plan.links_removed)
         brokers = {end for pair in links for end in pair} or self.brokers  # A single broker has no links.
-        return Configuration.of(plan.epoch_from, brokers, links, homes)
+        return TreeConfiguration.of(plan.epoch_from, brokers, links, homes)
 
     def as_target(self, plan: Plan, present: Self) -> Plan:
         """Return the plan completed to lead from ``present`` to this tree: its target, and the links removed and added.
@@ -232,11 +232,11 @@ class Configuration:
         """Return no fields: drawing a tree takes only its links."""
         return {}
 
-    def reshaped(self, shown: Mapping[str, Any]) -> Configuration:
+    def reshaped(self, shown: Mapping[str, Any]) -> TreeConfiguration:
         """Return the tree with the links of ``shown``, without homes. Brokers without a link are dead and left out."""
         links = [(a, b) for a, b in shown["links"]]
         brokers = tuple(sorted({end for pair in links for end in pair})) or self.brokers
-        return Configuration.of(self.epoch, brokers, links)
+        return TreeConfiguration.of(self.epoch, brokers, links)
 
     @cached_property
     def digest(self) -> str:
@@ -245,7 +245,7 @@ class Configuration:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def check_degree(configuration: Configuration, degree_max: int) -> None:
+def check_degree(configuration: TreeConfiguration, degree_max: int) -> None:
     """Raise DegreeError if a broker has more than ``degree_max`` links."""
     for broker, peers in configuration.neighbours.items():
         if len(peers) > degree_max:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.sets.weighted_sets import WeightedSets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree, link_sides
 from regraft.overlay.tree.publisher_costs import costs_at_homes
 
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 def exchange_joints(
-    tree: Configuration,
+    tree: TreeConfiguration,
     inventory: Inventory,
     sets: WeightedSets,
     joints: Collection[Link],
@@ -61,13 +61,13 @@ def exchange_joints(
         settled += 1
         if better != pair:
             links = [*(one for one in tree.links if one != pair), better]
-            tree, found[place], settled = Configuration.of(tree.epoch, tree.brokers, links), better, 1
+            tree, found[place], settled = TreeConfiguration.of(tree.epoch, tree.brokers, links), better, 1
         place = (place + 1) % len(found)
     return tuple(sorted(found))
 
 
 def _most_expensive_first(
-    tree: Configuration, inventory: Inventory, sets: WeightedSets, joints: Collection[Link]
+    tree: TreeConfiguration, inventory: Inventory, sets: WeightedSets, joints: Collection[Link]
 ) -> list[Link]:
     """Return the links sorted by the cost of the traffic across them, the most expensive first."""
     rooted = RootedTree.of(tree)
@@ -82,7 +82,7 @@ def _most_expensive_first(
 
 
 def _best_ends(
-    tree: Configuration, inventory: Inventory, sets: WeightedSets, pair: Link, is_open: NDArray[np.bool_]
+    tree: TreeConfiguration, inventory: Inventory, sets: WeightedSets, pair: Link, is_open: NDArray[np.bool_]
 ) -> Link:
     """Return the cheapest link in place of ``pair``, or ``pair`` itself if no other is cheaper."""
     behind = tree.reached_over(set(tree.links) - {pair}, pair[1])
@@ -122,12 +122,12 @@ class _Crossing:
         return cls(sets, columns, words[columns], float(sets.counts_of(words[columns][None], columns)[0]))
 
 
-def _end_costs(tree: Configuration, inventory: Inventory, crossing: _Crossing, side: NDArray[np.intp]) -> Floats:
+def _end_costs(tree: TreeConfiguration, inventory: Inventory, crossing: _Crossing, side: NDArray[np.intp]) -> Floats:
     """Return the cost of each broker of a side as the end of the link, from what the side wants of what crosses it."""
     sets, columns = crossing.sets, crossing.columns
     names = [tree.brokers[place] for place in side]
     inside = set(names)
-    part = Configuration.of(0, names, [pair for pair in tree.links if inside.issuperset(pair)])
+    part = TreeConfiguration.of(0, names, [pair for pair in tree.links if inside.issuperset(pair)])
     rooted = RootedTree.of(part)
     below, above = (
         sets.counts_of(words, columns)

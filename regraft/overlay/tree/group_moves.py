@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.distinct_sets import Words
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree, link_sides
 
 Floats = NDArray[np.float64]
 
 
 def group_move_changes_per_s(
-    configuration: Configuration, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]
+    configuration: TreeConfiguration, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]
 ) -> Floats:
     """Return the increase of link cost if all subscribers of one broker move to another, shape (from, to).
 
@@ -35,7 +35,7 @@ def group_move_changes_per_s(
 
 
 def part_move_changes_per_s(
-    configuration: Configuration,
+    configuration: TreeConfiguration,
     inventory: Inventory,
     sets: DeliverySets,
     homes: Mapping[str, str],
@@ -55,10 +55,8 @@ class _Walk:
     """Walks the tree from a broker, tracking what the near side of each link still wants without its subscribers."""
 
     def __init__(
-        self, configuration: Configuration, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]
+        self, configuration: TreeConfiguration, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]
     ) -> None:
-        if sets.delivered is None:
-            raise ValueError("published and delivered are not reported separately: subscribers cannot be moved")
         self._words, self.delivered = sets.words, sets.delivered
         self._costs = inventory.link_cost / max(sets.span_s, 1e-9)
         self._kept = _published_at_home(sets, homes)
@@ -101,7 +99,6 @@ class _Walk:
 
 def _published_at_home(sets: DeliverySets, homes: Mapping[str, str]) -> Words:
     """Return what each broker has without its subscribers, shape (brokers, columns): what was published there."""
-    assert sets.delivered is not None
     kept = sets.words & ~sets.delivered
     row = {broker: position for position, broker in enumerate(sets.brokers)}
     placed = [(place, row[homes[name]]) for place, (name, _) in enumerate(sets.columns) if homes.get(name) in row]

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 
 Paths = NDArray[np.intp]
 
 
-def paths_within(configuration: Configuration, hops_max: int) -> dict[int, Paths]:
+def paths_within(configuration: TreeConfiguration, hops_max: int) -> dict[int, Paths]:
     """Return, for each hop count from 1 to ``hops_max``, all directed paths of that length.
 
     Each array has shape (paths, hops + 1) and is sorted; it contains each path and its reverse. If the tree has no path

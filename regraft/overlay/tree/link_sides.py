@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.sets.distinct_sets import Words
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 
 WORDS_AT_ONCE = 1 << 17  # Words swept over at a time, so that they stay in the processor's cache.
 
@@ -31,7 +31,7 @@ class RootedTree:
     ranks: tuple[Places, ...]
 
     @classmethod
-    def of(cls, configuration: Configuration) -> RootedTree:
+    def of(cls, configuration: TreeConfiguration) -> RootedTree:
         """Root the tree of a configuration at its first broker. O(brokers)."""
         row = {broker: position for position, broker in enumerate(configuration.brokers)}
         return cls.of_peers([[row[peer] for peer in configuration.neighbours[broker]] for broker in row])

@@ -9,11 +9,11 @@ from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree, link_sides
 
 
-def overlay_cost(configuration: Configuration, inventory: Inventory, sets: DeliverySets) -> CostBreakdown:
+def overlay_cost(configuration: TreeConfiguration, inventory: Inventory, sets: DeliverySets) -> CostBreakdown:
     """Return the cost per second of distributing the notifications of ``sets`` over the tree.
 
     A notification costs c for each link and p for each broker of its delivery tree, the smallest subtree that contains
@@ -42,7 +42,7 @@ def overlay_cost(configuration: Configuration, inventory: Inventory, sets: Deliv
     return CostBreakdown(links_per_s, brokers_per_s, notifications_per_s)
 
 
-def link_crossings(configuration: Configuration, sets: DeliverySets) -> dict[Link, NDArray[np.uint64]]:
+def link_crossings(configuration: TreeConfiguration, sets: DeliverySets) -> dict[Link, NDArray[np.uint64]]:
     """Return, for each link, the bits of the notifications whose delivery tree contains it, shape (columns,).
 
     A notification crosses a link if it is wanted on both sides.

@@ -12,7 +12,7 @@ import numpy as np
 
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.publisher_sets import PublisherSets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import Places, RootedTree, link_sides
 from regraft.overlay.tree.publisher_costs import Floats, costs_at_homes
 from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
@@ -25,7 +25,7 @@ class OverlayCosts:
     are those of :class:`TreeCosts`; a move costs O(brokers * words of the publisher).
     """
 
-    def __init__(self, configuration: Configuration, inventory: Inventory, sets: PublisherSets) -> None:
+    def __init__(self, configuration: TreeConfiguration, inventory: Inventory, sets: PublisherSets) -> None:
         self.inventory = inventory
         self.sets = sets
         home_of = configuration.home_of

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.distinct_sets import Words
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import Places, RootedTree, link_sides
 
 Floats = NDArray[np.float64]
@@ -36,7 +36,7 @@ class PublisherCosts:
     span, a span is over other brokers, or ``delivered`` of one is not known.
     """
 
-    def __init__(self, configuration: Configuration, inventory: Inventory, spans: Sequence[DeliverySets]) -> None:
+    def __init__(self, configuration: TreeConfiguration, inventory: Inventory, spans: Sequence[DeliverySets]) -> None:
         _check(configuration, inventory, spans)
         self.configuration = configuration
         self.inventory = inventory
@@ -154,7 +154,7 @@ class PublisherCosts:
         owner = np.array(keys, dtype=np.intp)
         order = np.argsort(owner, kind="stable")
         groups, columns = np.unique(owner[order], return_inverse=True)
-        delivered = [span.delivered for span in spans if span.delivered is not None]
+        delivered = [span.delivered for span in spans]
         published = [span.published for span in spans]
         return np.concatenate(delivered, axis=1)[:, order], np.concatenate(published)[order], columns, groups
 
@@ -175,17 +175,11 @@ def costs_at_homes(
     return tree.rerooted(first, step)
 
 
-def _check(configuration: Configuration, inventory: Inventory, spans: Sequence[DeliverySets]) -> None:
+def _check(configuration: TreeConfiguration, inventory: Inventory, spans: Sequence[DeliverySets]) -> None:
     if not spans:
         raise ValueError("no span to price publishers on: at least one window is needed")
     if any(span.brokers != configuration.brokers for span in spans) or inventory.brokers != configuration.brokers:
         raise ValueError("configuration, inventory and delivery sets must cover the same brokers")
-    unknown = sum(span.delivered is None for span in spans)
-    if unknown:
-        raise ValueError(
-            f"in {unknown} of {len(spans)} spans published and delivered are not reported separately, so "
-            "publishers cannot be priced elsewhere: build the sets with published masks"
-        )
 
 
 def _grouped_counts(words: Words, starts: Places) -> Floats:

@@ -23,7 +23,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.sets.distinct_sets import Words
 from regraft.overlay.sets.weighted_sets import WeightedSets, weighed
-from regraft.overlay.tree.configuration import Configuration, NotATreeError
+from regraft.overlay.tree.configuration import NotATreeError, TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree, link_sides
 
 WORDS_AT_ONCE = 1 << 16  # Words processed at a time, so that they stay in the processor's cache.
@@ -101,7 +101,7 @@ class TreeCosts:
     link is a number: 2l for link l of the tree from its first end to its second, 2l + 1 for the way back.
     """
 
-    def __init__(self, configuration: Configuration, inventory: Inventory, sets: WeightedSets) -> None:
+    def __init__(self, configuration: TreeConfiguration, inventory: Inventory, sets: WeightedSets) -> None:
         if sets.brokers != configuration.brokers or inventory.brokers != configuration.brokers:
             raise ValueError("configuration, inventory and delivery sets must cover the same brokers")
         self.inventory = inventory

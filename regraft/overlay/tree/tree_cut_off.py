@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.cut_off import CutOff
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree
 
 Floats = NDArray[np.float64]
 
 
-def tree_cut_off(tree: Configuration, deliveries_per_s: Floats) -> CutOff:
+def tree_cut_off(tree: TreeConfiguration, deliveries_per_s: Floats) -> CutOff:
     """Return what the death of each broker of a tree cuts off.
 
     ``deliveries_per_s`` (brokers, brokers) holds the deliveries at each broker (column) of what is published at each

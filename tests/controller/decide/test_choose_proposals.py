@@ -14,7 +14,7 @@ from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts, as_swaps
 from regraft.schemas.plan import PlanPhase, Proposal, Verdict
@@ -174,7 +174,7 @@ def test_a_plan_on_a_sample_records_its_share_and_error() -> None:
     certain = replace(SETTINGS, noise_factor=0.0, change_noise_factor=0.0)
     choice = choose_proposals([proposal_of(*JOIN_0_2)], replace(SITUATION, state=state), 7, certain)
     plan = plan_of(choice, state)
-    after = Configuration.of(1, TREE.brokers, (set(TREE.links) - {JOIN_0_2[0]}) | {JOIN_0_2[1]})
+    after = TreeConfiguration.of(1, TREE.brokers, (set(TREE.links) - {JOIN_0_2[0]}) | {JOIN_0_2[1]})
     costs = [[overlay_cost(tree, INVENTORY, one.sets).total_per_s for one in sampled] for tree in (TREE, after)]
     saved = [1 - new / old for old, new in zip(*costs, strict=True)]
     assert plan.sample_share == 0.25

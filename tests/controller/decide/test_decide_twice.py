@@ -9,7 +9,7 @@ from regraft.controller.decide.decide_plan import Decision, decide_plan
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.plan import Proposal, Verdict
 from tests.controller.decide.test_decide_moves import (
     HOMES,
@@ -29,7 +29,7 @@ OLD, RECENT = 8, 2
 def situation_over(wanted: Sequence[str]) -> Situation:
     """Return a situation with one window per entry, whose broker wants p; the last ``RECENT`` windows are recent."""
     windows: tuple[ClosedWindow, ...] = tuple(window_of(1000 * at, p_wanted=one) for at, one in enumerate(wanted))
-    state = KIND.state_of(Configuration.of(0, TREE.brokers, TREE.links, HOMES), windows)
+    state = KIND.state_of(TreeConfiguration.of(0, TREE.brokers, TREE.links, HOMES), windows)
     now_ms = windows[-1].end_ms + 500
     return replace(situation_of(INVENTORY), state=state, now_ms=now_ms, recent_windows=RECENT)
 

@@ -13,7 +13,7 @@ from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.swap_links_cost import SearchSettings, swap_links_cost
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.plan import Proposal, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.small_kinds import tree_kind
@@ -21,7 +21,7 @@ from tests.overlay.small_overlays import brokers_named, inventory_of, publishers
 
 # Two pairs of brokers around two hubs, b00 and b03. Moving b04 from b03 to b00 almost makes b00 the hub of a star.
 BROKERS = brokers_named(6)
-TREE = Configuration.of(
+TREE = TreeConfiguration.of(
     0, BROKERS, [("b00", "b01"), ("b00", "b02"), ("b00", "b03"), ("b03", "b04"), ("b03", "b05")], {}
 )
 TO_STAR = Proposal("p", (("b03", "b04"),), (("b00", "b04"),), 0.0, 0.0, 0.0, "shorter")

@@ -10,7 +10,7 @@ import pytest
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.kinds.ring.ring_state import RingContext, RingState
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.schemas.plan import Proposal
 from tests.controller.ring_situations import (
     GOOD_IDS,
@@ -85,7 +85,7 @@ def test_a_shadow_rolls_back_ids_and_users() -> None:
         window = ring_window(turned, {OTHER: 40}, 4000 + 1000 * at)
         shadow.add_window(window, 5000 + 1000 * at, no_moves)
     assert shadow.plans_rolled_back == 1
-    assert isinstance(shadow.overlay, ChordConfiguration)
+    assert isinstance(shadow.overlay, RingConfiguration)
     assert shadow.overlay.id_of == RING.id_of
     assert shadow.overlay.home_of == {"u4": "b04"}
     assert shadow.overlay.epoch == 2

@@ -14,7 +14,7 @@ from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_target import configuration_after, configuration_before
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.schemas.plan import ClientMove, IdMove, Plan, Proposal, RingId
 from tests.controller.choose_all import choose_proposals
 from tests.controller.ring_situations import (
@@ -47,7 +47,7 @@ def executed(*proposals: Proposal) -> Plan:
 
 
 def after_windows(after: OverlayConfiguration, users: Users, count: int = 10) -> tuple[ClosedWindow, ...]:
-    assert isinstance(after, ChordConfiguration)
+    assert isinstance(after, RingConfiguration)
     return tuple(ring_window(users, {TOPIC: count}, 4000 + 1000 * at, 1, after) for at in range(2))
 
 
@@ -56,7 +56,7 @@ def test_the_gain_of_a_plan_is_verified_on_later_windows() -> None:
     plan = executed(GOOD_IDS, TO_NEW_ROOT)
     after = configuration_after(plan, RING)
     before = configuration_before(plan, after)
-    assert before == ChordConfiguration.of(0, 3, RING.id_of, {"u4": "b04"})
+    assert before == RingConfiguration.of(0, 3, RING.id_of, {"u4": "b04"})
     windows = after_windows(after, USERS | {"u4": ("b00", [TOPIC])}, 20)
     found = verify_gain(plan, before, after, windows, KIND)
     assert found.cost_without_per_s == 300.0
@@ -95,7 +95,7 @@ def test_undoing_restores_ids_and_users() -> None:
     assert undo.ring_target == tuple(RingId(*pair) for pair in RING.id_of.items())
     assert undo.links_target == ()
     back = configuration_after(undo, after)
-    assert isinstance(back, ChordConfiguration)
+    assert isinstance(back, RingConfiguration)
     assert back.id_of == RING.id_of
 
 

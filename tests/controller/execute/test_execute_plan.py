@@ -15,14 +15,14 @@ from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.plan_digest import plan_digest
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, answers_to
 from tests.controller.execute.test_transition import BROKERS, swap_plan
 from tests.overlay.small_overlays import inventory_of
 
-BEFORE = Configuration.of(0, BROKERS, [("a", "b"), ("b", "c")])
+BEFORE = TreeConfiguration.of(0, BROKERS, [("a", "b"), ("b", "c")])
 MOVING = [phase for phase, facts in LIFE.items() if facts.is_moving]
 
 

@@ -8,7 +8,7 @@ from regraft.controller.execute.transition import EmitEvent, PersistPlan, SendCo
 from regraft.controller.execute.weigh_claims import PeerClaims
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.plan_digest import plan_digest
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import Plan, PlanPhase
@@ -16,7 +16,7 @@ from regraft.schemas.plan_life import LIFE
 
 BROKERS = ("a", "b", "c")
 LIMITS = TransitionLimits(prepare_ms=1_000, activate_ms=1_000, drain_ms=1_000, retire_ms=1_000, resend_ms=200)
-TARGET = Configuration.of(1, BROKERS, [("a", "c"), ("b", "c")])
+TARGET = TreeConfiguration.of(1, BROKERS, [("a", "c"), ("b", "c")])
 TERM = 4
 
 
@@ -311,9 +311,9 @@ def test_the_death_of_the_last_awaited_broker_completes_the_plan() -> None:
 
 def test_all_living_and_joining_brokers_take_part() -> None:
     """A plan without b, which is lost, and c, which leaves, but with d, which joins."""
-    target = Configuration.of(1, "ad", [("a", "d")])
+    target = TreeConfiguration.of(1, "ad", [("a", "d")])
     bare = msgspec.structs.replace(swap_plan(), links_removed=(), links_added=(), brokers_lost=("b",))
-    plan = target.as_target(bare, Configuration.of(0, BROKERS, [("a", "b"), ("b", "c")]))
+    plan = target.as_target(bare, TreeConfiguration.of(0, BROKERS, [("a", "b"), ("b", "c")]))
     transition = Transition(plan, target, LIMITS, TERM, BrokerChange.between(BROKERS, target.brokers, ["b"]))
     commands = commands_in(transition.start(0))
     assert [one.broker for one in commands] == ["a", "c", "d"]
@@ -322,8 +322,8 @@ def test_all_living_and_joining_brokers_take_part() -> None:
 
 def test_a_broker_returning_by_a_plan_is_lost_only_when_its_new_life_ends() -> None:
     """Neighbours keep reporting the death of its old life, which ends nothing."""
-    target = Configuration.of(1, BROKERS, [("a", "c"), ("b", "c")])
-    before = Configuration.of(0, BROKERS, [("a", "b"), ("b", "c")])
+    target = TreeConfiguration.of(1, BROKERS, [("a", "c"), ("b", "c")])
+    before = TreeConfiguration.of(0, BROKERS, [("a", "b"), ("b", "c")])
     plan = target.as_target(msgspec.structs.replace(swap_plan(), brokers_lost=("b",)), before)
     transition = Transition(plan, target, LIMITS, TERM, BrokerChange.between(BROKERS, BROKERS, ["b"]))
     assert {one.lost_brokers for one in commands_in(transition.start(0))} == {("b",)}
@@ -341,8 +341,8 @@ def test_a_broker_returning_by_a_plan_is_lost_only_when_its_new_life_ends() -> N
 
 def test_reports_about_an_earlier_life_do_not_prevent_a_broker_from_joining() -> None:
     """A plan removed it long ago; the neighbours that found it dead keep reporting that."""
-    target = Configuration.of(1, BROKERS, [("a", "c"), ("b", "c")])
-    before = Configuration.of(0, ("a", "c"), [("a", "c")])
+    target = TreeConfiguration.of(1, BROKERS, [("a", "c"), ("b", "c")])
+    before = TreeConfiguration.of(0, ("a", "c"), [("a", "c")])
     plan = target.as_target(msgspec.structs.replace(swap_plan(), brokers_lost=()), before)
     transition = Transition(plan, target, LIMITS, TERM, BrokerChange.between(before.brokers, BROKERS))
     transition.start(0)

@@ -12,7 +12,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from tests.overlay.small_overlays import brokers_named, publishers_of
 
 
@@ -20,7 +20,7 @@ from tests.overlay.small_overlays import brokers_named, publishers_of
 class DrawnRepair:
     """A tree over some brokers of a fleet, and what happens to it."""
 
-    present: Configuration
+    present: TreeConfiguration
     task: RepairTask
     degree_max: int
 

@@ -4,7 +4,7 @@ import pytest
 
 from regraft.controller.kinds.ring.attach_clients import topic_traffic, with_clients
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.plan import ClientMove
 from tests.controller.scripted_ring import BROKERS, RING, ring_window
@@ -49,7 +49,7 @@ def test_a_window_without_interests_is_incomplete_with_a_reason() -> None:
         found.interests_at({})
 
 
-def moved(epoch: int, *moves: ClientMove) -> ChordConfiguration:
+def moved(epoch: int, *moves: ClientMove) -> RingConfiguration:
     return RING.replaced(epoch, (), {move.client: move.home_to for move in moves})
 
 

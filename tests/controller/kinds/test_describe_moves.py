@@ -5,7 +5,7 @@ from dataclasses import replace
 from regraft.controller.kinds.tree.describe_moves import effect_text
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove
 from tests.overlay.small_overlays import inventory_of, line_of, publishers_of
 
@@ -17,7 +17,7 @@ def state_of(deliveries: dict[tuple[str, str], int]) -> TreeState:
     """p at b00 publishes 4 notifications/s, all for b02 and one for b00; links cost 10, brokers 1."""
     sets = publishers_of(TREE.brokers, {"p": ("b00", [{"b00", "b02"}, {"b02"}, {"b02"}, {"b02"}])})
     window = ClosedWindow(0, 1000, sets, homes={"p": "b00"}, local_deliveries=deliveries)
-    placed = Configuration.of(0, TREE.brokers, TREE.links, {"p": "b00"})
+    placed = TreeConfiguration.of(0, TREE.brokers, TREE.links, {"p": "b00"})
     return TreeState(placed, inventory_of(TREE, {}), (window, replace(window)))
 
 

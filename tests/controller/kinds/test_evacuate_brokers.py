@@ -12,7 +12,7 @@ from regraft.controller.kinds.overlay_kind import EVACUATION
 from regraft.controller.kinds.tree.evacuate_publishers import publishers_leaving
 from regraft.controller.state.planner_interface import emptying_proposal
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.plan import ClientMove, HomeMove, PlanPhase, Verdict
 from tests.controller.decide.test_decide_moves import HOMES, INVENTORY, TREE, situation_of
@@ -90,7 +90,7 @@ def test_other_moves_of_the_same_proposal_are_accepted() -> None:
 
 def test_nothing_moves_if_homes_are_unknown() -> None:
     """Windows without the telemetry of publishers' homes do not say where publishers are."""
-    bare = Configuration.of(0, TREE.brokers, TREE.links, {})
+    bare = TreeConfiguration.of(0, TREE.brokers, TREE.links, {})
     state = situation_of().state.with_configuration(bare)
     assert HOMES
     assert publishers_leaving(state, WHY, {"b00"}, 24) == []

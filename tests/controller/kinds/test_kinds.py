@@ -14,7 +14,7 @@ from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.kinds.ring.ring_kind import RingKind
 from regraft.controller.kinds.tree.tree_kind import TreeKind
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.kinds import KINDS, read_configuration
+from regraft.overlay.known_kinds import KINDS, read_configuration
 from regraft.overlay.read_inventory import parse_inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_cores import CORES

@@ -11,7 +11,7 @@ from regraft.controller.kinds.overlay_kind import HomeError, RingIdError
 from regraft.controller.kinds.ring.reached_ring import ReachedRing
 from regraft.controller.kinds.ring.ring_state import RingState
 from regraft.overlay.overlay_configuration import LinkError
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import overlay_ring_cost
 from regraft.schemas.plan import ClientMove, IdMove, Proposal
 from tests.controller.scripted_ring import (
@@ -50,7 +50,7 @@ def test_figure_2_before_and_after_the_reassignment() -> None:
 
 def random_ring_state(rng: random.Random) -> RingState:
     ids = rng.sample(range(32), len(BROKERS))
-    ring = ChordConfiguration.of(0, 5, dict(zip(BROKERS, ids, strict=True)))
+    ring = RingConfiguration.of(0, 5, dict(zip(BROKERS, ids, strict=True)))
     topics = [f"t{number}" for number in range(6)]
     users = {
         f"u{number}": (rng.choice(BROKERS), rng.sample(topics, rng.randrange(1, 4)))

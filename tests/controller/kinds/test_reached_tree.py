@@ -16,7 +16,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.build_tree import cycle_links, random_tree
-from regraft.overlay.tree.configuration import Configuration, NotATreeError
+from regraft.overlay.tree.configuration import NotATreeError, TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.schemas.plan import ClientMove, HomeMove, Proposal
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, publishers_of
@@ -44,7 +44,7 @@ def random_state(rng: random.Random) -> TreeState:
         sets = publishers_of(brokers, published, span_s=rng.choice([1.0, 2.0]))
         seen = {name: home for name, (home, sent) in published.items() if sent}
         windows.append(ClosedWindow(1000 * at, 1000 * at + 1000, sets, epoch_min=0, epoch_max=0, homes=seen))
-    return TreeState(Configuration.of(0, brokers, tree.links, homes), inventory, tuple(windows))
+    return TreeState(TreeConfiguration.of(0, brokers, tree.links, homes), inventory, tuple(windows))
 
 
 def random_change(reached: ReachedTree, rng: random.Random) -> Proposal:
@@ -108,7 +108,7 @@ def test_a_proposal_that_does_not_fit_is_refused_by_name() -> None:
     inventory = inventory_of(tree, {})
     sets = publishers_of(tree.brokers, {"p": ("b00", [{"b02"}])})
     state = TreeState(
-        Configuration.of(0, tree.brokers, tree.links, {"p": "b00"}), inventory, (ClosedWindow(0, 1000, sets),)
+        TreeConfiguration.of(0, tree.brokers, tree.links, {"p": "b00"}), inventory, (ClosedWindow(0, 1000, sets),)
     )
     reached = ReachedTree(state)
     with pytest.raises(HomeError, match="p would leave b01, but its home is b00"):
@@ -137,7 +137,6 @@ def test_moved_subscribers_cost_what_they_would_have_cost_there(seed: int) -> No
     index = {broker: place for place, broker in enumerate(brokers)}
     for window in start.state.windows:
         sets = window.sets
-        assert sets.delivered is not None
         delivered = sets.delivered.copy()
         delivered[index[target]] |= delivered[index[emptied]]
         delivered[index[emptied]] = 0

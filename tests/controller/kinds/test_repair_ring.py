@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from regraft.controller.kinds.repair import RepairTask
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.chord_ring import RingError
 from regraft.overlay.ring.ring_costs import overlay_ring_cost
 from regraft.schemas.plan import OFF_RING, ClientMove, IdMove
@@ -19,7 +19,7 @@ from tests.controller.scripted_ring import FIG_2_USERS, RING, TOPIC, ring_invent
 from tests.controller.small_kinds import ring_kind
 
 KIND = ring_kind(ring_inventory())
-WIDE = ChordConfiguration.of(3, 16, {broker: number * 7000 for number, broker in enumerate(RING.brokers)})
+WIDE = RingConfiguration.of(3, 16, {broker: number * 7000 for number, broker in enumerate(RING.brokers)})
 WINDOW = ring_window(FIG_2_USERS, {TOPIC: 10})
 
 
@@ -29,13 +29,13 @@ def test_any_change_of_brokers_leads_to_a_ring_over_exactly_the_target_brokers(s
     """Brokers that stay or return keep their ID; users are at present brokers; the plan names old and new homes."""
     rng = random.Random(seed)
     brokers = tuple(sorted(rng.sample(RING.brokers, rng.randint(2, 8))))
-    present = ChordConfiguration.of(3, 16, {broker: WIDE.id_of[broker] for broker in brokers})
+    present = RingConfiguration.of(3, 16, {broker: WIDE.id_of[broker] for broker in brokers})
     change = drawn_change(brokers, RING.brokers, rng)
     users = {f"u{number}": (rng.choice(brokers), [TOPIC]) for number in range(rng.randint(0, 9))}
     windows = [ring_window(users, {TOPIC: 10}, in_force=present)] * rng.randint(0, 2)
     repair = KIND.repaired(present, RepairTask(change, ring_inventory(), windows))
     target = repair.target
-    assert isinstance(target, ChordConfiguration)
+    assert isinstance(target, RingConfiguration)
     assert target.brokers == tuple(sorted(change.of(brokers)))
     assert all(target.id_of[broker] == present.id_of[broker] for broker in set(brokers) & set(target.brokers))
     staying = set(brokers) - change.lost - change.left
@@ -68,7 +68,7 @@ def test_a_repair_moves_no_more_users_than_the_limit_of_a_plan() -> None:
 
 def test_a_new_broker_takes_the_cheapest_of_its_candidate_ids() -> None:
     """No other of the candidate IDs would have cost less."""
-    without = ChordConfiguration.of(0, 16, {broker: WIDE.id_of[broker] for broker in RING.brokers[:7]})
+    without = RingConfiguration.of(0, 16, {broker: WIDE.id_of[broker] for broker in RING.brokers[:7]})
     window = ring_window(FIG_2_USERS, {TOPIC: 10}, in_force=without)
     task = RepairTask(BrokerChange(joined=frozenset({"b07"})), ring_inventory(), (window,))
     repair = KIND.repaired(without, task)
@@ -76,13 +76,13 @@ def test_a_new_broker_takes_the_cheapest_of_its_candidate_ids() -> None:
     assert window.interests is not None
     interests = window.interests.over(RING.brokers)
     rates = [10.0] * len(interests.topics)
-    assert isinstance(hashed, ChordConfiguration)
+    assert isinstance(hashed, RingConfiguration)
     at_hash = overlay_ring_cost(hashed, interests, rates)  # type: ignore[arg-type]
     assert repair.cost_after_per_s <= at_hash.total_per_s()
 
 
 def test_no_broker_joins_a_ring_without_a_free_id() -> None:
     """All eight IDs of three bits are taken."""
-    fleet = ring_inventory(ChordConfiguration.hashed(0, 16, [*RING.brokers, "b08"]))
+    fleet = ring_inventory(RingConfiguration.hashed(0, 16, [*RING.brokers, "b08"]))
     with pytest.raises(RingError, match="all 8 IDs of a ring of 3 bits are taken: b08 cannot join"):
         ring_kind(fleet).repaired(RING, RepairTask(BrokerChange(joined=frozenset({"b08"})), fleet))

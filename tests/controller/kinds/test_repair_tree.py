@@ -15,7 +15,7 @@ from regraft.controller.kinds.repair import RepairTask
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.schemas.plan import MEMBERSHIP, REPAIR, ClientMove
 from tests.controller.kinds.drawn_repairs import DrawnRepair, drawn_repair
@@ -80,7 +80,7 @@ def test_a_repair_is_costed_by_the_last_traffic_on_the_new_tree(seed: int) -> No
         assert repair.cost_before_per_s == repair.cost_after_per_s == 0
         return
     target = repair.target
-    assert isinstance(target, Configuration)
+    assert isinstance(target, TreeConfiguration)
     whole = drawn.task.fleet.brokers
     sets = DeliverySets.joined(window.sets.over(whole).at_homes(target.home_of) for window in drawn.task.windows)
     inventory = drawn.task.fleet.restricted_to(target.brokers)
@@ -100,7 +100,7 @@ def test_a_death_in_the_middle_is_bridged_by_the_cheapest_link() -> None:
 def test_the_reason_of_a_large_repair_names_only_some() -> None:
     """A plan is stored at every phase, so it must stay small."""
     names = brokers_named(40)
-    star = Configuration.of(0, names, [("b00", broker) for broker in names[1:]])
+    star = TreeConfiguration.of(0, names, [("b00", broker) for broker in names[1:]])
     fleet = inventory_of(star, {})
     repair = tree_kind(fleet).repaired(star, RepairTask(BrokerChange(lost=frozenset({"b00"})), fleet))
     assert repair.reason.startswith("b00 lost; 39 fragments are joined by b01-b02, ")
@@ -119,7 +119,7 @@ def test_a_full_broker_gets_no_more_links() -> None:
 
 def test_a_cap_that_permits_no_tree_is_exceeded_as_little_as_possible() -> None:
     """The hub of a star dies: four leaves with a cap of 1 cannot form a tree, so two of them get a second link."""
-    star = Configuration.of(0, LINE.brokers, [("b02", broker) for broker in LINE.brokers if broker != "b02"])
+    star = TreeConfiguration.of(0, LINE.brokers, [("b02", broker) for broker in LINE.brokers if broker != "b02"])
     repair = tree_kind(FLEET, 1).repaired(star, RepairTask(BrokerChange(lost=frozenset({"b02"})), FLEET))
     assert sorted(len(peers) for peers in repair.target.neighbours.values()) == [1, 1, 2, 2]
     assert "above their caps, as few as possible" in repair.reason

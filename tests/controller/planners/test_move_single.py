@@ -13,14 +13,14 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.registered_clients import RegisteredClients
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.client import Client, Role
 from regraft.schemas.part_blocks import number_of_subscriber
 from regraft.schemas.sampled_blocks import FULL
 from tests.controller.windows.test_take_parts import BROKERS, draw, window_of
 from tests.overlay.small_overlays import inventory_of
 
-TREE = Configuration.of(0, BROKERS, [("b0", "b1"), ("b1", "b2"), ("b1", "b3")])
+TREE = TreeConfiguration.of(0, BROKERS, [("b0", "b1"), ("b1", "b2"), ("b1", "b3")])
 REPORTED = ("b1-0", "b1-3", "b2-1")
 
 
@@ -46,7 +46,9 @@ def state_of(seed: int, caps_per_s: float | None = None) -> TreeState:
                 window, start_ms=5_000 * at, end_ms=5_000 * at + 5_000, single=register.named(window.parts.received)
             )
         )
-    return TreeState(Configuration.of(0, BROKERS, TREE.links, windows[0].homes), inventory(caps_per_s), tuple(windows))
+    return TreeState(
+        TreeConfiguration.of(0, BROKERS, TREE.links, windows[0].homes), inventory(caps_per_s), tuple(windows)
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -15,7 +15,7 @@ from regraft.controller.planners.tree.pack_users_drop import PackingSettings, pa
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, HomeMove, Verdict
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.small_kinds import tree_kind
@@ -50,7 +50,7 @@ def state_of(inventory: Inventory, counts: dict[str, int] | None = COUNTS, windo
         )
         for at in range(windows)
     )
-    return TreeState(Configuration.of(0, BROKERS, TREE.links, {"p": "b00"}), inventory.charged, found)
+    return TreeState(TreeConfiguration.of(0, BROKERS, TREE.links, {"p": "b00"}), inventory.charged, found)
 
 
 def inventory_with(prices: Prices | None = PRICES, **changes: object) -> Inventory:

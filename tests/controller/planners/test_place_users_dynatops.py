@@ -13,7 +13,7 @@ from regraft.controller.kinds.ring.ring_state import RingContext, RingState, Rin
 from regraft.controller.planners.ring.place_users_dynatops import PLANNER, PlacementSettings, place_users_dynatops
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.plan import ClientMove, Proposal
@@ -24,7 +24,7 @@ Users = Mapping[str, tuple[str, Sequence[str]]]
 def state_of(brokers: Sequence[str], users: Users, rates: Mapping[str, float] | None = None) -> RingState:
     """Return a ring with these users at their homes; a topic without a rate is published once a second."""
     homes = {user: home for user, (home, _) in users.items()}
-    configuration = ChordConfiguration.of(0, 32, ChordConfiguration.hashed(0, 32, brokers).id_of, homes)
+    configuration = RingConfiguration.of(0, 32, RingConfiguration.hashed(0, 32, brokers).id_of, homes)
     interests = UserInterests.of(brokers, users)
     per_s = np.array([[(rates or {}).get(topic, 1.0) for topic in interests.topics]])
     ring = RingTraffic(configuration, interests, per_s, np.ones(1))

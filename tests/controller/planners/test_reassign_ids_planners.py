@@ -12,7 +12,7 @@ from regraft.controller.kinds.ring.ring_state import RingContext, RingState, Rin
 from regraft.controller.planners.ring.reassign_ids_assignment import reassign_ids_assignment
 from regraft.controller.planners.ring.reassign_ids_ssbr import reassign_ids_ssbr
 from regraft.controller.planners.shared_settings import ReassignmentSettings
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.schemas.plan import Proposal
 from tests.controller.scripted_ring import BROKERS, OTHER, RING, TOPIC, ring_state, ring_window
 from tests.overlay.drawn_ring_problems import FIG_2_AFTER, FIG_2_BEFORE
@@ -27,7 +27,7 @@ CONTEXT = RingContext(delay_weight=1.0)
 planners = pytest.mark.parametrize("planner", [reassign_ids_ssbr, reassign_ids_assignment])
 
 
-def fig_2_state(rate_per_s: int = 50, ring: ChordConfiguration = RING) -> RingState:
+def fig_2_state(rate_per_s: int = 50, ring: RingConfiguration = RING) -> RingState:
     """Zhao13, Fig. 2: a user at each broker, and both topics published at this rate."""
     return ring_state(ring, ring_window(USERS, {TOPIC: rate_per_s, OTHER: rate_per_s}))
 

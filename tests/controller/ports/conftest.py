@@ -1,18 +1,9 @@
-"""A real Kafka for each file of tests, and separate topics for each test."""
-
-from collections.abc import Iterator
+"""Separate topics for each test on a real Kafka."""
 
 import pytest
 
 from regraft.infra.kafka.create_topics import create_topics
-from regraft.infra.local.kafka_server import RunningKafka, start_kafka
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
-    """One broker."""
-    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
+from regraft.infra.local.kafka_server import RunningKafka
 
 
 @pytest.fixture

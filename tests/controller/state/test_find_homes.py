@@ -1,7 +1,7 @@
 """Homes are where windows saw publishers, updated by the plans since."""
 
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from tests.controller.small_kinds import tree_kind
 from tests.overlay.small_overlays import inventory_of, line_of, sets_of
 
@@ -16,7 +16,7 @@ def window(start_ms: int, epoch_min: int, epoch_max: int, **homes: str) -> Close
 def homes_after(*windows: ClosedWindow, moved: dict[str, str] | None = None) -> dict[str, str]:
     return (
         tree_kind(inventory_of(TREE, {}))
-        .with_homes(Configuration.of(3, TREE.brokers, TREE.links, moved or {}), windows)
+        .with_homes(TreeConfiguration.of(3, TREE.brokers, TREE.links, moved or {}), windows)
         .home_of
     )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from regraft.controller.state.overlays_in_window import overlays_in, time_shares
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase
 from tests.controller.scripted_windows import closed_window
 from tests.overlay.small_overlays import line_of
@@ -42,7 +42,7 @@ def plan_of(epoch: int, used_since_ms: int | None, *moves: ClientMove) -> Plan:
 
 
 def found_in(epochs: tuple[int, int], *plans: Plan) -> list[tuple[float, int, dict[str, str]]]:
-    def overlay_of(epoch: int) -> Configuration:
+    def overlay_of(epoch: int) -> TreeConfiguration:
         return TREES[epoch].with_homes({"kept": "b00"})
 
     window = replace(WINDOW, epoch_min=epochs[0], epoch_max=epochs[1])

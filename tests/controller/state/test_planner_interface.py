@@ -10,7 +10,7 @@ from regraft.controller.planners.tree.relocate_publisher_pop import TraceSetting
 from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings
 from regraft.controller.state.planner_interface import PlannerSettings
 from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from tests.controller.published_windows import state_of
 from tests.overlay.published_overlays import draw_overlay
 
@@ -41,7 +41,7 @@ def test_prices_of_homes_are_computed_once_per_tree() -> None:
     drawn = draw_overlay(rng, brokers_max=9)
     state = state_of(drawn, rng)
     tree = drawn.configuration
-    moved = Configuration.of(0, tree.brokers, tree.links, dict.fromkeys(drawn.homes, tree.brokers[0]))
+    moved = TreeConfiguration.of(0, tree.brokers, tree.links, dict.fromkeys(drawn.homes, tree.brokers[0]))
     priced = state.publisher_costs
     assert state.with_configuration(moved).publisher_costs is priced
     assert state.with_configuration(replace(moved, homes=())).publisher_costs is priced

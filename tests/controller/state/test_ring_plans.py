@@ -11,7 +11,7 @@ from regraft.controller.state.find_homes import homes_before
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.state.plan_target import configuration_after
 from regraft.overlay.plan_digest import plan_digest
-from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
 from regraft.overlay.ring.chord_ring import RingError
 from regraft.schemas.command import CommandPhase
 from regraft.schemas.plan import ClientMove, IdMove, PhaseChange, Plan, PlanPhase, Proposal, RingId
@@ -24,7 +24,7 @@ INVENTORY = ring_inventory()
 
 def ring_plan(
     epoch: int,
-    ring: ChordConfiguration = RING,
+    ring: RingConfiguration = RING,
     moves: tuple[ClientMove, ...] = (),
     phase: PlanPhase = PlanPhase.COMPLETED,
     epoch_from: int | None = None,
@@ -62,9 +62,9 @@ V_AWAY = ClientMove("v", "b01", "b02")
 def test_a_plan_leads_to_its_ring_with_the_homes_of_all_users_moved_so_far() -> None:
     """The bits are those of the configuration before."""
     first = configuration_after(ring_plan(1, TURNED, (U_AWAY,)), RING)
-    assert first == ChordConfiguration.of(1, BITS, TURNED.id_of, {"u": "b03"})
+    assert first == RingConfiguration.of(1, BITS, TURNED.id_of, {"u": "b03"})
     second = configuration_after(ring_plan(2, RING, (U_ON, V_AWAY)), first)
-    assert second == ChordConfiguration.of(2, BITS, RING.id_of, {"u": "b05", "v": "b02"})
+    assert second == RingConfiguration.of(2, BITS, RING.id_of, {"u": "b05", "v": "b02"})
     assert RING.target_of(ring_plan(1, TURNED)).digest == TURNED.digest
 
 
@@ -76,8 +76,8 @@ def test_the_log_knows_the_ring_in_force_and_the_users_homes() -> None:
         ring_plan(3, TURNED, (ClientMove("w", "b00", "b01"),), PlanPhase.ABORTED),
     ]
     log = PlanLog(INVENTORY, plans)
-    assert log.present == ChordConfiguration.of(2, BITS, RING.id_of, {"u": "b05", "v": "b02"})
-    assert log.configuration_of(1) == ChordConfiguration.of(1, BITS, TURNED.id_of, {"u": "b03"})
+    assert log.present == RingConfiguration.of(2, BITS, RING.id_of, {"u": "b05", "v": "b02"})
+    assert log.configuration_of(1) == RingConfiguration.of(1, BITS, TURNED.id_of, {"u": "b03"})
     assert log.configuration_of(0) == RING
     assert (log.epoch_next, log.target_of(plans[2]).bits) == (4, BITS)
     assert log.homes_origin == {"u": "b00", "v": "b01"}
@@ -104,7 +104,7 @@ def test_a_user_that_moved_by_itself_counts_at_its_new_home() -> None:
 
 def test_a_decision_uses_the_registers_homes() -> None:
     """u, moved by a plan, is elsewhere by now; v has left; w was never moved and is not listed."""
-    present = ChordConfiguration.of(2, BITS, RING.id_of, {"u": "b05", "v": "b02"})
+    present = RingConfiguration.of(2, BITS, RING.id_of, {"u": "b05", "v": "b02"})
     window = ring_window({"u": ("b06", ["a"]), "w": ("b01", ["a"])}, {"a": 1}, in_force=RING)
     assert ring_kind(INVENTORY).with_homes(present, [window]).home_of == {"u": "b06"}
     assert ring_kind(INVENTORY).with_homes(present, [window.without_interests()]).home_of == {}

@@ -51,7 +51,7 @@ class Traffic:
         columns = tuple((publisher, self.turn) for publisher in PUBLISHERS)
         self.level = self.alike * self.level + rng.normal(0, 0.02) * math.sqrt(1 - self.alike**2)
         start_ms, self.turn = self.turn * WINDOW_MS, self.turn + 1
-        sets = DeliverySets(BROKERS, columns, words, 1.0)
+        sets = DeliverySets(BROKERS, columns, words, 1.0, words)
         changes = int(rng.poisson(self.churn))
         window = ClosedWindow(start_ms, start_ms + WINDOW_MS, sets, client_changes=changes, epoch_min=0, epoch_max=0)
         return window, 100 * math.exp(self.level)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.producers.brokers import chord_trees
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
@@ -30,7 +30,7 @@ from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove, IdMove
 
-RING = ChordConfiguration.of(0, 3, {f"n{number}": number for number in range(8)})
+RING = RingConfiguration.of(0, 3, {f"n{number}": number for number in range(8)})
 TOPIC = next(f"t{number}" for number in range(100) if RING.rendezvous(f"t{number}") == "n1")
 
 
@@ -42,7 +42,7 @@ def core(broker: str) -> RingBroker:
     return ring_broker(broker, RING, 0)
 
 
-def prepare(target: ChordConfiguration, broker: str, *moves: ClientMove, ids: tuple[IdMove, ...] = ()) -> Command:
+def prepare(target: RingConfiguration, broker: str, *moves: ClientMove, ids: tuple[IdMove, ...] = ()) -> Command:
     return Command(
         "plan-1", CommandPhase.PREPARE, broker, 0, target.epoch, digest=target.digest, moves=moves, id_moves=ids
     )

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import Answer, End
 from regraft.producers.brokers.broker_protocol import BrokerPhase
@@ -17,8 +17,8 @@ from regraft.producers.brokers.command_fence import PLANS_KEPT_MAX
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from tests.scenarios.model.frozen_states import frozen
 
-TREE = Configuration.of(0, ("a", "b"), [("a", "b")])
-RING = ChordConfiguration.of(0, 4, {"a": 1, "b": 9})
+TREE = TreeConfiguration.of(0, ("a", "b"), [("a", "b")])
+RING = RingConfiguration.of(0, 4, {"a": 1, "b": 9})
 PREPARE, ACTIVATE, RETIRE, ABORT, INSTALL, REPORT = CommandPhase
 OF_PLANS = (PREPARE, ACTIVATE, RETIRE, ABORT)
 TERM = 3
@@ -47,7 +47,7 @@ class FencedBroker:
     def obey(self, command: Command) -> list[CommandResult]:
         """Return the answers; the neighbour ends its flows at once."""
         effects = self.core.handle(None, command, 1.0)
-        if isinstance(self.overlay, Configuration) and self.core.phase is BrokerPhase.DRAINING:
+        if isinstance(self.overlay, TreeConfiguration) and self.core.phase is BrokerPhase.DRAINING:
             effects = effects + self.core.handle("b", End(command.epoch_from), 1.0)
         return [effect.result for effect in effects if isinstance(effect, Answer)]
 
@@ -202,8 +202,8 @@ def test_a_report_gives_the_state_that_the_broker_holds(overlay: OverlayConfigur
     broker = FencedBroker(overlay)
     (answer,) = broker.obey(broker.command(REPORT, 0))
     assert (answer.outcome, answer.epoch_to, answer.reason) == (Outcome.REPORTED, 0, "steady")
-    assert bool(answer.links_held) is isinstance(overlay, Configuration)
-    assert bool(answer.ring_held) is isinstance(overlay, ChordConfiguration)
+    assert bool(answer.links_held) is isinstance(overlay, TreeConfiguration)
+    assert bool(answer.ring_held) is isinstance(overlay, RingConfiguration)
     broker.go((PREPARE, ACTIVATE, RETIRE), 1)
     (answer,) = broker.obey(broker.command(REPORT, 0, term=TERM + 1))
     prepare = broker.command(PREPARE, 1)

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     Advertise,
@@ -30,8 +30,8 @@ from regraft.producers.brokers.tree_tables import RoutingTables
 from regraft.schemas.command import Command, CommandPhase, Outcome, Refusal
 from regraft.schemas.plan import OFF_RING, IdMove
 
-TREE = Configuration.of(3, "abc", [("a", "b"), ("b", "c")])
-RING = ChordConfiguration.of(3, 8, {"a": 10, "b": 70, "c": 130})
+TREE = TreeConfiguration.of(3, "abc", [("a", "b"), ("b", "c")])
+RING = RingConfiguration.of(3, 8, {"a": 10, "b": 70, "c": 130})
 
 
 @pytest.mark.parametrize("overlay", [TREE, RING], ids=["tree", "ring"])
@@ -75,7 +75,7 @@ def install(overlay: OverlayConfiguration, broker: str, *, term: int = 1, epoch:
     """Return the command that installs a broker outside the overlay in force."""
     held = overlay.at_epoch(epoch)
     ids = tuple(IdMove(name, OFF_RING, number) for name, number in getattr(held, "id_of", {}).items())
-    links = held.links if isinstance(held, Configuration) else ()
+    links = held.links if isinstance(held, TreeConfiguration) else ()
     return Command(
         "plan-7", CommandPhase.INSTALL, broker, epoch, epoch, links_added=links, id_moves=ids,
         brokers_joined=held.brokers, digest=held.digest + DIGEST, term=term,
@@ -85,7 +85,7 @@ def install(overlay: OverlayConfiguration, broker: str, *, term: int = 1, epoch:
 def without_c(overlay: OverlayConfiguration) -> OverlayConfiguration:
     """Return the overlay of epoch 4, which c leaves."""
     change = BrokerChange(left=frozenset("c"))
-    if isinstance(overlay, ChordConfiguration):
+    if isinstance(overlay, RingConfiguration):
         return overlay.replaced(4, [IdMove("c", 130, OFF_RING)], change=change)
     return TREE.replaced(4, [("b", "c")], [], change=change)
 
@@ -252,7 +252,7 @@ def test_a_broker_outside_holds_a_plan_until_it_is_aborted(overlay: OverlayConfi
 
 def test_a_lost_neighbour_that_joins_a_tree_by_an_ordinary_plan_is_no_longer_lost() -> None:
     """The repair around it is over; the tables of the new epoch do not consider its new life dead."""
-    older = Configuration.of(3, "ab", [("a", "b")])
+    older = TreeConfiguration.of(3, "ab", [("a", "b")])
     core: Any = core_of("a", older, 0)
     core.lost_peers.add("c")
     target = older.replaced(4, [], [("a", "c")], change=BrokerChange(joined=frozenset("c")))

@@ -1,6 +1,6 @@
 """One broker's core, message by message: the worked cases behind the tests of rare orders."""
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
     Advertise,
@@ -32,8 +32,8 @@ from regraft.producers.brokers.tree_routing import tree_broker
 from regraft.schemas.command import Command, CommandPhase, Outcome
 
 IBM = (Predicate("symbol", Operator("eq"), "IBM"),)
-CHAIN = Configuration.of(0, ("a", "b", "c"), [("a", "b"), ("b", "c")])
-TURNED = Configuration.of(1, ("a", "b", "c"), [("a", "c"), ("b", "c")])
+CHAIN = TreeConfiguration.of(0, ("a", "b", "c"), [("a", "b"), ("b", "c")])
+TURNED = TreeConfiguration.of(1, ("a", "b", "c"), [("a", "c"), ("b", "c")])
 
 
 def quote(sequence: int, publish_ms: float = 10.0, epoch: int = UNSTAMPED_EPOCH, home: str = "c") -> Notification:
@@ -180,8 +180,8 @@ def test_a_middle_broker_keeps_forwarding_until_the_end_is_acknowledged() -> Non
 
 def test_a_broker_off_the_changed_path_prepares_without_a_message() -> None:
     """If the path to the home is the same in both trees, the table is derived and not sent again."""
-    chain = Configuration.of(0, ("a", "b", "c", "d"), [("a", "b"), ("b", "c"), ("c", "d")])
-    turned = Configuration.of(1, chain.brokers, [("a", "b"), ("b", "c"), ("b", "d")])
+    chain = TreeConfiguration.of(0, ("a", "b", "c", "d"), [("a", "b"), ("b", "c"), ("c", "d")])
+    turned = TreeConfiguration.of(1, chain.brokers, [("a", "b"), ("b", "c"), ("b", "d")])
     core = tree_broker("a", chain, 0)
     core.handle("b", Advertise(0, "IBM", 0, "b", IBM), 1)
     core.handle(None, SubscribeRequest("s", "client", IBM), 2)

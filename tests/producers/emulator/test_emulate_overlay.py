@@ -7,7 +7,7 @@ import pytest
 import simpy
 
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
 from regraft.producers.emulator.delivery_cells import CellRule
@@ -42,7 +42,7 @@ class Listener:
 def chain() -> Inventory:
     """a - b - c: links of 10 and 20 ms, service of 1, 2 and 4 ms."""
     link_cost = np.array([[0.0, 10.0, 99.0], [10.0, 0.0, 20.0], [99.0, 20.0, 0.0]])
-    bootstrap = Configuration.of(0, "abc", [("a", "b"), ("b", "c")])
+    bootstrap = TreeConfiguration.of(0, "abc", [("a", "b"), ("b", "c")])
     return Inventory(("a", "b", "c"), np.array([1.0, 2.0, 4.0]), link_cost, 2, bootstrap)
 
 

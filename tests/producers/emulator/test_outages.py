@@ -10,7 +10,7 @@ import pytest
 from regraft.controller.execute.transition import SendCommand, Transition, TransitionEffect
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.emulator.judge_losses import BROKER_WAS_DEAD, LOST_WITH_BROKER
 from regraft.producers.emulator.ledger import UNEXPLAINED
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
@@ -27,7 +27,7 @@ PUBLISH_EVERY_MS = 5.0
 
 def line(flush_ms: float | None = None) -> VirtualOverlay:
     """Return a - b - c - d with links of 10 ms; p publishes at a every 5 ms from 1 s to 3 s; s-NAME everywhere."""
-    tree = Configuration.of(0, NAMES, [("a", "b"), ("b", "c"), ("c", "d")])
+    tree = TreeConfiguration.of(0, NAMES, [("a", "b"), ("b", "c"), ("c", "d")])
     cost = HOP_MS * (1.0 - np.eye(4))
     inventory = Inventory(NAMES, np.full(4, 0.1), cost, 3, tree)
     virtual = VirtualOverlay(inventory, settings=VirtualSettings(start_ms=0.0, flush_ms=flush_ms))
@@ -42,7 +42,7 @@ def line(flush_ms: float | None = None) -> VirtualOverlay:
 
 
 def repair(
-    virtual: VirtualOverlay, target: Configuration, change: BrokerChange, moves: Iterable[ClientMove] = ()
+    virtual: VirtualOverlay, target: TreeConfiguration, change: BrokerChange, moves: Iterable[ClientMove] = ()
 ) -> None:
     """Bring the living brokers to ``target``."""
     present = next(
@@ -175,7 +175,7 @@ def test_clients_of_a_dead_broker_reconnect_once_a_plan_admits_it_again() -> Non
     virtual.overlay.kill("a", notice_ms=20.0)
     virtual.run_until(1_700.0)
     present = virtual.overlay.inventory.bootstrap
-    assert isinstance(present, Configuration)
+    assert isinstance(present, TreeConfiguration)
     without = present.replaced(1, (), (), change=BrokerChange(lost=frozenset("a")))
     repair(virtual, without, BrokerChange(lost=frozenset("a")))
     assert virtual.overlay.publishers.waiting_count == 1
@@ -195,7 +195,7 @@ def test_clients_of_a_dead_broker_reconnect_once_a_plan_admits_it_again() -> Non
 
 def test_returning_publishers_do_not_flood_brokers_with_what_they_kept() -> None:
     """Ten of them publish 20 a second each; no queue exceeds 500, and the slowest broker serves 330 a second."""
-    tree = Configuration.of(0, NAMES, [("a", "b"), ("b", "c"), ("c", "d")])
+    tree = TreeConfiguration.of(0, NAMES, [("a", "b"), ("b", "c"), ("c", "d")])
     inventory = Inventory(NAMES, np.array([1.0, 2.0, 3.0, 1.0]), HOP_MS * (1.0 - np.eye(4)), 3, tree)
     virtual = VirtualOverlay(inventory, settings=VirtualSettings(start_ms=0.0, flush_ms=None, queue_length_max=500))
     publishers = [f"p{number}" for number in range(10)]
@@ -231,7 +231,7 @@ def test_a_publisher_whose_stay_is_ended_continues_in_a_new_one(monkeypatch: pyt
     virtual.run_until(1_500.0)
     monkeypatch.setattr(virtual.overlay.publishers, "leave", lambda *_: None)
     present = virtual.overlay.inventory.bootstrap
-    assert isinstance(present, Configuration)
+    assert isinstance(present, TreeConfiguration)
     repair(virtual, present.at_epoch(1), BrokerChange(), [ClientMove("p", "a", "c")])
     virtual.run_until(4_000.0)
     account = virtual.finish()
@@ -246,7 +246,7 @@ def test_a_publisher_refused_by_a_broker_outside_connects_once_a_plan_admits_tha
     virtual.overlay.cancel("s-d")
     virtual.run_until(1_500.0)
     present = virtual.overlay.inventory.bootstrap
-    assert isinstance(present, Configuration)
+    assert isinstance(present, TreeConfiguration)
     without = present.replaced(1, [("c", "d")], (), change=BrokerChange(left=frozenset("d")))
     repair(virtual, without, BrokerChange(left=frozenset("d")))
     virtual.overlay.advertise("q", "d", ALL)
@@ -269,7 +269,7 @@ def test_a_publisher_of_a_dead_broker_continues_where_the_repair_puts_it() -> No
     virtual.overlay.kill("a", notice_ms=20.0)
     virtual.run_until(1_700.0)
     present = virtual.overlay.inventory.bootstrap
-    assert isinstance(present, Configuration)
+    assert isinstance(present, TreeConfiguration)
     change = BrokerChange(lost=frozenset("a"))
     repair(virtual, present.replaced(1, (), (), {"p": "d"}, change), change, [ClientMove("p", "a", "d")])
     virtual.run_until(6_000.0)
@@ -304,7 +304,7 @@ def test_a_repair_restores_subscriptions_without_any_client() -> None:
     virtual.overlay.kill("b", notice_ms=20.0)
     virtual.run_until(1_700.0)
     present = virtual.overlay.inventory.bootstrap
-    assert isinstance(present, Configuration)
+    assert isinstance(present, TreeConfiguration)
     change = BrokerChange(lost=frozenset("b"))
     repair(virtual, present.replaced(1, (), [("a", "c")], change=change), change)
     lost_until_now = virtual.ledger.snapshot().delivered
@@ -328,7 +328,7 @@ def test_users_of_a_ring_wait_for_their_home_and_nothing_unexcused_is_lost(seed:
     assert 0 < account.lost < account.expected / 2
 
 
-def install(virtual: VirtualOverlay, broker: str, present: Configuration) -> None:
+def install(virtual: VirtualOverlay, broker: str, present: TreeConfiguration) -> None:
     """Let a returned broker hold the epoch in force from outside the overlay."""
     digest = virtual.cores["b"].fence.digest_of(present.epoch)
     virtual.send_command(

@@ -10,8 +10,8 @@ import pytest
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.plan_digest import plan_digest
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.emulator.starting_point import is_undecided, starting_point
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
@@ -31,9 +31,9 @@ COMMITTED = [phase for phase, facts in LIFE.items() if facts.is_committed]
 
 def next_overlay(present: OverlayConfiguration, rng: random.Random) -> OverlayConfiguration:
     """Return another overlay of the next epoch: two links, or two brokers' IDs, are exchanged."""
-    if isinstance(present, Configuration):
+    if isinstance(present, TreeConfiguration):
         return random_swaps(present, 2, 4, rng)
-    assert isinstance(present, ChordConfiguration)
+    assert isinstance(present, RingConfiguration)
     one, other = rng.sample(present.brokers, 2)
     id_of = present.id_of
     moves = [IdMove(one, id_of[one], id_of[other]), IdMove(other, id_of[other], id_of[one])]
@@ -48,7 +48,7 @@ def plan_to(
     plan = Plan(name, present.epoch, target.epoch, 0, (), (), (), (), 1.0, 1.0, phase, (), moves=moves, term=term)
     removed = tuple(sorted(set(present.links) - set(target.links)))
     added = tuple(sorted(set(target.links) - set(present.links)))
-    if isinstance(target, Configuration):
+    if isinstance(target, TreeConfiguration):
         plan = msgspec.structs.replace(plan, links_removed=removed, links_added=added)
     return target.as_target(plan, present)  # type: ignore[no-any-return]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.nodes.connectors import ask_api
 from regraft.producers.nodes.connectors.ask_api import BrokerApi
 from regraft.producers.nodes.connectors.connector import Connector
@@ -55,7 +55,7 @@ def at_client_port(server: NatsServer, broker: str, local_streams: Sequence[str]
 @asynccontextmanager
 async def nats_site(
     directory: Path,
-    configuration: Configuration,
+    configuration: TreeConfiguration,
     delays_s: dict[str, float] | None = None,
     groups_once: frozenset[str] = frozenset(),
     connector_of: Callable[[NatsServer, str], Connector] = at_leaf_port,

@@ -15,7 +15,7 @@ from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.execute.transition import SendCommand, Transition, TransitionEffect
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange
 from regraft.overlay.plan_digest import plan_digest
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry
 from regraft.producers.nodes.broker_node import BrokerNode
@@ -52,7 +52,7 @@ class MemoryPorts:
 class NodeFleet:
     """Nodes by name; ``proxies`` are by the called node, so cutting one ends all calls to that node."""
 
-    def __init__(self, configuration: Configuration, delays_s: dict[str, float] | None = None) -> None:
+    def __init__(self, configuration: TreeConfiguration, delays_s: dict[str, float] | None = None) -> None:
         self.configuration = configuration
         self.nodes: dict[str, BrokerNode] = {}
         self.ports: dict[str, MemoryPorts] = {}
@@ -139,7 +139,7 @@ class NodeFleet:
         """Bring all brokers to the tree of these links; return the plan when it has ended."""
         before = self.configuration
         self._plans += 1
-        target = Configuration.of(before.epoch + self._plans_tried(), tuple(brokers) or before.brokers, links)
+        target = TreeConfiguration.of(before.epoch + self._plans_tried(), tuple(brokers) or before.brokers, links)
         plan = Plan(
             f"plan-{self._plans}", before.epoch, target.epoch, 0, (),
             tuple(sorted(set(before.links) - set(target.links))), tuple(sorted(set(target.links) - set(before.links))),

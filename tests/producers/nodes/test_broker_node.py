@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.nodes.connectors.connector import LocalMessage, MemoryConnector
 from regraft.schemas.client import Role
 from regraft.schemas.command import Command, CommandPhase, Outcome
@@ -18,13 +18,13 @@ from tests.producers.nodes.node_fleet import NodeFleet, NodeLedger
 from tests.wait_until import PATIENCE_S
 
 BROKERS = ("b01", "b02", "b03", "b04")
-LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")])
+LINE = TreeConfiguration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")])
 
 
 class MemorySite:
     """A fleet whose brokers are in memory, and a client at each of them."""
 
-    def __init__(self, configuration: Configuration = LINE) -> None:
+    def __init__(self, configuration: TreeConfiguration = LINE) -> None:
         self.fleet = NodeFleet(configuration)
         self.connectors = {broker: MemoryConnector() for broker in configuration.brokers}
         self.published = dict.fromkeys(configuration.brokers, 0)
@@ -50,7 +50,7 @@ class MemorySite:
             await asyncio.sleep(0.01)
 
 
-def run_site(steps: Callable[[MemorySite], Awaitable[None]], configuration: Configuration = LINE) -> None:
+def run_site(steps: Callable[[MemorySite], Awaitable[None]], configuration: TreeConfiguration = LINE) -> None:
     async def run() -> None:
         site = MemorySite(configuration)
         for connector in site.connectors.values():

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import AdvertiseAck, Bundle, End, Subscribe
 from regraft.producers.nodes.connectors.connector import Connector, MemoryConnector
 from regraft.producers.nodes.connectors.subject_filters import content_of, filter_of
@@ -86,7 +86,7 @@ def test_a_frame_that_is_refused_stops_nothing_behind_it() -> None:
 
     async def steps() -> None:
         brokers = ("n0", "n1", "n2")
-        fleet = NodeFleet(Configuration.of(0, brokers, [("n0", "n1"), ("n1", "n2")]))
+        fleet = NodeFleet(TreeConfiguration.of(0, brokers, [("n0", "n1"), ("n1", "n2")]))
         connectors: dict[str, Connector] = {broker: MemoryConnector() for broker in brokers}
         for connector in connectors.values():
             connector.want("ticks")  # type: ignore[attr-defined]

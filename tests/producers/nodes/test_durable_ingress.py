@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.nodes.connectors.connector import Connector, ConnectorError, LocalMessage, MemoryConnector
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from regraft.producers.nodes.nats.nats_connector import NatsConnector
@@ -21,7 +21,7 @@ from tests.producers.nodes.node_fleet import NodeFleet
 from tests.wait_until import PATIENCE_S
 
 BROKERS = ("b01", "b02", "b03")
-LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
+LINE = TreeConfiguration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
 STREAM = "ORDERS"
 
 

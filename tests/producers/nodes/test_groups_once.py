@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import SubscribeRequest
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.amqp.amqp_interest import AmqpInterest, Binding
@@ -34,7 +34,7 @@ from tests.producers.nodes.node_fleet import NodeFleet
 from tests.wait_until import PATIENCE_S
 
 BROKERS = ("b01", "b02", "b03")
-LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
+LINE = TreeConfiguration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
 GROUPS = some.text(some.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20)
 
 

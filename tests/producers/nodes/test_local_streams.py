@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
 from regraft.producers.nodes.nats import local_streams
@@ -22,7 +22,7 @@ from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.nats_site import NatsSite, at_client_port, at_leaf_port, nats_site
 from tests.wait_until import PATIENCE_S
 
-PAIR = Configuration.of(0, ("b01", "b02"), [("b01", "b02")])
+PAIR = TreeConfiguration.of(0, ("b01", "b02"), [("b01", "b02")])
 
 
 def listed(streams: dict[str, list[str]], total: int = 0, offset: int = 0) -> bytes:

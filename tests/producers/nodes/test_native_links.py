@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.nodes.connectors import look_for_nodes
 from regraft.producers.nodes.connectors.connector import Connector, ConnectorError
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
@@ -355,7 +355,7 @@ def test_a_link_made_later_starts_no_storm(kind: type[Site], tmp_path: Path) -> 
     """While both nodes run, a native link carries the data: all arrive, no message more than a few times."""
 
     async def steps(site: Any) -> None:
-        fleet = NodeFleet(Configuration.of(0, PAIR, [PAIR]))
+        fleet = NodeFleet(TreeConfiguration.of(0, PAIR, [PAIR]))
         await fleet.begin({broker: site.connector(broker) for broker in PAIR})
         await site.link()
         await site.connect()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.nodes.connectors.connector import Connector
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from regraft.producers.nodes.nats.nats_connector import NatsConnector
@@ -28,7 +28,7 @@ from tests.wait_until import PATIENCE_S
 pytestmark = pytest.mark.stack
 
 BROKERS = ("b01", "b02", "b03", "b04")
-LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")])
+LINE = TreeConfiguration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")])
 DELAYS_S = {"b02": 0.010, "b03": 0.040, "b04": 0.003}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.nodes import reply_inboxes
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.reply_inboxes import ReplyInboxes
@@ -67,7 +67,7 @@ def test_the_first_request_of_a_connection_is_answered(tmp_path: Path) -> None:
     needs("nats")
 
     async def go() -> None:
-        pair = Configuration.of(0, ("b01", "b02"), [("b01", "b02")])
+        pair = TreeConfiguration.of(0, ("b01", "b02"), [("b01", "b02")])
         async with nats_site(tmp_path, pair, {"b01": 0.02, "b02": 0.02}) as site:
 
             async def answer(message: Any) -> None:

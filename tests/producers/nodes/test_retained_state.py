@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.nodes.connectors.connector import Connector, LocalMessage
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from regraft.producers.nodes.mqtt.mqtt_headers import MqttFields, block_of
@@ -23,7 +23,7 @@ from tests.producers.nodes.node_fleet import NodeFleet
 from tests.wait_until import PATIENCE_S
 
 PAIR = ("b01", "b02")
-LINE = Configuration.of(0, PAIR, [PAIR])
+LINE = TreeConfiguration.of(0, PAIR, [PAIR])
 WAIT_S_MAX = 30.0
 SETTLED_S = 0.5
 

@@ -14,7 +14,7 @@ import structlog
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.nodes.connectors.roaming_clients import ANNOUNCED_MAX, KEPT_MAX, RoamingClients
 from regraft.producers.nodes.links.link_frames import Probe, link_frame
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
@@ -118,7 +118,7 @@ def test_a_client_that_moves_between_mosquittos_is_named_with_both(tmp_path: Pat
 
     async def go() -> None:
         servers = {broker: MqttServer(broker, tmp_path).start() for broker in ("b01", "b02")}
-        fleet = NodeFleet(Configuration.of(0, ("b01", "b02"), [("b01", "b02")]))
+        fleet = NodeFleet(TreeConfiguration.of(0, ("b01", "b02"), [("b01", "b02")]))
 
         async def visit(broker: str, name: str, *, has_session: bool) -> None:
             connector: Any = fleet.nodes[broker].connector

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,11 @@ from regraft.controller.execute.transition import SendCommand, Transition, Trans
 from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.kafka.read_messages import read_messages
 from regraft.infra.kafka.record_writer import RecordWriter
-from regraft.infra.local.kafka_server import RunningKafka, start_kafka
+from regraft.infra.local.kafka_server import RunningKafka
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange
 from regraft.overlay.plan_digest import plan_digest
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.client import Client
 from regraft.schemas.codec import decode
@@ -47,15 +46,14 @@ from tests.wait_until import PATIENCE_S
 pytestmark = pytest.mark.stack
 
 BROKERS = ("b01", "b02", "b03")
-LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
+LINE = TreeConfiguration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
 INVENTORY: Inventory = inventory_of(LINE, {("b01", "b03"): 2.0})
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
+def kafka(kafka: RunningKafka) -> RunningKafka:
     needs_nats()
-    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
+    return kafka
 
 
 @dataclass
@@ -119,7 +117,7 @@ class NodeProcesses:
     ) -> PlanPhase:
         before = self.configuration
         self.plans += 1
-        target = Configuration.of(before.epoch + 1, brokers, links)
+        target = TreeConfiguration.of(before.epoch + 1, brokers, links)
         draft = Plan(
             f"plan-{self.plans}", before.epoch, target.epoch, 0, (), (), (), (), 0.0, 0.0, PlanPhase.PREPARING, (),
             begun_by="test", brokers_lost=tuple(sorted(change.lost)),

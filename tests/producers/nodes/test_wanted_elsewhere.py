@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Bundle, Message, Subscribe, Unadvertise
 from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.nodes import wanted_elsewhere
@@ -153,7 +153,7 @@ def test_a_nats_server_knows_again_that_nobody_responds(connector_of: Any, tmp_p
     async def go() -> None:
         import nats.errors
 
-        pair = Configuration.of(0, ("b01", "b02"), [("b01", "b02")])
+        pair = TreeConfiguration.of(0, ("b01", "b02"), [("b01", "b02")])
         async with nats_site(tmp_path, pair, connector_of=connector_of) as site:
             asker, answerer = site.clients.values()
             with pytest.raises(nats.errors.NoRespondersError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.real_fleet.fleet_overlays import FleetOverlays
 from regraft.schemas.command import Command, CommandPhase
 
@@ -18,10 +18,10 @@ def together(overlays: FleetOverlays, one: str, other: str) -> list[bool]:
 
 def test_during_a_plan_there_are_two_overlays() -> None:
     """A line through b02 becomes one around it: the first counts alone, from activation on both, then the other."""
-    start = Configuration.of(1, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")])
+    start = TreeConfiguration.of(1, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")])
     overlays = FleetOverlays(start)
     assert together(overlays, "b01", "b03") == [False]
-    after = Configuration.of(2, BROKERS, [("b01", "b03"), ("b02", "b03"), ("b03", "b04")])
+    after = TreeConfiguration.of(2, BROKERS, [("b01", "b03"), ("b02", "b03"), ("b03", "b04")])
     command = Command("plan-1", CommandPhase.PREPARE, "b01", 1, 2, (("b01", "b02"),), (("b01", "b03"),), after.digest)
     for broker in BROKERS:
         assert not overlays.note_command(replace(command, broker=broker))
@@ -35,8 +35,8 @@ def test_during_a_plan_there_are_two_overlays() -> None:
 
 def test_an_aborted_plan_leaves_the_overlay_as_it_is() -> None:
     """An overlay that was prepared but not activated carries nothing."""
-    overlays = FleetOverlays(Configuration.of(1, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")]))
-    after = Configuration.of(2, BROKERS, [("b01", "b03"), ("b02", "b03"), ("b03", "b04")])
+    overlays = FleetOverlays(TreeConfiguration.of(1, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")]))
+    after = TreeConfiguration.of(2, BROKERS, [("b01", "b03"), ("b02", "b03"), ("b03", "b04")])
     command = Command("plan-1", CommandPhase.PREPARE, "b01", 1, 2, (("b01", "b02"),), (("b01", "b03"),), after.digest)
     overlays.note_command(command)
     overlays.note_command(replace(command, phase=CommandPhase.ABORT))

@@ -7,7 +7,7 @@ import pytest
 from regraft.backtests.backtest_outcome import CostPoint, Mode, Outcome, PlanMark
 from regraft.backtests.choose_settings import HORIZONS_LIFETIMES, Candidate, candidates_for, choose
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 
 WINDOWS = 100
 
@@ -70,7 +70,7 @@ def test_only_common_windows_count() -> None:
 
 def test_candidates_are_all_suitable_planners_and_chains_at_each_horizon() -> None:
     """There are no planners of another kind of overlay, and no duplicates."""
-    found = candidates_for(Configuration.KIND, "swap_links_ci")
+    found = candidates_for(TreeConfiguration.KIND, "swap_links_ci")
     names = [one.name for one in found]
     assert len(set(names)) == len(names)
     assert Candidate("swap_links_cost") in found

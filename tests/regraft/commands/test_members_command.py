@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from regraft.commands import members_command
 from regraft.commands.read_announced import read_announced
 from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.kafka.kafka_clients import open_producer
-from regraft.infra.local.kafka_server import RunningKafka, start_kafka
+from regraft.infra.local.kafka_server import RunningKafka
 from regraft.infra.process.stack_error import CallError, StackError
 from regraft.overlay.members import FleetView
 from regraft.overlay.read_inventory import load_inventory
@@ -134,12 +133,6 @@ def test_members_are_listed_with_state_and_reason(desk: Desk) -> None:
     assert "4 brokers: 2 in service, 1 leaving, 1 dead" in table
     (found,) = json.loads(invoke("list", "--state", "dead", "--json").output)
     assert (found["broker"], found["deaths_ms"], found["returns_ms"]) == ("b01", [1_000, 5_000], 15_000)
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
-    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
 
 
 @pytest.mark.stack

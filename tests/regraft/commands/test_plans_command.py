@@ -20,7 +20,7 @@ from regraft.controller.ports.plan_store import KafkaPlanStore
 from regraft.controller.run_controller import run_controller
 from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.kafka.kafka_clients import open_producer
-from regraft.infra.local.kafka_server import RunningKafka, start_kafka
+from regraft.infra.local.kafka_server import RunningKafka
 from regraft.infra.orders.order_keys import OrderSettings, create_signing_key
 from regraft.infra.process.stack_error import StackError
 from regraft.overlay.inventory import Inventory
@@ -39,12 +39,6 @@ from tests.wait_until import wait_until
 pytestmark = pytest.mark.stack
 PATIENCE_S = 60.0
 RUNNER = CliRunner()
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
-    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
 
 
 def invoke(kafka: RunningKafka, namespace: str, *arguments: str, directory: Path | None = None) -> Result:

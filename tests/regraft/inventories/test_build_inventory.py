@@ -16,7 +16,7 @@ from regraft.inventories.source_error import SourceError
 from regraft.inventories.start_tree import cheap_tree
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.read_inventory import load_inventory, parse_inventory
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft_lab.yardsticks.yardstick_trees import minimum_spanning_tree
 from tests.overlay.small_overlays import brokers_named
 
@@ -135,9 +135,9 @@ def test_the_first_overlay_is_a_tree_under_the_cap(count: int, degree_max: int, 
     names = brokers_named(count)
     links = [(names[a], names[b]) for a, b in cheap_tree(costs, degree_max)]
     assert max(Counter(end for pair in links for end in pair).values()) <= degree_max
-    tree = Configuration.of(0, names, links)
+    tree = TreeConfiguration.of(0, names, links)
     inventory = Inventory(names, np.ones(count), costs, count, tree)
-    free = Configuration.of(0, names, [(names[a], names[b]) for a, b in cheap_tree(costs, count)])
+    free = TreeConfiguration.of(0, names, [(names[a], names[b]) for a, b in cheap_tree(costs, count)])
     assert free == minimum_spanning_tree(inventory)
 
 

@@ -8,7 +8,7 @@ import pytest
 from regraft.inventories import find_oddities as module
 from regraft.inventories.find_oddities import find_oddities
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from tests.overlay.small_overlays import inventory_of, line_of
 
 PLAIN = inventory_of(line_of(3), {("b00", "b01"): 9.0})
@@ -54,7 +54,7 @@ def test_brokers_without_agents_among_others_are_named() -> None:
 
 def test_nodes_need_trees() -> None:
     """Clients that stay are those of nodes, which run on trees only."""
-    ring = ChordConfiguration.hashed(0, 32, ["b1", "b2", "b3"])
+    ring = RingConfiguration.hashed(0, 32, ["b1", "b2", "b3"])
     costs = np.array([[0.0, 1, 2], [1, 0, 3], [2, 3, 0]])
     assert find_oddities(Inventory(ring.brokers, np.ones(3), costs, 2, ring, clients_stay=True)) == [
         "clients_stay is true on a ring: nodes run on trees only"

@@ -11,7 +11,7 @@ from regraft.inventories.source_error import SourceError
 from regraft.inventories.write_node_files import node_files, read_nodes
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.read_inventory import parse_inventory
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.settings.run_settings import load_settings
 from tests.overlay.small_overlays import inventory_of, line_of
 
@@ -89,7 +89,7 @@ def test_all_that_is_wrong_is_listed_with_its_line(tmp_path: Path) -> None:
 
 def test_nodes_of_a_ring_are_refused(tmp_path: Path) -> None:
     """Nodes run on trees."""
-    ring = ChordConfiguration.hashed(0, 32, INVENTORY.brokers)
+    ring = RingConfiguration.hashed(0, 32, INVENTORY.brokers)
     with pytest.raises(SourceError, match="the inventory holds a ring: nodes run on trees only"):
         node_files(replace(INVENTORY, bootstrap=ring), read_nodes(table_of(tmp_path, TABLE)), {}, "/d")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from regraft.infra.local.kafka_server import RunningKafka, start_kafka
+from regraft.infra.local.kafka_server import RunningKafka
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.replays.read_inputs import recorded_settings
 from regraft.run_records.read_topics import read_whole
@@ -23,12 +23,6 @@ CHECKOUT = Path(__file__).parents[3]
 NAMESPACE = "replayed"
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
-    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
 
 
 def regraft(*arguments: str, code: int = 0) -> Any:

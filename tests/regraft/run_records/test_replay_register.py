@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from confluent_kafka import Producer
 
@@ -11,8 +9,8 @@ import regraft.run_records.replay_register
 from regraft.controller.controller_settings import AssemblyLimits
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.infra.kafka.create_topics import create_topics
-from regraft.infra.local.kafka_server import RunningKafka, start_kafka
-from regraft.overlay.tree.configuration import Configuration
+from regraft.infra.local.kafka_server import RunningKafka
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.run_records.collect_run import (
     StoredRun,
     assemble_windows,
@@ -166,16 +164,10 @@ def test_memory_is_bounded_and_old_windows_are_not_costed_then(monkeypatch: pyte
 
 def test_a_tree_does_not_use_the_register() -> None:
     """Its windows stay as they are if the register is applied anyway."""
-    tree = Configuration.of(0, BROKERS, [(BROKERS[0], other) for other in BROKERS[1:]])
+    tree = TreeConfiguration.of(0, BROKERS, [(BROKERS[0], other) for other in BROKERS[1:]])
     windows = stored_run(CLIENTS_AT_FIRST, (0,), ()).windows
     kind = tree_kind(inventory_of(tree, {}))
     assert with_register(windows, kind, CLIENTS_AT_FIRST, {0: tree}, 0.05) == windows
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
-    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
 
 
 @pytest.mark.stack

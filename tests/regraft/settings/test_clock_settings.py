@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import structlog
 
+from regraft.infra.process.log_stream import configure_logs
 from regraft.infra.process.run_clock import RunClock
 from regraft.settings.run_settings import SettingsError, load_settings
-from regraft.stages.run_stage import configure_logs
 
 FAST = {"run": {"clock_speed": 20.0, "clock_origin_ms": 1_000_000}}
 ANY_TIME = {"streaming": {"future_ms_max": None, "past_ms_max": None}}

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from regraft.cli import app, main
+from regraft.infra.process import log_stream
 from regraft.settings.place_demo import ensure_inventory, require_inventory
 from regraft.settings.run_settings import SettingsError, load_settings
 from regraft.stages import run_stage as stage_module
@@ -39,7 +40,7 @@ def test_stages_of_emulated_brokers_place_them(command: str, tmp_path: Path, mon
     flags = ["--set", f"run.directory={tmp_path}", "--set", "demo.brokers=6"]
     monkeypatch.setitem(stage_module.STAGES, command, lambda *_: 0)
     monkeypatch.setattr(stage_module, "check_topics", lambda *_, **__: None)
-    monkeypatch.setattr(stage_module, "configure_logs", lambda *_: None)  # Not to the runner's stream.
+    monkeypatch.setattr(log_stream, "configure_logs", lambda *_: None)  # Not to the runner's stream.
     emulated = [] if command == "emulate" else ["--emulate"]
     answer = CliRunner().invoke(app, [command, *emulated, *flags])
     assert answer.exit_code == 0, answer.output

@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.match_content import MatchIndex
 from regraft.producers.emulator.count_users import BrokerTopics, UserCounts
 from regraft.producers.emulator.homes_in_turn import HomesInTurn
@@ -46,7 +46,7 @@ IGNORED_FIELDS = {
 }
 # The references from a part of a core to others: each part is frozen once, where it is owned.
 WIRING = {"_change", "_core", "_endings", "_interests", "_moves", "_publishers", "_ring", "_trees"}
-OVERLAYS = (Configuration, ChordConfiguration, ScotConfiguration)
+OVERLAYS = (TreeConfiguration, RingConfiguration, ScotConfiguration)
 IGNORED_TYPES = (MatchIndex, MoveCounts, UserCounts, BrokerTopics, HomesInTurn)
 UNORDERED_FIELDS = {"_gone_publishers", "advertisements"}  # Dicts whose order of iteration has no effect.
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Notification
 from tests.scenarios.model.kept_account import Pair
 
@@ -88,23 +88,25 @@ class MortalBrokers:
             if goal == model.brokers[broker] or (is_cut and source == model.brokers[broker]):
                 after[model.first_channel + at] = EMPTY
 
-    def excused(self, state: Any, owed: Iterable[Pair], trees: Iterable[Configuration]) -> frozenset[Pair]:
+    def excused(self, state: Any, owed: Iterable[Pair], trees: Iterable[TreeConfiguration]) -> frozenset[Pair]:
         """Return what is no longer owed in one of these trees."""
         dead = frozenset(self._model.brokers[at] for at in self._dead(state))
         return frozenset(one for one in owed for home in self._homes[one[1]] if self._is_cut(home, one[0], dead, trees))
 
-    def excused_from(self, state: Any, home: str, notification: Notification, tree: Configuration) -> frozenset[Pair]:
+    def excused_from(
+        self, state: Any, home: str, notification: Notification, tree: TreeConfiguration
+    ) -> frozenset[Pair]:
         """Return the deliveries of a notification just stamped that are not owed."""
         dead = frozenset(self._model.brokers[at] for at in self._dead(state))
         subscriptions = (name for name in self._homes if name[0] in "st")
         key = notification.publisher, notification.sequence
         return frozenset((name, *key) for name in subscriptions if dead and self._is_cut(home, name, dead, (tree,)))
 
-    def _is_cut(self, home: str, subscription: str, dead: frozenset[str], trees: Iterable[Configuration]) -> bool:
+    def _is_cut(self, home: str, subscription: str, dead: frozenset[str], trees: Iterable[TreeConfiguration]) -> bool:
         ends = [(home, to) for to in self._homes[subscription]]
         ways = [(tree, way) for tree in trees for way in ends if {*way} <= {*tree.brokers}]
         return any(not dead.isdisjoint(_path(tree, *way)) for tree, way in ways)
 
 
-def _path(overlay: Configuration | ScotConfiguration, start: str, end: str) -> Sequence[str]:
-    return overlay.path(start, end) if isinstance(overlay, Configuration) else overlay.static_route(start, end)
+def _path(overlay: TreeConfiguration | ScotConfiguration, start: str, end: str) -> Sequence[str]:
+    return overlay.path(start, end) if isinstance(overlay, TreeConfiguration) else overlay.static_route(start, end)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
@@ -99,7 +99,7 @@ class OverlayModel:
         self.configuration = configuration
         joining = {broker for change in plans for broker in change.brokers()}
         self.brokers = tuple(sorted({*configuration.brokers, *joining}))  # A broker that will join is outside at first.
-        self.is_ring = isinstance(configuration, ChordConfiguration)
+        self.is_ring = isinstance(configuration, RingConfiguration)
         self.names = tuple(client.name for client in clients)
         self.plans = plans
         self.moved_clients = {move.client for change in plans for move in change.moves}

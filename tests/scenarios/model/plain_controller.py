@@ -14,9 +14,9 @@ import msgspec
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration, link
 from regraft.overlay.plan_digest import BETWEEN
-from regraft.overlay.ring.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.ring.chord_configuration import RingConfiguration, id_moves_between
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.plan import ClientMove
 from regraft.schemas.plan_life import answers_to
@@ -45,13 +45,13 @@ class PlannedChange:
         """Return the configuration that the plan leads to."""
         if isinstance(before, ScotConfiguration):
             return before.at_epoch(epoch)
-        if isinstance(before, ChordConfiguration):
+        if isinstance(before, RingConfiguration):
             ids: Mapping[str, int] = before.id_of if self.ids is None else dict(self.ids)
-            return ChordConfiguration.of(epoch, before.bits, ids)
+            return RingConfiguration.of(epoch, before.bits, ids)
         if self.links is None:
-            return Configuration.of(epoch, before.brokers, before.links)
+            return TreeConfiguration.of(epoch, before.brokers, before.links)
         brokers = {broker for pair in self.links for broker in pair}
-        return Configuration.of(epoch, brokers, [link(a, b) for a, b in self.links])
+        return TreeConfiguration.of(epoch, brokers, [link(a, b) for a, b in self.links])
 
     def brokers(self) -> frozenset[str]:
         """Return the brokers that the plan names, if it changes the overlay."""
@@ -206,8 +206,8 @@ class Control:
         )  # fmt: skip
         if isinstance(before, ScotConfiguration):
             return msgspec.structs.replace(bare, moves=before.moves_known_to(broker, change.moves))
-        if isinstance(before, ChordConfiguration):
-            assert isinstance(target, ChordConfiguration)
+        if isinstance(before, RingConfiguration):
+            assert isinstance(target, RingConfiguration)
             moves = tuple(move for move in change.moves if broker in (move.home_from, move.home_to))
             return msgspec.structs.replace(bare, moves=moves, id_moves=id_moves_between(before, target))
         removed = tuple(sorted(set(before.links) - set(target.links)))

@@ -10,9 +10,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.tree.build_tree import cycle_links, random_tree
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from tests.scenarios.model.plain_controller import PlannedChange, plan
 from tests.scenarios.model.scripted_scenario import BITS, Scenario, topic_at
 
@@ -27,12 +27,12 @@ def random_scenario(seed: int) -> Scenario:
         ids = rng.sample(range(1 << BITS), len(brokers))
         while not all(_has_topic(ids, at) for at in range(len(ids))):
             ids = rng.sample(range(1 << BITS), len(brokers))
-        ring = ChordConfiguration.of(0, BITS, dict(zip(brokers, ids, strict=True)))
+        ring = RingConfiguration.of(0, BITS, dict(zip(brokers, ids, strict=True)))
         scripts = _scripts(rng, brokers, ("p", "q"), ("u", "v"))
         plans = _plans(rng, lambda: _id_change(rng, ring), scripts, "uv", brokers)
         return Scenario(f"random-{seed}", "drawn", ring, scripts, plans, topic_at(ring, rng.choice(brokers)))
     tree = random_tree(brokers, len(brokers), rng)
-    tree = Configuration.of(0, tree.brokers, tree.links)
+    tree = TreeConfiguration.of(0, tree.brokers, tree.links)
     scripts = _scripts(rng, brokers, ("p", "q"), ("s", "t"))
     return Scenario(
         f"random-{seed}",
@@ -44,7 +44,7 @@ def random_scenario(seed: int) -> Scenario:
 
 
 def _has_topic(ids: list[int], at: int) -> bool:
-    configuration = ChordConfiguration.of(0, BITS, {f"b{number}": one for number, one in enumerate(ids)})
+    configuration = RingConfiguration.of(0, BITS, {f"b{number}": one for number, one in enumerate(ids)})
     return any(configuration.rendezvous(topic) == f"b{at}" for topic in "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
@@ -97,13 +97,13 @@ def _plans(
     return tuple(plans)
 
 
-def _id_change(rng: random.Random, ring: ChordConfiguration) -> dict[str, Any]:
+def _id_change(rng: random.Random, ring: RingConfiguration) -> dict[str, Any]:
     ids = list(ring.ids)
     rng.shuffle(ids)
     return {"ids": dict(zip(ring.brokers, ids, strict=True))}
 
 
-def _link_change(rng: random.Random, tree: Configuration) -> dict[str, Any]:
+def _link_change(rng: random.Random, tree: TreeConfiguration) -> dict[str, Any]:
     others = [(a, b) for a in tree.brokers for b in tree.brokers if a < b and (a, b) not in tree.links]
     if not others:
         return {}

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration, link
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from tests.scenarios.model.kept_account import Rules
 from tests.scenarios.model.overlay_model import DELIVER, STEP, OverlayModel, State
 from tests.scenarios.model.plain_controller import PlannedChange
@@ -29,10 +29,12 @@ from tests.scenarios.model.scripted_clients import (
 BITS = 6
 
 
-def tree(*links: str) -> Configuration:
+def tree(*links: str) -> TreeConfiguration:
     """Return the first configuration of a tree; links are written "b0-b1"."""
     pairs = links_of(*links)
-    return Configuration.of(0, sorted({broker for pair in pairs for broker in pair}), [link(*pair) for pair in pairs])
+    return TreeConfiguration.of(
+        0, sorted({broker for pair in pairs for broker in pair}), [link(*pair) for pair in pairs]
+    )
 
 
 def links_of(*links: str) -> tuple[tuple[str, str], ...]:
@@ -40,12 +42,12 @@ def links_of(*links: str) -> tuple[tuple[str, str], ...]:
     return tuple((pair.split("-")[0], pair.split("-")[1]) for pair in links)
 
 
-def ring(**ids: int) -> ChordConfiguration:
+def ring(**ids: int) -> RingConfiguration:
     """Return the first configuration of a ring."""
-    return ChordConfiguration.of(0, BITS, ids)
+    return RingConfiguration.of(0, BITS, ids)
 
 
-def topic_at(configuration: ChordConfiguration, broker: str) -> str:
+def topic_at(configuration: RingConfiguration, broker: str) -> str:
     """Return a topic whose rendezvous is this broker."""
     return next(topic for topic in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if configuration.rendezvous(topic) == broker)
 

@@ -13,7 +13,7 @@ from regraft.controller.planners.tree.steps.pack_mixing import pack_mixing
 from regraft.controller.planners.tree.steps.pack_users import ROUNDING, pack_clustering, pack_greedy
 from regraft.overlay.packed_users import Floats, Homes, PackingCosts, PackingError, PackingInstance
 
-TIE_SHARE = 1e-9  # A saving below this share of the cost is rounding of floats.
+PACKING_TIE_SHARE = 1e-9  # A saving below this share of the cost is rounding of floats.
 EVALUATIONS_MAX = 20_000  # Full or partial evaluations, some 2 ms each at 100 brokers.
 
 
@@ -64,7 +64,7 @@ def close_brokers(costs: PackingCosts, budget: Budget) -> PackingCosts:
             if homes is None or not budget.take():
                 continue
             trial = PackingCosts(costs.instance, homes)
-            if trial.cost_per_s < costs.cost_per_s * (1 - TIE_SHARE):
+            if trial.cost_per_s < costs.cost_per_s * (1 - PACKING_TIE_SHARE):
                 costs, is_closing = trial, True
                 loads = costs.instance.loads_per_s(costs.homes)
     return costs
@@ -103,7 +103,7 @@ def move_users(costs: PackingCosts, budget: Budget) -> int:
         likely[instance.demand_per_s[:, None] > left[None, :]] = np.inf
         target = likely.argmin(axis=1)
         change = likely[np.arange(len(target)), target]
-        before, least_per_s = made, TIE_SHARE * costs.cost_per_s
+        before, least_per_s = made, PACKING_TIE_SHARE * costs.cost_per_s
         for user in np.argsort(change, kind="stable").tolist():
             broker = int(target[user])
             if change[user] >= -least_per_s or not budget.take():

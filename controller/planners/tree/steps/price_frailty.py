@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.overlay.overlay_configuration import Link
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.overlay_costs import OverlayCosts
 from regraft.overlay.tree.tree_cut_off import tree_cut_off
 
@@ -42,7 +42,7 @@ class FrailtyPrice:
         return self.per_share * max(self._worst_share(after) - self._last[1], 0.0)
 
     def _worst_share(self, links: Iterable[Link]) -> float:
-        return tree_cut_off(Configuration.of(0, self.brokers, links), self.deliveries_per_s).worst_share
+        return tree_cut_off(TreeConfiguration.of(0, self.brokers, links), self.deliveries_per_s).worst_share
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,5 +73,5 @@ class OverlayFrailty:
         """Return the price of the share that the worst single death cuts off. O(brokers^2)."""
         deliveries_per_s = np.zeros((len(self.brokers), len(self.brokers)))
         np.add.at(deliveries_per_s, overlay.homes, self.handed_per_s)
-        tree = Configuration(0, self.brokers, overlay.tree.links)
+        tree = TreeConfiguration(0, self.brokers, overlay.tree.links)
         return self.per_share * tree_cut_off(tree, deliveries_per_s).worst_share

@@ -16,10 +16,9 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.distinct_sets import Words
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.trace_sessions import HopDelays, TraceSessions
-from regraft.schemas.write_times import time_text
 
 Floats = NDArray[np.float64]
 
@@ -28,8 +27,7 @@ def trace_sessions(windows: Sequence[ClosedWindow], length_min: int, length_max:
     """Return the newest ``length_max`` notifications (None: all) of each publisher that has at least ``length_min``.
 
     Windows are oldest first. How many subscribers a broker handed a notification to is known only as a sum over a
-    window, so each counts the mean of its window, or 1 if that is unknown. Raises ValueError if a window does not
-    report deliveries separately from publications.
+    window, so each counts the mean of its window, or 1 if that is unknown.
     """
     bound = 1 << 62 if length_max is None else length_max
     left: dict[str, int] = {}
@@ -37,10 +35,6 @@ def trace_sessions(windows: Sequence[ClosedWindow], length_min: int, length_max:
     sums: dict[str, Floats] = {}
     for window in reversed(windows):
         sets = window.sets
-        if sets.delivered is None:
-            raise ValueError(
-                f"the window ending {time_text(window.end_ms)} does not report deliveries separately from publications"
-            )
         for publisher, columns in columns_by_publisher(window.sets).items():
             room = left.setdefault(publisher, bound)
             if room <= 0:
@@ -57,7 +51,7 @@ def trace_sessions(windows: Sequence[ClosedWindow], length_min: int, length_max:
 
 
 def hop_delays(
-    configuration: Configuration,
+    configuration: TreeConfiguration,
     inventory: Inventory,
     windows: Sequence[ClosedWindow],
     tree: RootedTree,

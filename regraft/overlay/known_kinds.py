@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.ring.chord_configuration import ChordConfiguration
+from regraft.overlay.ring.chord_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.tree.configuration import Configuration
+from regraft.overlay.tree.configuration import TreeConfiguration
 
-CONFIGURATIONS = (ChordConfiguration, ScotConfiguration, Configuration)
+CONFIGURATIONS = (RingConfiguration, ScotConfiguration, TreeConfiguration)
 KINDS = tuple(sorted(each.KIND for each in CONFIGURATIONS))
 
 

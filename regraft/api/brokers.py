@@ -1,0 +1,53 @@
+"""The protocol of a broker: messages, routing, epochs. Pure: no clock, no network.
+
+The driver's duties are those of ``BrokerProtocol``.
+"""
+
+from regraft.producers.brokers.broker_messages import (
+    Bundle,
+    ClientRequest,
+    Deliver,
+    Effect,
+    End,
+    Message,
+    Notification,
+    Send,
+    Subscribe,
+)
+from regraft.producers.brokers.broker_protocol import BrokerPhase, BrokerProtocol
+from regraft.producers.brokers.chord_routing import RingRouting
+from regraft.producers.brokers.chord_tables import ChordTables, RingPlanUnderWay
+from regraft.producers.brokers.match_content import Content, Filter, Operator, Predicate, intersects, matches
+from regraft.producers.brokers.scot_routing import ScotBroker
+from regraft.producers.brokers.tree_routing import TreeRouting
+from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay
+from regraft.producers.brokers.two_epochs import TwoEpochBroker
+
+__all__ = [
+    "BrokerPhase",
+    "BrokerProtocol",
+    "Bundle",
+    "ChordTables",
+    "ClientRequest",
+    "Content",
+    "Deliver",
+    "Effect",
+    "End",
+    "Filter",
+    "LOCAL",
+    "Message",
+    "Notification",
+    "Operator",
+    "Predicate",
+    "RingPlanUnderWay",
+    "RingRouting",
+    "RoutingTables",
+    "ScotBroker",
+    "Send",
+    "Subscribe",
+    "TreePlanUnderWay",
+    "TreeRouting",
+    "TwoEpochBroker",
+    "intersects",
+    "matches",
+]

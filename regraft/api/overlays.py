@@ -1,0 +1,20 @@
+"""What all kinds of overlays share: inventories, links, delivery sets."""
+
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import BrokerChange, Link, OverlayConfiguration, link
+from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.sets.distinct_sets import Words, digit_planes, merge_sets
+from regraft.overlay.sets.weighted_sets import WeightedSets
+
+__all__ = [
+    "BrokerChange",
+    "DeliverySets",
+    "Inventory",
+    "Link",
+    "OverlayConfiguration",
+    "WeightedSets",
+    "Words",
+    "digit_planes",
+    "link",
+    "merge_sets",
+]

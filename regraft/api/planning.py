@@ -1,0 +1,47 @@
+"""What a planner gets, returns and is found by.
+
+A planner is a pure function (state, settings, context, rng) -> proposals, offered by an entry point of the group
+``regraft.planners`` (docs/tutorial.md, part 5).
+"""
+
+from regraft.controller.controller_settings import TERM_FIRST, AssemblyLimits, ControllerSettings, TransitionLimits
+from regraft.controller.decide.decide_plan import decide_plan
+from regraft.controller.decide.find_planners import planner_of, planner_spec, planners_of
+from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.ring.ring_state import PAPER_RATE_FILTER, RingContext, RingState, RingTraffic
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.member_settings import MemberSettings
+from regraft.controller.planners.shared_settings import HorizonSettings, Order, SessionSettings
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.plan_log import PlanLog
+from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSettings, PlannerSpec
+
+__all__ = [
+    "AnyPlannerSpec",
+    "AssemblyLimits",
+    "ClosedWindow",
+    "ControllerSettings",
+    "DecisionSettings",
+    "HorizonSettings",
+    "MemberSettings",
+    "Order",
+    "PAPER_RATE_FILTER",
+    "PlanLog",
+    "Planner",
+    "PlannerSettings",
+    "PlannerSpec",
+    "RingContext",
+    "RingState",
+    "RingTraffic",
+    "SessionSettings",
+    "Situation",
+    "TERM_FIRST",
+    "TransitionLimits",
+    "TreeContext",
+    "TreeState",
+    "decide_plan",
+    "planner_of",
+    "planner_spec",
+    "planners_of",
+]
