@@ -81,9 +81,7 @@ def soak_flags(plan: SoakPlan, origin_ms: int, ports: dict[str, int]) -> dict[st
         "spark": {"driver_memory_mb": HEAP_MB},
         "emulator": {
             "flush_ms": min(250.0 * plan.speed, 1_000.0),
-            "command_poll_ms": 20.0 * plan.speed,
             "settle_s": max(30.0 * plan.speed, 300.0),
-            "drain_s_max": 60.0 * plan.speed,
             "metrics_port": ports["emulator"],
             "workload": {
                 "notifications_per_s": plan.rate_per_s,
@@ -108,22 +106,13 @@ def soak_flags(plan: SoakPlan, origin_ms: int, ports: dict[str, int]) -> dict[st
 
 
 def _controller_flags(plan: SoakPlan) -> dict[str, Any]:
-    window_ms, scaled = plan.window_ms, plan.scaled
+    window_ms = plan.window_ms
     return {
         "dry_run": False,
         "horizon_lifetimes": 1.0,
         "verify_ms_max": 24 * window_ms,
         "lookback_ms": 60 * window_ms,
-        "stop_ms_max": scaled(15_000),
-        "tick_ms": scaled(50),
-        "status_ms": scaled(1_000),
-        "decision": {"window_age_ms_max": 12 * window_ms, "mute_ms": 60 * window_ms},
-        "assembly": {"rows_wait_ms": scaled(10_000), "future_ms_max": scaled(600_000)},
-        "transition": {
-            "prepare_ms": scaled(20_000),
-            "activate_ms": scaled(20_000),
-            "drain_ms": scaled(60_000),
-            "retire_ms": scaled(20_000),
-            "resend_ms": scaled(2_000),
-        },
+        "decision": {"window_age_ms_max": 12 * window_ms},
+        "assembly": {"future_ms_max": plan.scaled(600_000)},
+        "transition": {"drain_ms": plan.scaled(60_000)},
     }

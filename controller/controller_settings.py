@@ -8,6 +8,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from regraft.controller.decision_settings import MINUTE_MS, DecisionSettings, values_below
 from regraft.controller.member_settings import MemberSettings
@@ -29,21 +30,22 @@ TERM_FIRST = 1  # Of the first leader; 0 is sent by controllers that do not supp
 
 @dataclass(frozen=True)
 class AssemblyLimits:
-    """How long a window waits to be complete, and how many may wait.
+    """How long a window waits to be complete, and how many may wait."""
 
-    ``completeness_share_min``: share of a broker's batches that must have arrived, or no decision is based on the
-    window.
-    ``rows_wait_ms``: how long a window waits for its rows after its marker, and for an earlier window's marker.
-    ``windows_pending_max``: windows that may wait; beyond it the oldest is dropped.
-    ``rows_per_window_max``: rows kept of one window; further ones are refused, so the window is incomplete.
-    ``future_ms_max``: how far ahead of the present a window may lie before its records are refused.
-    """
-
-    completeness_share_min: float = 0.95
+    completeness_share_min: Annotated[
+        float,
+        "share of a broker's batches that must have arrived, or no decision is based on the window",
+    ] = 0.95
+    # How long a window waits for its rows after its marker, and for an earlier window's marker.
     rows_wait_ms: int = 10_000
+    # Windows that may wait; beyond it the oldest is dropped.
     windows_pending_max: int = 64
+    # Rows kept of one window; further ones are refused, so the window is incomplete.
     rows_per_window_max: int = 500_000
-    future_ms_max: int = 600_000
+    future_ms_max: Annotated[
+        int,
+        "how far ahead of the present a window may lie before its records are refused",
+    ] = 600_000
 
 
 @dataclass(frozen=True)
@@ -52,19 +54,20 @@ class TransitionLimits:
 
     An activation cannot be undone, so only the first limit ends in an abort; the others end in one PLAN_STALLED event,
     and the plan continues.
-
-    ``prepare_ms``: until every broker is prepared, or the plan is aborted and nothing has changed.
-    ``activate_ms``: until every broker works with both configurations.
-    ``drain_ms``: until no broker sees a notification of the old configuration any more; the longest phase, because it
-    waits for queues.
-    ``retire_ms``: until every broker has dropped the old configuration, and until an abort is answered.
-    ``resend_ms``: pause after which an unanswered command is sent again.
     """
 
+    # Until every broker is prepared, or the plan is aborted and nothing has changed.
     prepare_ms: int = 20_000
+    # Until every broker works with both configurations.
     activate_ms: int = 20_000
-    drain_ms: int = 60_000
+    drain_ms: Annotated[
+        int,
+        "until no broker sees a notification of the old configuration any more; the longest phase, because it waits "
+        "for queues",
+    ] = 60_000
+    # Until every broker has dropped the old configuration, and until an abort is answered.
     retire_ms: int = 20_000
+    # Pause after which an unanswered command is sent again.
     resend_ms: int = 2_000
 
     def of(self, phase: PlanPhase) -> int:
@@ -75,23 +78,19 @@ class TransitionLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkSettings:
-    """How measured round trips correct the inventory's link costs.
+    """How measured round trips correct the inventory's link costs."""
 
-    ``cost_per_ms``: what a millisecond of one-way delay costs in the inventory's unit. Default 1: costs are such
-    milliseconds. 0 if costs are not delays: then links cost what the inventory says, whatever is measured.
-    ``correction_share_min``: a link's cost is corrected if it differs by more than this share of the one in use.
-    Default 0.25, so that costs and plans do not follow every fluctuation of the network.
-    ``drift_share_max``: by what share the messages that brokers count, at measured delays, may cost more or less than
-    the model predicts before an event reports it. Default 0.15.
-    ``estimate_unmeasured``: the inventory's costs are placeholders. Then a link costs what was measured, however small
-    the difference, and an unmeasured one what network coordinates estimate from all others. Default false: the
-    inventory's costs are known, and measurements correct them.
-    """
-
-    cost_per_ms: float = 1.0
+    cost_per_ms: Annotated[
+        float,
+        "what a millisecond of one-way delay costs in the inventory's unit. Default 1: costs are such milliseconds",
+    ] = 1.0
+    # A link's cost is corrected if it differs by more than this share of the one in use. Default 0.25, so that costs
+    # and plans do not follow every fluctuation of the network.
     correction_share_min: float = 0.25
+    # By what share the messages that brokers count, at measured delays, may cost more or less than the model predicts
+    # before an event reports it. Default 0.15.
     drift_share_max: float = 0.15
-    estimate_unmeasured: bool = False
+    estimate_unmeasured: Annotated[bool, "the inventory's costs are placeholders"] = False
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
@@ -105,95 +104,135 @@ class LinkSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerSettings:
-    """All settings of the controller.
+    """All settings of the controller."""
 
-    ``bootstrap``: Kafka's bootstrap servers. ``security``: its TLS and SASL. ``namespace``: prefix of topics and
-    live-view keys. ``redis_url``: where the live view is kept; None runs without one. ``redis_security``: its TLS and
-    credentials.
-    ``inventory_path``: the brokers, their costs and the bootstrap overlay.
-    ``planner``: the name of a planner, or several joined by +, which decide in turn on one plan. Default: links first,
-    then publishers on the tree that these lead to. ``seed``: of the planner's random choices. ``shadow_planners``:
-    names of planners that decide on the same windows but change only a shadow overlay, which shows what they would have
-    achieved. Default none; each takes its time once per window. ``horizon_lifetimes``: how many mean lifetimes of a
-    subscription a decision looks back. Default 4: by then Cost and Interest has reached most of what looking back
-    further saves, and swap_links_cost saves the same within a hundredth from a quarter of a lifetime to 16 (``regraft
-    reproduce psoop``, figure H). ``recent_lifetimes``: how many it looks back first; further only if it finds nothing
-    to change there, and then what it finds must save on the recent windows, too. Default 1: gradual changes of traffic
-    are followed sooner, and what takes many windows to distinguish from luck is still found (docs/decisions.md); 0
-    considers all of them at once.
-    ``subscription_lifetime_s``: the mean lifetime, if known; None measures it from telemetry and the clients topic.
-    ``horizon_windows_min``, ``horizon_windows_max``: bounds of the resulting number of windows. Default at least 2,
-    because one window shows no spread and so cannot separate gain from noise; at most 60, which a restarted controller
-    reads again and which bounds memory: 8 bytes for each broker and block of 64 notifications of a publisher in each
-    window.
-    ``quiet_windows_per_change``: a change of traffic, which invalidates everything before it, is found by mistake at
-    most once in this many windows of quiet traffic. Default 2,000, some three hours of 5-s windows; 0 disables the
-    detection.
-    ``verify_windows``: complete windows on which an executed plan is verified. Default 2. ``verify_ms_max``: after this
-    time without them the plan is closed unverified. Default 2 minutes.
-    ``degree_max``: caps the links of a broker, except on a ring; None takes the inventory's cap. ``proposals_max``:
-    proposals of one planner for one plan. ``ring_delay_weight``: on a ring, the weight of a hop of delay against a
-    message, in planners and in every cost that is shown; Zhao13's 1. ``user_load_max``: the load that a broker of a
-    ring may serve, as a multiple of the mean; the judge enforces it, too. Default 2. ``planners``: the settings of each
-    planner by its name; one that is not named has its own defaults. ``lookback_ms``: how much of the state topics a
-    restarted controller reads again. Default 5 minutes. ``stop_ms_max``: how long a controller that is asked to stop
-    continues the transition under way. Default 15 s, within which a transition ends unless a broker is unhealthy.
-    ``session_ms``: after this time without a sign of life from the leader, another controller of the same namespace
-    takes over. Default 6 s, the least that Kafka allows unless its group.min.session.timeout.ms is set. ``instance``:
-    the name of this controller among several. Default empty: host and process id. ``tick_ms``: interval of the loop's
-    steps. Default 100 ms, small against any window.
-    ``status_file``: JSON for people and reports; None writes none. ``status_ms``: how often an unchanged state is
-    published again. Default 1 s.
-    ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
-    the default host is this one. ``clock``: the present time; the wall clock unless a run is sped up. ``dry_run``:
-    plans, repairs included, wait for an operator's approval (`regraft plans`) instead of being executed. Default true:
-    an overlay is not rewired without approval; `demo` and `run --emulate` turn it off. ``act_on_deaths``: in a dry run,
-    repair the overlay after deaths and let brokers that died rejoin, without approval. Default false.
-    ``review_ms_max``: how long a plan may wait for approval. Default 15 minutes. ``orders``: whose orders are followed.
-    """
-
+    # Kafka's bootstrap servers.
     bootstrap: str
+    # The brokers, their costs and the bootstrap overlay.
     inventory_path: Path
+    # Its TLS and SASL.
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
+    # Prefix of topics and live-view keys.
     namespace: str = DEFAULT_NAMESPACE
+    # Where the live view is kept; none runs without one.
     redis_url: str | None = field(default=None, repr=False)
+    # Its TLS and credentials.
     redis_security: RedisSecurity = field(default_factory=RedisSecurity)
-    planner: str = "swap_links_cost+relocate_publishers_joint"
+    planner: Annotated[
+        str,
+        "the name of a planner, or several joined by +, which decide in turn on one plan. Default: links first, then "
+        "publishers on the tree that these lead to",
+    ] = "swap_links_cost+relocate_publishers_joint"
+    # Of the planner's random choices.
     seed: int = 1
-    shadow_planners: tuple[str, ...] = ()
-    horizon_lifetimes: float = 4.0
-    recent_lifetimes: float = 1.0
-    subscription_lifetime_s: float | None = None
+    shadow_planners: Annotated[
+        tuple[str, ...],
+        "names of planners that decide on the same windows but change only a shadow overlay, which shows what they "
+        "would have achieved. Default none; each takes its time once per window",
+    ] = ()
+    horizon_lifetimes: Annotated[float, "how many mean lifetimes of a subscription a decision looks back"] = 4.0
+    recent_lifetimes: Annotated[
+        float,
+        "how many it looks back first; further only if it finds nothing to change there, and then what it finds must "
+        "save on the recent windows, too. Default 1: gradual changes of traffic are followed sooner, and what takes "
+        "many windows to distinguish from luck is still found (docs/decisions.md); 0 considers all of them at once",
+    ] = 1.0
+    subscription_lifetime_s: Annotated[
+        float | None,
+        "the mean lifetime, if known; none measures it from telemetry and the clients topic",
+    ] = None
+    # Bounds the number of windows that a decision looks back: one window shows no spread and so cannot separate gain
+    # from noise.
     horizon_windows_min: int = 2
+    # A restarted controller reads as many again, and they bound memory: 8 bytes for each broker and block of 64
+    # notifications of a publisher in each window.
     horizon_windows_max: int = 60
-    quiet_windows_per_change: float = 2_000.0
-    degree_max: int | None = None
+    quiet_windows_per_change: Annotated[
+        float,
+        "a change of traffic, which invalidates everything before it, is found by mistake at most once in this many "
+        "windows of quiet traffic. Default 2,000, some three hours of 5-s windows; 0 disables the detection",
+    ] = 2_000.0
+    degree_max: Annotated[
+        int | None,
+        "caps the links of a broker, except on a ring; none takes the inventory's cap",
+    ] = None
+    # Proposals of one planner for one plan.
     proposals_max: int = 16
+    # On a ring, the weight of a hop of delay against a message, in planners and in every cost that is shown; Zhao13's
+    # 1.
     ring_delay_weight: float = 1.0
-    user_load_max: float = 2.0
+    user_load_max: Annotated[
+        float,
+        "the load that a broker of a ring may serve, as a multiple of the mean; the judge enforces it, too. Default 2",
+    ] = 2.0
+    # Complete windows on which an executed plan is verified. Default 2.
     verify_windows: int = 2
-    verify_ms_max: int = 2 * MINUTE_MS
-    lookback_ms: int = 5 * MINUTE_MS
+    verify_ms_max: Annotated[
+        int,
+        "after this time without them the plan is closed unverified. Default 2 minutes",
+    ] = 2 * MINUTE_MS
+    lookback_ms: Annotated[
+        int,
+        "how much of the state topics a restarted controller reads again. Default 5 minutes",
+    ] = 5 * MINUTE_MS
+    # How long a controller that is asked to stop continues the transition under way. Default 15 s, within which a
+    # transition ends unless a broker is unhealthy.
     stop_ms_max: int = 15_000
-    session_ms: int = 6_000
-    instance: str = ""
+    session_ms: Annotated[
+        int,
+        "after this time without a sign of life from the leader, another controller of the same namespace takes "
+        "over. Default 6 s, the least that Kafka allows unless its group.min.session.timeout.ms is set",
+    ] = 6_000
+    instance: Annotated[str, "the name of this controller among several. Default empty: host and process id"] = ""
+    # Interval of the loop's steps. Default 100 ms, small against any window.
     tick_ms: int = 100
+    # JSON for people and reports; none writes none.
     status_file: Path | None = None
+    # How often an unchanged state is published again. Default 1 s.
     status_ms: int = 1000
-    metrics_port: int | None = None
-    metrics_host: str = "127.0.0.1"
-    dry_run: bool = True
-    act_on_deaths: bool = False
-    review_ms_max: int = 15 * MINUTE_MS
+    metrics_port: Annotated[
+        int | None,
+        "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
+    ] = None
+    metrics_host: Annotated[str, "host to listen on for metrics. Default: this machine only"] = "127.0.0.1"
+    dry_run: Annotated[
+        bool,
+        "plans, repairs included, wait for an operator's approval (`regraft plans`) instead of being executed. "
+        "Default true: an overlay is not rewired without approval; `demo` and `run --emulate` turn it off",
+    ] = True
+    act_on_deaths: Annotated[
+        bool,
+        "in a dry run, repair the overlay after deaths and let brokers that died rejoin, without approval. Default "
+        "false",
+    ] = False
+    review_ms_max: Annotated[int, "how long a plan may wait for approval. Default 15 minutes"] = 15 * MINUTE_MS
+    # Whose orders are followed.
     orders: OrderSettings = field(default_factory=OrderSettings)
+    # The present time; the wall clock unless a run is sped up.
     clock: RunClock = field(default_factory=RunClock)
+    # The settings of each planner by its name; one that is not named has its own defaults.
     planners: Mapping[str, PlannerSettings] = field(default_factory=dict)
-    decision: DecisionSettings = field(default_factory=DecisionSettings)
-    assembly: AssemblyLimits = field(default_factory=AssemblyLimits)
-    transition: TransitionLimits = field(default_factory=TransitionLimits)
-    members: MemberSettings = field(default_factory=MemberSettings)
-    links: LinkSettings = field(default_factory=LinkSettings)
-    sampling: SamplingSettings = field(default_factory=SamplingSettings)
+    decision: Annotated[DecisionSettings, "When a change is worth making"] = field(default_factory=DecisionSettings)
+    assembly: Annotated[
+        AssemblyLimits,
+        "How long a window waits to be complete, and how many may wait",
+    ] = field(default_factory=AssemblyLimits)
+    transition: Annotated[
+        TransitionLimits,
+        "How long each phase may take, and how often unanswered commands are repeated",
+    ] = field(default_factory=TransitionLimits)
+    members: Annotated[
+        MemberSettings,
+        "When brokers are declared dead, come back, join and leave",
+    ] = field(default_factory=MemberSettings)
+    links: Annotated[
+        LinkSettings,
+        "How measured round trips correct the inventory's link costs",
+    ] = field(default_factory=LinkSettings)
+    sampling: Annotated[
+        SamplingSettings,
+        "How the share of notifications that brokers report in full follows the load (docs/sampling.md)",
+    ] = field(default_factory=SamplingSettings)
 
     @property
     def kafka(self) -> KafkaAccess:

@@ -3,43 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from regraft.controller.decision_settings import MINUTE_MS, values_below
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemberSettings:
-    """When brokers are declared dead, come back, join and leave.
+    """When brokers are declared dead, come back, join and leave."""
 
-    ``silence_ms``: after this time without telemetry, measured by closed windows, a broker is dead. Default 10 s, two
-    windows: one may be lost to a pause.
-    ``deaths_share_max``: if more than this share of the brokers in service falls silent or restarts at once, none is
-    declared dead: it is more likely that monitoring has failed. Default 0.5. A person may declare them dead anyway
-    (`regraft members dead`).
-    ``return_pause_ms``: how long a broker that died stays out at least, doubled with each death within the last hour.
-    Default 5 s, ``return_pause_ms_max`` bounds it, default 10 minutes.
-    ``batch_ms``: how long a broker that may join or leave waits for others, so that one plan includes them all. Default
-    2 s. ``drain_ms_max``: after this time a broker that is drained leaves without waiting for ordinary plans to move
-    more of its clients. Default 10 minutes.
-    ``retry_ms``: pause after a repair, join or leave that was aborted, doubled with each; a further death ends it.
-    Default 5 s, ``retry_ms_max`` bounds it, default 2 minutes.
-    ``admit_announced``: a broker that its agent announces becomes a member without a person's order. Default false: it
-    is reported and listed, and waits for `regraft members add`. ``announced_max``: how many brokers of one agent may
-    wait for that, and how many may be joining before another one is admitted automatically. Default 20.
-    ``come_ms_max``: a broker that was admitted without an order and appears in no window for this long has left and
-    loses its place. Default 10 minutes.
-    """
-
-    silence_ms: int = 10_000
-    deaths_share_max: float = 0.5
-    return_pause_ms: int = 5_000
+    silence_ms: Annotated[
+        int,
+        "after this time without telemetry, measured by closed windows, a broker is dead. Default 10 s, two windows: "
+        "one may be lost to a pause",
+    ] = 10_000
+    deaths_share_max: Annotated[
+        float,
+        "if more than this share of the brokers in service falls silent or restarts at once, none is declared dead: "
+        "it is more likely that monitoring has failed. Default 0.5",
+    ] = 0.5
+    return_pause_ms: Annotated[
+        int,
+        "how long a broker that died stays out at least, doubled with each death within the last hour",
+    ] = 5_000
+    # Bound of that pause: an agent that flaps all day is tried again a few times an hour.
     return_pause_ms_max: int = 10 * MINUTE_MS
+    # How long a broker that may join or leave waits for others, so that one plan includes them all. Default 2 s.
     batch_ms: int = 2_000
+    # After this time a broker that is drained leaves without waiting for ordinary plans to move more of its clients.
+    # Default 10 minutes.
     drain_ms_max: int = 10 * MINUTE_MS
+    # Pause after a repair, join or leave that was aborted, doubled with each; a further death ends it.
     retry_ms: int = 5_000
+    # Bound of that pause.
     retry_ms_max: int = 2 * MINUTE_MS
-    admit_announced: bool = False
+    admit_announced: Annotated[
+        bool,
+        "a broker that its agent announces becomes a member without a person's order. Default false: it is reported "
+        "and listed, and waits for `regraft members add`",
+    ] = False
+    # How many brokers of one agent may wait for that, and how many may be joining before another one is admitted
+    # automatically. Default 20.
     announced_max: int = 20
+    # A broker that was admitted without an order and appears in no window for this long has left and loses its place.
+    # Default 10 minutes.
     come_ms_max: int = 10 * MINUTE_MS
 
     def faults(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 from regraft.controller.decision_settings import values_below
 from regraft.schemas.sampled_blocks import power_of, share_fault
@@ -11,20 +12,23 @@ from regraft.schemas.sampled_blocks import power_of, share_fault
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingSettings:
-    """How the share of notifications that brokers report in full follows the load (docs/sampling.md).
+    """How the share of notifications that brokers report in full follows the load (docs/sampling.md)."""
 
-    ``share_min``: the lowest share that is requested, 1, 0.5, 0.25 and so on. Default 1: none is, all brokers report
-    what their own settings say. ``delay_windows_max``: the share is halved if windows arrive more than this many window
-    lengths after their end and do not catch up. Default 3: 15 s of windows of 5 s.
-    ``deliveries_max``: the share is lowered until windows list at most this many deliveries one by one, each of a
-    notification at a broker. Default 0: no such limit. ``calm_windows``: the share is doubled after this many windows
-    without either, and after twice as many each time that this proved too much. Default 12, a minute; at most 64 times
-    that.
-    """
-
-    share_min: float = 1.0
+    share_min: Annotated[
+        float,
+        "the lowest share that is requested, 1, 0.5, 0.25 and so on. Default 1: none is, all brokers report what "
+        "their own settings say",
+    ] = 1.0
+    # The share is halved if windows arrive more than this many window lengths after their end and do not catch up.
+    # Default 3: 15 s of windows of 5 s.
     delay_windows_max: float = 3.0
-    deliveries_max: int = 0
+    deliveries_max: Annotated[
+        int,
+        "the share is lowered until windows list at most this many deliveries one by one, each of a notification at "
+        "a broker. Default 0: no such limit",
+    ] = 0
+    # The share is doubled after this many windows without either, and after twice as many each time that this proved
+    # too much. Default 12, a minute; at most 64 times that.
     calm_windows: int = 12
 
     @property

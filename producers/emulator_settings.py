@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.process.run_clock import RunClock
@@ -25,90 +26,110 @@ BROKERS = (EMULATED, *REAL_BROKERS)
 
 @dataclass(frozen=True, slots=True)
 class EmulatorSettings:
-    """All settings of the emulator; brokers, links and service times are in the inventory.
+    """All settings of the emulator; brokers, links and service times are in the inventory."""
 
-    ``bootstrap``: Kafka servers as host:port. ``inventory_path``: the brokers and costs to emulate, as JSON.
-    ``brokers``: emulated, or nats, mqtt or amqp for real NATS, Mosquitto or RabbitMQ servers on this machine with a
-    node each, on whose links the inventory's costs are delays in ms, and without suspensions. ``status_file``: where
-    the state of the run is written each second. ``namespace``: prefix of the topic names. ``seed``: seed of every
-    random choice. ``workload``: who publishes and subscribes to what on a tree. ``checkins``: which users want which
-    topics where on a ring.
-
-    ``control_service_ms``: how long a broker takes to serve anything but a notification. ``queue_length_max``: length
-    of a broker's queue beyond which notifications are dropped. ``link_bytes_per_ms``: bandwidth of a link in each
-    direction, none for no limit. ``flush_ms``: pause between two telemetry batches of a broker. ``command_poll_ms``:
-    pause between two polls for commands.
-
-    ``settle_s``: age from which a missing notification counts as lost; longer than any outage, because a transition
-    that waits for its controller holds deliveries back. ``drain_s_max``: how long the end waits at most for the model
-    to become quiet. ``kafka_outage_s_max``: how long telemetry and results wait while Kafka is unreachable.
-    ``kafka_buffer_records_max``: how many telemetry and result records may wait.
-
-    ``outages``: brokers that die or hang and links that are slow or cut, each as "KIND TARGETS at SECONDS for SECONDS",
-    such as "death b03,b07 at 60 for 60", "suspension b01 at 10 for 5", "slow b01,b02 at 20 for 10 by 20", "cut b01,b02
-    at 20 for 10"; TARGETS may be "site:4", the four brokers nearest to one another. ``chaos_every_s``: mean pause
-    between two random outages, none for no random outages. ``chaos_until_s``: time after which no random outage starts,
-    none for no end. ``chaos_for_s``: mean length of a random outage. ``chaos_kinds``: which kinds occur: death,
-    suspension, slow, cut. ``chaos_down_share_max``: largest share of the brokers that may be down at once.
-
-    ``candidate_probes_per_s``: how many probes per second all brokers together send over links that are not in the
-    overlay, each broker in turn to its 40 nearest peers, so that the controller knows what these links would cost; 0
-    for none. Default 40: each of 40 brokers has probed all others within 40 s. ``newcomers``: brokers that join while
-    it runs and announce themselves (docs/members.md), each as "x01 at 60 by b03=2.5,b07=4" (time in s, link costs) or
-    "x01 at 60 near 11.6,48.1", optionally followed by "through AGENT". ``outage_notice_ms``: time until neighbours
-    notice a death, at least.
-
-    ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
-    the default host is this machine. ``clock``: the run's clock; the wall clock unless a run is sped up. ``security``:
-    Kafka's TLS and SASL. ``agents``: the agents of the inventory for whose brokers it sends telemetry and answers
-    commands; an absent agent leaves its brokers silent, and empty means all. ``detours``: on a structured cyclic
-    overlay, whether notifications go around congested links: always, never, or alternate for every second burst.
-
-    ``subscribers_reported_max``: how many subscribers each broker reports separately, those that receive most, so that
-    they can move by themselves; each costs some additional cells. Default 0. ``sample_share``: the share of all
-    notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all brokers: less telemetry, but costs
-    become estimates (docs/sampling.md). ``sample_run``: how many consecutive notifications of a publisher are sampled
-    together, 4, 8, 16, 32 or 64: about as many as it publishes in a second. Default 4: longer runs save more for busy
-    publishers, short ones show more of slow ones. ``sample_counts_s``: over how many seconds deliveries of all other
-    notifications are counted together, a divisor of the window.
-    """
-
+    # Kafka servers as host:port.
     bootstrap: str
+    # The brokers and costs to emulate, as JSON.
     inventory_path: Path
+    # Where the state of the run is written each second.
     status_file: Path | None = None
+    # Prefix of the topic names.
     namespace: str = DEFAULT_NAMESPACE
+    # Seed of every random choice.
     seed: int = 1
-    brokers: str = EMULATED
-    workload: WorkloadSettings = field(default_factory=WorkloadSettings)
-    checkins: CheckinSettings = field(default_factory=CheckinSettings)
+    brokers: Annotated[
+        str,
+        "emulated, or nats, mqtt or amqp for real NATS, Mosquitto or RabbitMQ servers on this machine with a node "
+        "each, on whose links the inventory's costs are delays in ms, and without suspensions",
+    ] = EMULATED
+    workload: Annotated[
+        WorkloadSettings,
+        "who publishes and subscribes to what on a tree",
+    ] = field(default_factory=WorkloadSettings)
+    checkins: Annotated[
+        CheckinSettings,
+        "which users want which topics where on a ring",
+    ] = field(default_factory=CheckinSettings)
+    # How long a broker takes to serve anything but a notification.
     control_service_ms: float = 0.05
+    # Length of a broker's queue beyond which notifications are dropped.
     queue_length_max: int = 10_000
-    link_bytes_per_ms: float | None = None
-    flush_ms: float = 250.0
+    link_bytes_per_ms: Annotated[float | None, "bandwidth of a link in each direction, none for no limit"] = None
+    flush_ms: Annotated[float, "pause between two telemetry batches of a broker"] = 250.0
+    # Pause between two polls for commands.
     command_poll_ms: float = 20.0
+    # How many probes per second all brokers together send over links that are not in the overlay, each broker in turn
+    # to its 40 nearest peers, so that the controller knows what these links would cost; 0 for none. Default 40: each
+    # of 40 brokers has probed all others within 40 s.
     candidate_probes_per_s: float = 40.0
-    settle_s: float = 300.0
+    settle_s: Annotated[
+        float,
+        "age from which a missing notification counts as lost; longer than any outage, because a transition that "
+        "waits for its controller holds deliveries back",
+    ] = 300.0
+    # How long the end waits at most for the model to become quiet.
     drain_s_max: float = 60.0
+    # How long telemetry and results wait while Kafka is unreachable.
     kafka_outage_s_max: float = 600.0
+    # How many telemetry and result records may wait.
     kafka_buffer_records_max: int = 500_000
-    outages: tuple[str, ...] = ()
-    chaos_every_s: float | None = None
-    chaos_until_s: float | None = None
-    chaos_for_s: float = 20.0
-    chaos_kinds: tuple[str, ...] = tuple(OutageKind)
+    outages: Annotated[
+        tuple[str, ...],
+        'brokers that die or hang and links that are slow or cut, each as "KIND TARGETS at SECONDS for SECONDS", '
+        'such as "death b03,b07 at 60 for 60", "suspension b01 at 10 for 5", "slow b01,b02 at 20 for 10 by 20", "cut '
+        'b01,b02 at 20 for 10"; TARGETS may be "site:4", the four brokers nearest to one another',
+    ] = ()
+    chaos_every_s: Annotated[float | None, "mean pause between two random outages, none for no random outages"] = None
+    chaos_until_s: Annotated[float | None, "time after which no random outage starts, none for no end"] = None
+    chaos_for_s: Annotated[float, "mean length of a random outage"] = 20.0
+    chaos_kinds: Annotated[tuple[str, ...], "which kinds occur: death, suspension, slow, cut"] = tuple(OutageKind)
+    # Largest share of the brokers that may be down at once.
     chaos_down_share_max: float = 0.25
-    newcomers: tuple[str, ...] = ()
+    newcomers: Annotated[
+        tuple[str, ...],
+        'brokers that join while it runs and announce themselves (docs/members.md), each as "x01 at 60 by '
+        'b03=2.5,b07=4" (time in s, link costs) or "x01 at 60 near 11.6,48.1", optionally followed by "through '
+        'AGENT"',
+    ] = ()
+    # Time until neighbours notice a death, at least.
     outage_notice_ms: float = 2_000.0
-    metrics_port: int | None = None
-    metrics_host: str = "127.0.0.1"
+    metrics_port: Annotated[
+        int | None,
+        "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
+    ] = None
+    metrics_host: Annotated[str, "host to listen on for metrics. Default: this machine only"] = "127.0.0.1"
+    # The run's clock; the wall clock unless a run is sped up.
     clock: RunClock = field(default_factory=RunClock)
+    # Kafka's TLS and SASL.
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
-    agents: tuple[str, ...] = ()
-    detours: str = Detours.ALWAYS
-    subscribers_reported_max: int = 0
-    sample_share: float = 1.0
+    agents: Annotated[
+        tuple[str, ...],
+        "the agents of the inventory for whose brokers it sends telemetry and answers commands; an absent agent "
+        "leaves its brokers silent, and empty means all",
+    ] = ()
+    detours: Annotated[
+        str,
+        "on a structured cyclic overlay, whether notifications go around congested links: always, never, or "
+        "alternate for every second burst",
+    ] = Detours.ALWAYS
+    subscribers_reported_max: Annotated[
+        int,
+        "how many subscribers each broker reports separately, those that receive most, so that they can move by "
+        "themselves; each costs some additional cells. Default 0",
+    ] = 0
+    sample_share: Annotated[
+        float,
+        "the share of all notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all brokers: "
+        "less telemetry, but costs become estimates (docs/sampling.md)",
+    ] = 1.0
+    # How many consecutive notifications of a publisher are sampled together, 4, 8, 16, 32 or 64: about as many as it
+    # publishes in a second. Default 4: longer runs save more for busy publishers, short ones show more of slow ones.
     sample_run: int = 4
-    sample_counts_s: int = 5
+    sample_counts_s: Annotated[
+        int,
+        "over how many seconds deliveries of all other notifications are counted together, a divisor of the window",
+    ] = 5
 
     @property
     def sampling(self) -> Sampling:

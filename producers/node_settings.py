@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import quote
 
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
@@ -23,106 +24,142 @@ GROUP_LENGTH_MAX = 60  # Of its form in a subscription's name, where most bytes 
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """All settings of one node: which broker it is, the real broker next to it, and where other nodes listen.
+    """All settings of one node: which broker it is, the real broker next to it, and where other nodes listen."""
 
-    ``bootstrap``: Kafka servers as host:port. ``inventory_path``: the brokers and costs, as JSON, the same for all
-    nodes. ``status_file``: where its state is written each second. ``namespace``: prefix of the topic names.
-    ``broker``: which broker of the inventory this node is; `regraft node --broker` gives it.
-
-    ``connector``: the real broker next to it, as nats://HOST:PORT of the leaf port of a NATS server, mqtt://HOST:PORT
-    of an MQTT 5 broker or amqp://HOST:PORT/VHOST of a RabbitMQ; tls, mqtts and amqps are the same with TLS; `regraft
-    node --connector` gives it; several servers of one cluster are separated by commas. ``connector_user``,
-    ``connector_password_file``: the login at the real broker, and the file that holds the password, or without a user
-    the token of a NATS server's client port; none for no login. ``connector_credentials_file``: for a NATS server, a
-    .creds file (JWT and seed of a user) or a file with the seed of a user's nkey. ``connector_ca_file``: the CAs whose
-    certificates the real broker may have, as PEM; none accepts those the system trusts. ``connector_certificate_file``,
-    ``connector_key_file``: the node's client certificate for the real broker, and its key; none for no certificate.
-
-    ``connector_filters``: topics, with + and #, that the node always requests from the others, for MQTT brokers and
-    RabbitMQ: if nothing reports what clients want, and for retained messages that every broker should have.
-    ``connector_exchange``: the topic exchange of a RabbitMQ that takes part. ``connector_api``: for a RabbitMQ, the
-    address of its management interface, such as http://127.0.0.1:15672, which lists existing bindings; none learns only
-    of later bindings; those of several servers of one cluster are separated by commas, for an EMQX too; for a NATS
-    server, the address of its monitoring port, and the connector is then its client port, for servers without a leaf
-    port; for an EMQX, the address of its REST interface, such as http://127.0.0.1:18083, which lists what clients want.
-    ``connector_api_user``, ``connector_api_password_file``: the login at the management or REST interface, and the file
-    that holds the password: for an EMQX an API key and its secret; with none, a RabbitMQ is queried as the connector's
-    user, others without a login.
-
-    ``connector_log_file``: Mosquitto's log file, if the node may read it, so that it learns of subscriptions made while
-    it was away; with none, it learns of those only when clients subscribe again. ``connector_session_s``: how long the
-    subscriptions of an MQTT client remain after it has left, because its session may continue. ``durable_stream``: a
-    JetStream stream of the NATS server, whose messages are forwarded from there and acknowledged once neighbours have
-    them; none forwards messages as they are published. ``durable_session``: whether messages are forwarded from a
-    session that an MQTT broker keeps for the node (QoS 1 and 2), or from a quorum queue of a RabbitMQ, and acknowledged
-    once neighbours have them. ``local_streams``: JetStream streams of the NATS server whose subjects are not requested
-    from the others, * for all, so that they store only what is published next to this node; none stores what is
-    published anywhere, since a stream wants its subjects as a client does.
-
-    ``groups_once``: queue groups of NATS, shared subscriptions of MQTT (their group) and queues of RabbitMQ that handle
-    each message once in the whole overlay, the same for all nodes; others do at each broker that has a member.
-
-    ``peers_path``: where every node listens for links, as JSON: {"b01": "10.0.0.1:7411", ...}, the same for all nodes;
-    none is peers.json next to the inventory. ``listen``: host:port to listen on if it differs from the address that
-    other nodes call; none for the same. ``ca_file``, ``certificate_file``, ``key_file``: mutual TLS between nodes, as
-    PEM; the certificate must contain the broker's name as a DNS name; none for unencrypted links.
-
-    ``flush_ms``: pause between two telemetry batches. ``command_poll_ms``: pause between two polls for commands.
-    ``link_bytes_max``: how much a peer may leave unacknowledged before notifications to it are dropped and counted.
-    ``link_silence_ms_max``: time without input after which a link is reopened. ``kafka_outage_s_max``: how long
-    telemetry and results wait while Kafka is unreachable. ``kafka_buffer_records_max``: how many telemetry and result
-    records may wait.
-
-    ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
-    the default host is this machine. ``security``: Kafka's TLS and SASL.
-
-    ``sample_share``: the share of all notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all
-    brokers: less telemetry, but costs become estimates (docs/sampling.md). ``sample_run``: how many consecutive
-    notifications of a publisher are sampled together, 4, 8, 16, 32 or 64: about as many as it publishes in a second.
-    Default 4: longer runs save more for busy publishers, short ones show more of slow ones. ``sample_counts_s``: over
-    how many seconds deliveries of all other notifications are counted together, a divisor of the window.
-    """
-
+    # Kafka servers as host:port.
     bootstrap: str
+    # The brokers and costs, as JSON, the same for all nodes.
     inventory_path: Path
+    # Where its state is written each second.
     status_file: Path
+    # Prefix of the topic names.
     namespace: str = DEFAULT_NAMESPACE
-    broker: str | None = None
-    connector: str | None = None
-    connector_user: str | None = None
-    connector_password_file: Path | None = None
-    connector_credentials_file: Path | None = None
-    connector_ca_file: Path | None = None
-    connector_certificate_file: Path | None = None
-    connector_key_file: Path | None = None
-    connector_filters: tuple[str, ...] = ()
-    connector_exchange: str = "amq.topic"
-    connector_api: str | None = None
-    connector_api_user: str | None = None
-    connector_api_password_file: Path | None = None
-    connector_log_file: Path | None = None
-    connector_session_s: float = 3_600.0
-    durable_stream: str | None = None
-    durable_session: bool = False
-    local_streams: tuple[str, ...] = ()
-    groups_once: tuple[str, ...] = ()
-    peers_path: Path | None = None
-    listen: str | None = None
-    ca_file: Path | None = None
-    certificate_file: Path | None = None
-    key_file: Path | None = None
+    broker: Annotated[str | None, "which broker of the inventory this node is; `regraft node --broker` gives it"] = None
+    connector: Annotated[
+        str | None,
+        "the real broker next to it, as nats://HOST:PORT of the leaf port of a NATS server, mqtt://HOST:PORT of an "
+        "MQTT 5 broker or amqp://HOST:PORT/VHOST of a RabbitMQ; tls, mqtts and amqps are the same with TLS; `regraft "
+        "node --connector` gives it; several servers of one cluster are separated by commas",
+    ] = None
+    connector_user: Annotated[str | None, "user to log in as at the real broker; none for no login"] = None
+    connector_password_file: Annotated[
+        Path | None,
+        "file with the password, or without a user the token of a NATS server's client port",
+    ] = None
+    connector_credentials_file: Annotated[
+        Path | None,
+        "for a NATS server, a .creds file (JWT and seed of a user) or a file with the seed of a user's nkey",
+    ] = None
+    connector_ca_file: Annotated[
+        Path | None,
+        "the CAs whose certificates the real broker may have, as PEM; none accepts those the system trusts",
+    ] = None
+    connector_certificate_file: Annotated[
+        Path | None,
+        "the node's client certificate for the real broker, as PEM; none for no certificate",
+    ] = None
+    connector_key_file: Annotated[Path | None, "private key of that certificate"] = None
+    connector_filters: Annotated[
+        tuple[str, ...],
+        "topics, with + and #, that the node always requests from the others, for MQTT brokers and RabbitMQ: if "
+        "nothing reports what clients want, and for retained messages that every broker should have",
+    ] = ()
+    connector_exchange: Annotated[str, "the topic exchange of a RabbitMQ that takes part"] = "amq.topic"
+    connector_api: Annotated[
+        str | None,
+        "management interface of a RabbitMQ, REST interface of an EMQX or monitoring port of a NATS server, such as "
+        "http://127.0.0.1:15672, which lists what clients want; several of one cluster are separated by commas. With "
+        "it, a NATS connector is the client port, for servers without a leaf port",
+    ] = None
+    connector_api_user: Annotated[
+        str | None,
+        "user at that interface, for an EMQX an API key; with none, a RabbitMQ is queried as connector_user, others "
+        "without a login",
+    ] = None
+    connector_api_password_file: Annotated[
+        Path | None,
+        "file with that user's password, for an EMQX the secret of the key",
+    ] = None
+    connector_log_file: Annotated[
+        Path | None,
+        "Mosquitto's log file, if the node may read it, so that it learns of subscriptions made while it was away; "
+        "with none, it learns of those only when clients subscribe again",
+    ] = None
+    connector_session_s: Annotated[
+        float,
+        "how long the subscriptions of an MQTT client remain after it has left, because its session may continue",
+    ] = 3_600.0
+    durable_stream: Annotated[
+        str | None,
+        "a JetStream stream of the NATS server, whose messages are forwarded from there and acknowledged once "
+        "neighbours have them; none forwards messages as they are published",
+    ] = None
+    durable_session: Annotated[
+        bool,
+        "whether messages are forwarded from a session that an MQTT broker keeps for the node (QoS 1 and 2), or from "
+        "a quorum queue of a RabbitMQ, and acknowledged once neighbours have them",
+    ] = False
+    local_streams: Annotated[
+        tuple[str, ...],
+        "JetStream streams of the NATS server whose subjects are not requested from the others, * for all, so that "
+        "they store only what is published next to this node; none stores what is published anywhere, since a stream "
+        "wants its subjects as a client does",
+    ] = ()
+    groups_once: Annotated[
+        tuple[str, ...],
+        "queue groups of NATS, shared subscriptions of MQTT (their group) and queues of RabbitMQ that handle each "
+        "message once in the whole overlay, the same for all nodes; others do at each broker that has a member",
+    ] = ()
+    peers_path: Annotated[
+        Path | None,
+        'where every node listens for links, as JSON: {"b01": "10.0.0.1:7411", ...}, the same for all nodes; none is '
+        "peers.json next to the inventory",
+    ] = None
+    listen: Annotated[
+        str | None,
+        "host:port to listen on if it differs from the address that other nodes call; none for the same",
+    ] = None
+    ca_file: Annotated[
+        Path | None,
+        "CAs whose certificates other nodes must have, as PEM, for mutual TLS between nodes; none for unencrypted "
+        "links",
+    ] = None
+    certificate_file: Annotated[
+        Path | None,
+        "this node's certificate for other nodes, as PEM, with the broker's name as a DNS name",
+    ] = None
+    key_file: Annotated[Path | None, "private key of that certificate"] = None
+    # Pause between two telemetry batches.
     flush_ms: float = 250.0
+    # Pause between two polls for commands.
     command_poll_ms: float = 20.0
+    # How much a peer may leave unacknowledged before notifications to it are dropped and counted.
     link_bytes_max: int = 64 << 20
+    # Time without input after which a link is reopened.
     link_silence_ms_max: float = 5_000.0
+    # How long telemetry and results wait while Kafka is unreachable.
     kafka_outage_s_max: float = 600.0
+    # How many telemetry and result records may wait.
     kafka_buffer_records_max: int = 100_000
-    metrics_port: int | None = None
-    metrics_host: str = "127.0.0.1"
+    metrics_port: Annotated[
+        int | None,
+        "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
+    ] = None
+    metrics_host: Annotated[str, "host to listen on for metrics. Default: this machine only"] = "127.0.0.1"
+    # Kafka's TLS and SASL.
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
-    sample_share: float = 1.0
+    sample_share: Annotated[
+        float,
+        "the share of all notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all brokers: "
+        "less telemetry, but costs become estimates (docs/sampling.md)",
+    ] = 1.0
+    # How many consecutive notifications of a publisher are sampled together, 4, 8, 16, 32 or 64: about as many as it
+    # publishes in a second. Default 4: longer runs save more for busy publishers, short ones show more of slow ones.
     sample_run: int = 4
-    sample_counts_s: int = 5
+    sample_counts_s: Annotated[
+        int,
+        "over how many seconds deliveries of all other notifications are counted together, a divisor of the window",
+    ] = 5
 
     @property
     def sampling(self) -> Sampling:

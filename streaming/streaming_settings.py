@@ -6,6 +6,7 @@ Reads neither files nor the environment; ``regraft`` and ``submit_job.main`` fil
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.local.hadoop_path import HadoopPath
@@ -86,71 +87,80 @@ class EventBounds:
 
 @dataclass(frozen=True, slots=True)
 class StreamingSettings:
-    """All settings of the query.
+    """All settings of the query."""
 
-    ``bootstrap``: Kafka's servers as host:port, several with commas. ``namespace``: prefix of all topic names.
-    ``checkpoint_directory``: where Spark keeps its position and its state.
-    ``checkpoint_uri``: a location in Hadoop's file systems that replaces this directory, such as hdfs://NAME/PATH; with
-    executors on other machines, they must share the directory, or this must be set.
-    ``window_ms``: length of a window of event time, a multiple of 1000; the controller decides once per window.
-    ``grace_ms``: how long a window waits for late rows while the job keeps up.
-    ``catch_up_grace_ms``: how long a window waits while a backlog is read: partitions are then read unevenly, and event
-    time passes quickly anyway.
-    ``trigger_ms``: minimum time from the start of one micro-batch to that of the next; 0 for none.
-    ``pause_ms_max``: maximum of that time while no window is complete: the next micro-batch waits so that one begins
-    just when a window is complete, for which it may take twice as long (:mod:`streaming.pace_batches`). 0 never waits.
-    ``records_per_trigger_max``: most records in one micro-batch over all partitions, in a small overlay.
-    ``records_per_broker_max``: the same for each broker of the inventory, if that is more. A job further behind than
-    one micro-batch catches up with the longer grace, and all state is stale meanwhile; so the bound must hold what
-    arrives while a query starts, up to 30 s on a busy machine: 4 records per second and broker, for 30 s. That is 4,800
-    for 40 brokers, where 20,000 are 125 s, and 120,000 for 1,000, where 20,000 would be 5 s. With 0, only
-    records_per_trigger_max counts.
-    ``shards``: number of parts, by broker, into which the state is split, each kept, merged and written by one task; at
-    most as many as the executors have cores. A checkpoint keeps the number it began with. 0 takes that, and for a new
-    checkpoint one for each 500 brokers of the inventory, at least 2.
-    ``read_partitions_min``: number of Spark tasks that read telemetry at once, if that is more than ``shards``; if more
-    than Kafka's partitions, these are split, and if fewer, a task may read several.
-    ``future_ms_max``, ``past_ms_max``: how far event times may be after and before the time at which Kafka received the
-    record; of the former, at most half the grace counts. None accepts any time, as runs on another clock need; without
-    the former, the fastest clock closes the windows of all.
-    ``create_time``: accept timestamps that senders set, as in a replay, which restores those that Kafka had set;
-    otherwise a topic of telemetry with such timestamps is refused, because a wrong clock could claim any time.
-    ``write_timeout_ms``: how long Kafka may acknowledge none of the waiting rows before the job ends; a slow Kafka that
-    accepts some is waited for.
-    ``silence_ms_max``: how long no micro-batch may end before ``/health`` reports that the job hangs. A restart runs
-    the same micro-batch again, so this must be longer than the slowest one takes.
-    ``status_file``: JSON file with the job's progress; None writes none.
-    ``telemetry_topic``: the topic to read instead of the namespace's own, for a replay next to a running job.
-    ``metrics_port``, ``metrics_host``: where Prometheus scrapes, and /health and /ready answer; None opens no port, the
-    default host is this machine.
-    ``inventory_path``: the brokers, besides members that were added since; telemetry that names another broker, or is
-    in the topic of an agent that is not its broker's, is refused. None accepts any name.
-    ``security``: Kafka's TLS and SASL.
-    """
-
+    # Kafka's servers as host:port, several with commas.
     bootstrap: str
+    # Where Spark keeps its position and its state.
     checkpoint_directory: Path
-    checkpoint_uri: str = ""
+    checkpoint_uri: Annotated[
+        str,
+        "a location in Hadoop's file systems that replaces this directory, such as hdfs://NAME/PATH; with executors "
+        "on other machines, they must share the directory, or this must be set",
+    ] = ""
+    # Prefix of all topic names.
     namespace: str = DEFAULT_NAMESPACE
-    window_ms: int = 5_000
-    grace_ms: int = 2_000
-    catch_up_grace_ms: int = CATCH_UP_GRACE_MS
-    trigger_ms: int = 50
+    window_ms: Annotated[
+        int,
+        "length of a window of event time, a multiple of 1000; the controller decides once per window",
+    ] = 5_000
+    grace_ms: Annotated[int, "how long a window waits for late rows while the job keeps up"] = 2_000
+    catch_up_grace_ms: Annotated[
+        int,
+        "how long a window waits while a backlog is read: partitions are then read unevenly, and event time passes "
+        "quickly anyway",
+    ] = CATCH_UP_GRACE_MS
+    trigger_ms: Annotated[int, "minimum time from the start of one micro-batch to that of the next; 0 for none"] = 50
+    # Maximum of that time while no window is complete: the next micro-batch waits so that one begins just when a
+    # window is complete, for which it may take twice as long (:mod:`streaming.pace_batches`).
     pause_ms_max: int = 1_000
-    records_per_trigger_max: int = 20_000
-    records_per_broker_max: int = 120
-    shards: int = 0
+    records_per_trigger_max: Annotated[
+        int,
+        "most records in one micro-batch over all partitions, in a small overlay",
+    ] = 20_000
+    records_per_broker_max: Annotated[int, "the same for each broker of the inventory, if that is more"] = 120
+    shards: Annotated[
+        int,
+        "parts, by broker, into which the state is split, each kept, merged and written by one task; at most as many "
+        "as the executors have cores; 0 chooses by the number of brokers",
+    ] = 0
+    # Tasks that read telemetry at once, if that is more than shards.
     read_partitions_min: int = 0
-    future_ms_max: int | None = 1_000
-    past_ms_max: int | None = 3_600_000
-    create_time: bool = False
+    future_ms_max: Annotated[
+        int | None,
+        "how far event times may be after the time at which Kafka received the record; at most half the grace counts",
+    ] = 1_000
+    past_ms_max: Annotated[
+        int | None,
+        "how far event times may be before the time at which Kafka received the record",
+    ] = 3_600_000
+    create_time: Annotated[
+        bool,
+        "accept timestamps that senders set, as in a replay, which restores those that Kafka had set; otherwise a "
+        "topic of telemetry with such timestamps is refused, because a wrong clock could claim any time",
+    ] = False
+    # How long Kafka may acknowledge none of the waiting rows before the job ends; a slow Kafka that accepts some is
+    # waited for.
     write_timeout_ms: int = 60_000
-    silence_ms_max: int = 180_000
+    silence_ms_max: Annotated[
+        int,
+        "how long no micro-batch may end before /health reports that the job hangs",
+    ] = 180_000
+    # JSON file with the job's progress; none writes none.
     status_file: Path | None = None
-    telemetry_topic: str = ""
-    metrics_port: int | None = None
-    metrics_host: str = "127.0.0.1"
+    telemetry_topic: Annotated[
+        str,
+        "the topic to read instead of the namespace's own, for a replay next to a running job",
+    ] = ""
+    metrics_port: Annotated[
+        int | None,
+        "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
+    ] = None
+    metrics_host: Annotated[str, "host to listen on for metrics. Default: this machine only"] = "127.0.0.1"
+    # The brokers, besides members that were added since; telemetry that names another broker, or is in the topic of
+    # an agent that is not its broker's, is refused.
     inventory_path: Path | None = None
+    # Kafka's TLS and SASL.
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
 
     @property

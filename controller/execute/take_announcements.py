@@ -21,7 +21,7 @@ from regraft.schemas.member import Member, MemberState
 from regraft.schemas.shown_fleet import ShownAnnounced
 
 ADMITTED = "it has announced itself (members.admit_announced)"
-NEVER_REPORTED = "it was admitted after announcing itself, but sent nothing for members.come_ms_max"
+NEVER_REPORTED = "it was admitted after announcing itself, but sent nothing for come_ms_max"
 # Members that have left this way, each a permanent record; beyond this, none joins without an order.
 NEVER_REPORTED_MAX = 1_000
 
@@ -107,7 +107,7 @@ class AnnouncementTaker:
         self._crowded.add(agent)
         text = (
             f"{announcement.broker} is not recorded: {self._settings.announced_max} brokers of agent "
-            f"{agent!r} wait for admission, the maximum (members.announced_max); add some, or stop the "
+            f"{agent!r} wait for admission, the maximum; add some, or stop the "
             "process that announces them"
         )
         self._report(announcement, text, now_ms, Severity.WARNING)

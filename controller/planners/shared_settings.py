@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from regraft.controller.state.planner_interface import PlannerSettings
 
@@ -13,13 +13,13 @@ Order = Literal["gain", "arrival"]
 
 @dataclass(frozen=True)
 class OrderSettings(PlannerSettings):
-    """In which order changes that are found together are proposed.
+    """In which order changes that are found together are proposed."""
 
-    ``order``: "gain" proposes the best first by true cost, "arrival" takes them in random order and ignores true cost,
-    like the paper's brokers.
-    """
-
-    order: Order = "gain"
+    order: Annotated[
+        Order,
+        '"gain" proposes the best first by true cost, "arrival" takes them in random order and ignores true cost, '
+        "like the paper's brokers",
+    ] = "gain"
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
@@ -31,12 +31,9 @@ class OrderSettings(PlannerSettings):
 
 @dataclass(frozen=True)
 class HorizonSettings(OrderSettings):
-    """How far brokers know each other.
+    """How far brokers know each other."""
 
-    ``horizon_hops``: eta of Jaeger07 (its default 4), only brokers within this many hops are joined.
-    """
-
-    horizon_hops: int = 4
+    horizon_hops: Annotated[int, "eta of Jaeger07 (its default 4), only brokers within this many hops are joined"] = 4
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
@@ -48,16 +45,12 @@ class HorizonSettings(OrderSettings):
 
 @dataclass(frozen=True)
 class SessionSettings(PlannerSettings):
-    """What GRAPE of Cheung09 traces and weighs.
+    """What GRAPE of Cheung09 traces and weighs."""
 
-    ``grape_weight``: by how many percent GRAPE minimises its first metric, 1 to 100.
-    ``grape_notifications_min``: length of a trace session, the paper's G_threshold of 100.
-    ``link_delays``: whether links count in delivery delays; not in the paper.
-    """
-
-    grape_weight: int = 100
+    grape_weight: Annotated[int, "by how many percent GRAPE minimises its first metric, 1 to 100"] = 100
+    # Length of a trace session, the paper's G_threshold of 100.
     grape_notifications_min: int = 100
-    link_delays: bool = False
+    link_delays: Annotated[bool, "whether links count in delivery delays; not in the paper"] = False
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
@@ -74,15 +67,15 @@ class SessionSettings(PlannerSettings):
 
 @dataclass(frozen=True)
 class ReassignmentSettings(PlannerSettings):
-    """When a reassignment of ring IDs pays.
+    """When a reassignment of ring IDs pays."""
 
-    ``ring_free_s``: T_free of Zhao13, the time within which a reassignment of IDs must pay. Default 600 s: the paper's
-    10 hours suit hourly changes.
-    ``ring_demand_share_min``: beta, what the notifications of that time must cost, as a share of the costliest
-    reassignment, before one is computed; the paper's 0.1.
-    """
-
-    ring_free_s: float = 600.0
+    ring_free_s: Annotated[
+        float,
+        "T_free of Zhao13, the time within which a reassignment of IDs must pay. Default 600 s: the paper's 10 hours "
+        "suit hourly changes",
+    ] = 600.0
+    # Beta, what the notifications of that time must cost, as a share of the costliest reassignment, before one is
+    # computed; the paper's 0.1.
     ring_demand_share_min: float = 0.1
 
     def faults(self) -> list[str]:
@@ -97,16 +90,14 @@ class ReassignmentSettings(PlannerSettings):
 
 @dataclass(frozen=True)
 class ExchangeSettings(PlannerSettings):
-    """How far a search for exchanges goes.
+    """How far a search for exchanges goes."""
 
-    ``exchanges_max``: exchanges in one plan, of two brokers' places (some 2 * (regions + clusters) links change) or of
-    a link between regions (one in every cluster). ``evaluations_max``: exchanges that are priced in one call.
-    ``gain_share_min``: the share of the cost that each must save. Default 0.005: few exchanges that matter instead of
-    many small ones.
-    """
-
+    # Exchanges in one plan, of two brokers' places (some 2 * (regions + clusters) links change) or of a link between
+    # regions (one in every cluster).
     exchanges_max: int = 6
+    # Exchanges that are priced in one call.
     evaluations_max: int = 2_000
+    # The share of the cost that each must save. Default 0.005: few exchanges that matter instead of many small ones.
     gain_share_min: float = 0.005
 
     def faults(self) -> list[str]:

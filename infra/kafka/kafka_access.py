@@ -7,6 +7,7 @@ Out: the options of the connection for librdkafka's clients and for Spark. Build
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from regraft.infra.process.connection_security import ConnectionSecurity
 from regraft.infra.process.quote_paths import quoted
@@ -25,22 +26,23 @@ OAUTH_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCa
 
 @dataclass(frozen=True)
 class KafkaSecurity(ConnectionSecurity):
-    """TLS and SASL of all Kafka clients, including Spark's; the default is plain text without login.
+    """TLS and SASL of all Kafka clients, including Spark's; the default is plain text without login."""
 
-    ``tls``: whether connections are encrypted and the servers' certificates checked.
-    ``mechanism``: how clients log in by SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; none for no SASL.
-    ``token_url``: with OAUTHBEARER, where username and password are exchanged for a token (OAuth 2.0 client
-    credentials); over https, ca_file also verifies its certificate. ``token_scope``: the scope to request, none for
-    no scope.
-    ``allow_unencrypted_login``: whether SASL may be used without TLS; the password, or enough to guess it, can then be
-    read on the network.
-    """
-
-    tls: bool = False
-    mechanism: str | None = None
-    token_url: str | None = None
-    token_scope: str | None = None
-    allow_unencrypted_login: bool = False
+    tls: Annotated[bool, "whether connections are encrypted and the servers' certificates checked"] = False
+    mechanism: Annotated[
+        str | None,
+        "how clients log in by SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; none for no SASL",
+    ] = None
+    token_url: Annotated[
+        str | None,
+        "with OAUTHBEARER, where username and password are exchanged for a token (OAuth 2.0 client credentials); "
+        "over https, ca_file also verifies its certificate",
+    ] = None
+    token_scope: Annotated[str | None, "the scope to request, none for no scope"] = None
+    allow_unencrypted_login: Annotated[
+        bool,
+        "whether SASL may be used without TLS; the password, or enough to guess it, can then be read on the network",
+    ] = False
 
     @property
     def protocol(self) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import structlog
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -52,21 +52,28 @@ class OrderKeyError(StackError):
 
 @dataclass(frozen=True, slots=True)
 class OrderSettings:
-    """Who may give orders, and with which keys this machine gives them.
+    """Who may give orders, and with which keys this machine gives them."""
 
-    ``trusted_keys_file``: the public keys whose orders are followed, TOML, one line each, as printed by `regraft keys
-    create`; None for order-keys/trusted.toml in the run directory, which `regraft run` makes for its user.
-    ``key_file``: the private key that signs the orders of commands; None for order-keys/operator.key in the run
-    directory. ``dashboard_key_file``: the private key that signs the orders of the dashboard; None for
-    order-keys/dashboard.key in the run directory. ``allow_unsigned``: whether to follow unsigned orders as well; if so,
-    anyone who can write to the topic can give any order in any name. The demo does, on its own Kafka.
-    ``directory``: where keys are that have no file set.
-    """
-
-    trusted_keys_file: Path | None = None
-    key_file: Path | None = None
-    dashboard_key_file: Path | None = None
-    allow_unsigned: bool = False
+    trusted_keys_file: Annotated[
+        Path | None,
+        "the public keys whose orders are followed, TOML, one line each, as printed by `regraft keys create`; none "
+        "for order-keys/trusted.toml in the run directory, which `regraft run` makes for its user",
+    ] = None
+    key_file: Annotated[
+        Path | None,
+        "the private key that signs the orders of commands; none for order-keys/operator.key in the run directory",
+    ] = None
+    dashboard_key_file: Annotated[
+        Path | None,
+        "the private key that signs the orders of the dashboard; none for order-keys/dashboard.key in the run "
+        "directory",
+    ] = None
+    allow_unsigned: Annotated[
+        bool,
+        "whether to follow unsigned orders as well; if so, anyone who can write to the topic can give any order in "
+        "any name",
+    ] = False
+    # Where keys are that have no file set.
     directory: Path | None = None
 
     @property

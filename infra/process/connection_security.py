@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from regraft.infra.process.stack_error import StackError
 
@@ -24,28 +25,30 @@ class SecretMissingError(StackError):
 
 @dataclass(frozen=True)
 class ConnectionSecurity:
-    """Which servers a client trusts, and how it authenticates itself.
+    """Which servers a client trusts, and how it authenticates itself."""
 
-    ``ca_file``: certificates (PEM) of the authorities to trust; none trusts those of this system.
-    ``certificate_file``, ``key_file``: the client's own certificate (PEM, with its chain) and key, for mutual TLS.
-    ``key_password_file``, ``key_password_variable``: the file or the environment variable that holds the key's
-    password; none for a key without a password.
-    ``check_host_name``: whether the server's certificate must be for the host name that the client connects to; false
-    accepts any certificate of a trusted authority.
-    ``username``: the user to log in as; with OAUTHBEARER the client id.
-    ``password_file``, ``password_variable``: the file or the environment variable that holds the user's password; with
-    OAUTHBEARER the client secret. The password itself is not a setting.
-    """
-
-    ca_file: Path | None = None
-    certificate_file: Path | None = None
-    key_file: Path | None = None
-    key_password_file: Path | None = None
-    key_password_variable: str | None = None
-    check_host_name: bool = True
-    username: str | None = None
-    password_file: Path | None = None
-    password_variable: str | None = None
+    ca_file: Annotated[
+        Path | None,
+        "certificates (PEM) of the authorities to trust; none trusts those of this system",
+    ] = None
+    certificate_file: Annotated[
+        Path | None,
+        "the client's own certificate (PEM, with its chain), for mutual TLS",
+    ] = None
+    key_file: Annotated[Path | None, "private key of that certificate"] = None
+    key_password_file: Annotated[Path | None, "file with the key's password; none for a key without one"] = None
+    key_password_variable: Annotated[
+        str | None,
+        "environment variable with the key's password, instead of a file",
+    ] = None
+    check_host_name: Annotated[
+        bool,
+        "whether the server's certificate must be for the host name that the client connects to; false accepts any "
+        "certificate of a trusted authority",
+    ] = True
+    username: Annotated[str | None, "the user to log in as; with OAUTHBEARER the client id"] = None
+    password_file: Annotated[Path | None, "file with the user's password; with OAUTHBEARER the client secret"] = None
+    password_variable: Annotated[str | None, "environment variable with that password, instead of a file"] = None
 
     @property
     def password(self) -> str | None:

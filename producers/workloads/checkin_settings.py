@@ -6,6 +6,7 @@ Reads neither files nor the environment; ``regraft`` fills it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 USERS_SHIPPED = 1_225  # Users with shipped check-ins (data/SOURCES.md).
 DAYS_SHIPPED = 56
@@ -14,25 +15,27 @@ CELLS_PER_SIDE_MAX = 99  # A topic names row and column with two digits.
 
 @dataclass(frozen=True, slots=True)
 class CheckinSettings:
-    """Who moves how fast over which grid, and how much is published there.
+    """Who moves how fast over which grid, and how much is published there."""
 
-    ``user_count``: mobile users, drawn from those with shipped check-ins. ``friend_count``: other users whose cells
-    each user follows, four as in Zhao13. ``days_per_s``: days of check-ins in one second of the run; by default a
-    user stays in a cell for about 25 s, and the shipped days last six minutes, after which they repeat.
-    ``grid_rows``, ``grid_columns``: cells of the city; each one with check-ins is a topic.
-    ``notifications_per_s``: what all feeds together publish on average, each in proportion to its cell's check-ins.
-    ``linger_days``: how long a user is connected before and after each of its check-ins, in days of check-ins; none for
-    always. By default, three of four users are connected at a time. ``connect_spread_s``: time over which the initial
-    users connect.
-    """
-
-    user_count: int = USERS_SHIPPED
+    user_count: Annotated[int, "mobile users, drawn from those with shipped check-ins"] = USERS_SHIPPED
+    # Other users whose cells each user follows, four as in Zhao13.
     friend_count: int = 4
-    days_per_s: float = 0.15
+    days_per_s: Annotated[
+        float,
+        "days of check-ins in one second of the run; by default a user stays in a cell for about 25 s, and the "
+        "shipped days last six minutes, after which they repeat",
+    ] = 0.15
+    # Rows of cells of the city; each cell with check-ins is a topic.
     grid_rows: int = 12
+    # Columns of cells of the city.
     grid_columns: int = 10
-    notifications_per_s: float = 150.0
+    notifications_per_s: Annotated[
+        float,
+        "what all feeds together publish on average, each in proportion to its cell's check-ins",
+    ] = 150.0
+    # How long a user is connected before and after each of its check-ins, in days of check-ins; none for always.
     linger_days: float | None = 14.0
+    # Time over which the initial users connect.
     connect_spread_s: float = 5.0
 
     def faults(self) -> list[str]:

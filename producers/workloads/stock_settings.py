@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
 SYMBOLS_SHIPPED = 49  # Symbols that the shipped subscriptions name (data/SOURCES.md).
 
@@ -28,46 +29,56 @@ class Detours(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSettings:
-    """Who publishes and subscribes to what, and when interests shift.
+    """Who publishes and subscribes to what, and when interests shift."""
 
-    ``publisher_count``: publishers, each with the quotes of one symbol. ``notifications_per_s``: average rate of each
-    publisher, at random times. ``interested_broker_count``: average number of simultaneous subscriptions to a symbol,
-    each at another broker while there are enough. ``lifetime_s_mean``: mean life of a subscription, which is then
-    replaced by one elsewhere. ``broker_load_exponent``: how unevenly brokers draw subscriptions, 0 for evenly, 1 as in
-    Jaeger07; by default, interests matter enough next to PlanetLab's delays for their shift to require another overlay.
-    ``popularity_sigma``: how unevenly symbols are wanted, 0 for evenly.
-    ``regime_change_s``: time from the start of traffic to the regime change; none for never. ``regime_change_kind``:
-    what changes then: interests (brokers and symbols draw new shares), publisher (one publishes more from then on),
-    crowd (for a time every second subscription is to one symbol, which also publishes more), day (from then on brokers
-    draw more by day than by night, and the day moves around them in their order). ``regime_change_factor``: factor on
-    that symbol's or publisher's rate. ``regime_change_for_s``: how long a crowd stays, or a day is from midnight to
-    midnight. ``regime_change_spread_s``: time over which all subscriptions are replaced when interests change or a
-    crowd comes or goes. ``regime_change_every_s``: time from one change to the next, for long runs; none for at most
-    one change. ``burst_every_s``: time from the start of one burst to that of the next; none for no bursts.
-    ``burst_s``: length of a burst. ``burst_factor``: factor on the rate of each publisher in a burst. ``burst_count``:
-    number of bursts; none for no limit. ``burst_s_last``: length of the last burst; none for that of the others.
-    ``publisher_broker_count``: number of brokers at which publishers first connect, as if feeds entered through few
-    gateways; none for all.
-    """
-
-    publisher_count: int = SYMBOLS_SHIPPED
-    notifications_per_s: float = 4.0
-    interested_broker_count: int = 9
-    lifetime_s_mean: float = 20.0
-    broker_load_exponent: float = 4.0
+    publisher_count: Annotated[int, "publishers, each with the quotes of one symbol"] = SYMBOLS_SHIPPED
+    notifications_per_s: Annotated[float, "average rate of each publisher, at random times"] = 4.0
+    interested_broker_count: Annotated[
+        int,
+        "average number of simultaneous subscriptions to a symbol, each at another broker while there are enough",
+    ] = 9
+    lifetime_s_mean: Annotated[float, "mean life of a subscription, which is then replaced by one elsewhere"] = 20.0
+    broker_load_exponent: Annotated[
+        float,
+        "how unevenly brokers draw subscriptions, 0 for evenly, 1 as in Jaeger07; by default, interests matter "
+        "enough next to PlanetLab's delays for their shift to require another overlay",
+    ] = 4.0
+    # How unevenly symbols are wanted, 0 for evenly.
     popularity_sigma: float = 0.5
-    regime_change_s: float | None = None
-    regime_change_kind: str = RegimeChange.INTERESTS
+    regime_change_s: Annotated[
+        float | None,
+        "time from the start of traffic to the regime change; none for never",
+    ] = None
+    regime_change_kind: Annotated[
+        str,
+        "what changes then: interests (brokers and symbols draw new shares), publisher (one publishes more from then "
+        "on), crowd (for a time every second subscription is to one symbol, which also publishes more), day (from "
+        "then on brokers draw more by day than by night, and the day moves around them in their order)",
+    ] = RegimeChange.INTERESTS
+    # Factor on that symbol's or publisher's rate.
     regime_change_factor: float = 20.0
+    # How long a crowd stays, or a day is from midnight to midnight.
     regime_change_for_s: float = 60.0
-    regime_change_spread_s: float = 3.0
-    regime_change_every_s: float | None = None
-    burst_every_s: float | None = None
-    burst_s: float = 10.0
-    burst_factor: float = 3.0
-    burst_count: int | None = None
-    burst_s_last: float | None = None
-    publisher_broker_count: int | None = None
+    regime_change_spread_s: Annotated[
+        float,
+        "time over which all subscriptions are replaced when interests change or a crowd comes or goes",
+    ] = 3.0
+    regime_change_every_s: Annotated[
+        float | None,
+        "time from one change to the next, for long runs; none for at most one change",
+    ] = None
+    burst_every_s: Annotated[
+        float | None,
+        "time from the start of one burst to that of the next; none for no bursts",
+    ] = None
+    burst_s: Annotated[float, "length of a burst"] = 10.0
+    burst_factor: Annotated[float, "factor on the rate of each publisher in a burst"] = 3.0
+    burst_count: Annotated[int | None, "number of bursts; none for no limit"] = None
+    burst_s_last: Annotated[float | None, "length of the last burst; none for that of the others"] = None
+    publisher_broker_count: Annotated[
+        int | None,
+        "number of brokers at which publishers first connect, as if feeds entered through few gateways; none for all",
+    ] = None
 
     def faults(self) -> list[str]:
         """Return each fault as one sentence with the value, the limit and what to do; empty if there is none."""

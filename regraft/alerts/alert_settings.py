@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from regraft.alerts.name_targets import name_target, name_webhook, target_faults, webhook_faults
 from regraft.alerts.quiet_hours import QuietHoursError, parse_quiet_hours
@@ -18,61 +19,71 @@ from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 @dataclass(frozen=True, kw_only=True)
 class AlertSettings:
-    """The alert stage: its rules, who is notified, and when not.
+    """The alert stage: its rules, who is notified, and when not."""
 
-    ``bootstrap``: Kafka's bootstrap servers. ``security``: its TLS and SASL. ``namespace``: prefix of topics and
-    live-view keys.
-    ``redis_url``: where the live view is kept; None runs without one. ``redis_security``: its TLS and credentials.
-    ``clock``: the clock of the run.
-    ``status_file``: JSON for people; None writes none. ``window_ms``: length of the windows, which determines how far
-    back the stage reads after a restart. ``orders``: whose orders about maintenance are followed.
-    ``rules_file``: the rules, TOML; none means those that ``regraft alerts rules`` prints.
-    ``targets``: apprise URLs of recipients, for example mailtos://user:password@example.org (apprise's documentation
-    lists all kinds); they hold secrets, so prefer REGRAFT_ALERTS__TARGETS, a JSON list.
-    ``webhooks``: http(s) URLs to which each message is posted as JSON, with its id as Idempotency-Key.
-    ``quiet_hours``: when less urgent alerts wait, for example 22:00-07:00 Europe/Berlin; none for never.
-    ``quiet_below``: alerts below this severity wait in the quiet hours: info, warning or critical.
-    ``timeout_s``: timeout for connecting to a target, and again for its answer. Default 5 s.
-    ``attempts_max``: attempts to send a message to a target before it becomes a dead letter. ``backoff_s``,
-    ``backoff_s_max``: pause before the second attempt, doubled from one to the next, and its bound. Default 4 attempts
-    in some 15 s: a target that is unreachable for longer gets the next alerts, and the dead letter shows what it
-    missed.
-    ``queue_max``: messages that may wait for one target; further ones become dead letters at once.
-    ``resend_uncertain``: whether to resend a message that was being sent when the stage was killed: false, so that
-    nothing is sent twice, or true for receivers that recognise its Idempotency-Key, so that none is missed.
-    ``resume_ms_max``: how far back the stage reads windows that closed while it was down. Default 1 hour: older ones
-    are not news, and reading all of them would take long.
-    ``tick_ms``: period of the loop. ``status_ms``: period of status file and live view.
-    ``stop_ms_max``: how long a stopping stage waits for messages being sent. Default 15 s.
-    ``metrics_port``, ``metrics_host``: where Prometheus can scrape; none opens no port, the default host is this one.
-    """
-
+    # Kafka's bootstrap servers.
     bootstrap: str
+    # Its TLS and SASL.
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
+    # Prefix of topics and live-view keys.
     namespace: str = DEFAULT_NAMESPACE
+    # Where the live view is kept; none runs without one.
     redis_url: str | None = field(default=None, repr=False)
+    # Its TLS and credentials.
     redis_security: RedisSecurity = field(default_factory=RedisSecurity)
+    # Whose orders about maintenance are followed.
     orders: OrderSettings = field(default_factory=OrderSettings)
+    # The clock of the run.
     clock: RunClock = field(default_factory=RunClock)
+    # JSON for people; none writes none.
     status_file: Path | None = None
+    # Length of the windows, which determines how far back the stage reads after a restart.
     window_ms: int = 5_000
-    rules_file: Path | None = None
-    targets: tuple[str, ...] = ()
-    webhooks: tuple[str, ...] = ()
-    quiet_hours: str | None = None
-    quiet_below: Severity = Severity.CRITICAL
-    timeout_s: float = 5.0
-    attempts_max: int = 4
+    rules_file: Annotated[Path | None, "the rules, TOML; none means those that regraft alerts rules prints"] = None
+    targets: Annotated[
+        tuple[str, ...],
+        "apprise URLs of recipients, for example mailtos://user:password@example.org (apprise's documentation lists "
+        "all kinds); they hold secrets, so prefer REGRAFT_ALERTS__TARGETS, a JSON list",
+    ] = ()
+    webhooks: Annotated[
+        tuple[str, ...],
+        "http(s) URLs to which each message is posted as JSON, with its id as Idempotency-Key",
+    ] = ()
+    quiet_hours: Annotated[
+        str | None,
+        "when less urgent alerts wait, for example 22:00-07:00 Europe/Berlin; none for never",
+    ] = None
+    quiet_below: Annotated[
+        Severity,
+        "alerts below this severity wait in the quiet hours: info, warning or critical",
+    ] = Severity.CRITICAL
+    timeout_s: Annotated[float, "timeout for connecting to a target, and again for its answer. Default 5 s"] = 5.0
+    attempts_max: Annotated[int, "attempts to send a message to a target before it becomes a dead letter"] = 4
+    # Pause before the second attempt, doubled from one to the next.
     backoff_s: float = 1.0
+    # Bound of that pause.
     backoff_s_max: float = 10.0
+    # Messages that may wait for one target; further ones become dead letters at once.
     queue_max: int = 100
-    resend_uncertain: bool = False
+    resend_uncertain: Annotated[
+        bool,
+        "whether to resend a message that was being sent when the stage was killed: false, so that nothing is sent "
+        "twice, or true for receivers that recognise its Idempotency-Key, so that none is missed",
+    ] = False
+    # How far back the stage reads windows that closed while it was down. Default 1 hour: older ones are not news, and
+    # reading all of them would take long.
     resume_ms_max: int = 3_600_000
+    # Period of the loop.
     tick_ms: int = 200
+    # Period of status file and live view.
     status_ms: int = 1_000
+    # How long a stopping stage waits for messages being sent. Default 15 s.
     stop_ms_max: int = 15_000
-    metrics_port: int | None = None
-    metrics_host: str = "127.0.0.1"
+    metrics_port: Annotated[
+        int | None,
+        "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
+    ] = None
+    metrics_host: Annotated[str, "host to listen on for metrics. Default: this machine only"] = "127.0.0.1"
 
     @property
     def kafka(self) -> KafkaAccess:

@@ -24,6 +24,7 @@ def node(
             help="The real broker next to it: nats://HOST:PORT (its leaf port), mqtt://HOST:PORT or amqp://HOST:PORT.",
         ),
     ] = None,
+    door: Annotated[str | None, typer.Option("--door", metavar="URL", hidden=True)] = None,
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
@@ -43,7 +44,11 @@ def node(
     from regraft.stages.run_stage import run_stage
 
     flags: dict[str, dict[str, Any]] = parse_assignments(assignments or [])
-    named = {name: value for name, value in (("broker", broker), ("connector", connector)) if value is not None}
+    named = {
+        name: value
+        for name, value in (("broker", broker), ("connector", connector), ("door", door))
+        if value is not None
+    }
     flags.setdefault("node", {}).update(named)
     if bootstrap is not None:
         flags.setdefault("kafka", {})["bootstrap"] = bootstrap

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
@@ -18,62 +19,67 @@ HOURS_PER_MONTH = 24 * 31
 
 @dataclass(frozen=True, kw_only=True)
 class DashboardSettings:
-    """The page in the browser: where it is served, who may give orders, how often it reads the live view.
+    """The page in the browser: where it is served, who may give orders, how often it reads the live view."""
 
-    ``bootstrap``: Kafka's bootstrap servers, to which orders go. ``security``: its TLS and SASL.
-    ``namespace``: prefix of topics and live-view keys.
-    ``redis_url``: where the live view is read. ``redis_security``: its TLS and credentials.
-    ``inventory_path``: the brokers and their link costs, for their positions on the map. ``status_file``: JSON for the
-    process that started it; None writes none.
-    ``host``, ``port``: where the page is served. Default: this machine only, 8090.
-    ``host_names``: the host names under which browsers may request it; * allows any. Others are refused, or another
-    site's page could read it through a name that resolves to this address. Default: the names of this machine's
-    loopback.
-    ``certificate_file``, ``key_file``: PEM files to serve it over TLS, the key without a passphrase; both or neither.
-    They are read at start-up. Default: none, which means plain HTTP, for this machine only or behind a proxy that
-    terminates TLS.
-    ``secret``: the key that signs tokens, at least 32 bytes; none makes the page read-only unless there is a
-    secret_file. ``secret_file``: a file that holds it instead.
-    ``login_to_read``: whether reading also needs a token; metrics and health stay open. Default no: anyone who can
-    reach the page may read it. ``token_hours_max``: the longest lifetime of a token. Default 24: one login per day.
-    ``revoked_file``: ids of revoked tokens, one per line, checked on each request. Default: revoked-tokens.txt in
-    run.directory, next to the inventory.
-    ``poll_ms``: how often the live view is read. Default 1000, the pace at which the controller writes it.
-    ``answer_ms_max``: how long Valkey may take to answer. Default 800, below poll_ms, so that reads never pile up.
-    ``stale_ms``: after this time without news from the controller, the page says so. Default 5000, several updates.
-    ``clients_max``: pages open at once. Default 64; more are refused with a message.
-    ``clients_per_address_max``: pages open at once from one address (IPv6: one /64 network), so that no client takes
-    all places. Default 16; behind a proxy all come from its address unless trusted_proxies names it.
-    ``trusted_proxies``: addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted.
-    Default: none, because anybody can send these headers.
-    ``windows_max``: windows whose rate, completeness and latency are kept. Default 2000, the same as for costs.
-    ``orders``: the key that signs orders given here.
-    """
-
+    # Kafka's bootstrap servers, to which orders go.
     bootstrap: str
+    # The brokers and their link costs, for their positions on the map.
     inventory_path: Path
+    # Its TLS and SASL.
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
+    # Prefix of topics and live-view keys.
     namespace: str = DEFAULT_NAMESPACE
+    # Where the live view is read.
     redis_url: str | None = field(default=None, repr=False)
+    # Its TLS and credentials.
     redis_security: RedisSecurity = field(default_factory=RedisSecurity)
+    # JSON for the process that started it; none writes none.
     status_file: Path | None = None
-    host: str = "127.0.0.1"
-    port: int = 8090
-    host_names: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
-    certificate_file: Path | None = None
-    key_file: Path | None = None
-    secret: str | None = field(default=None, repr=False)
-    secret_file: Path | None = None
-    login_to_read: bool = False
-    token_hours_max: float = 24.0
-    revoked_file: Path | None = None
+    host: Annotated[str, "host at which the page is served"] = "127.0.0.1"
+    port: Annotated[int, "port at which the page is served"] = 8090
+    host_names: Annotated[
+        tuple[str, ...],
+        "the host names under which browsers may request it; * allows any",
+    ] = ("127.0.0.1", "localhost", "[::1]")
+    certificate_file: Annotated[Path | None, "certificate (PEM) to serve the page over TLS; none for plain HTTP"] = None
+    key_file: Annotated[Path | None, "private key (PEM) of that certificate, without a passphrase"] = None
+    secret: Annotated[
+        str | None,
+        "the key that signs tokens, at least 32 bytes; none makes the page read-only unless there is a secret_file",
+    ] = field(default=None, repr=False)
+    secret_file: Annotated[Path | None, "a file that holds it instead"] = None
+    login_to_read: Annotated[
+        bool,
+        "whether reading also needs a token; metrics and health stay open. Default no: anyone who can reach the page "
+        "may read it",
+    ] = False
+    token_hours_max: Annotated[float, "the longest lifetime of a token. Default 24: one login per day"] = 24.0
+    revoked_file: Annotated[
+        Path | None,
+        "ids of revoked tokens, one per line, checked on each request. Default: revoked-tokens.txt in run.directory, "
+        "next to the inventory",
+    ] = None
+    # How often the live view is read. Default 1000, the pace at which the controller writes it.
     poll_ms: int = 1000
+    # How long Valkey may take to answer. Default 800, below poll_ms, so that reads never pile up.
     answer_ms_max: int = 800
+    # After this time without news from the controller, the page says so. Default 5000, several updates.
     stale_ms: int = 5000
+    # Pages open at once. Default 64; more are refused with a message.
     clients_max: int = 64
-    clients_per_address_max: int = 16
-    trusted_proxies: tuple[str, ...] = ()
+    clients_per_address_max: Annotated[
+        int,
+        "pages open at once from one address (IPv6: one /64 network), so that no client takes all places. Default "
+        "16; behind a proxy all come from its address unless trusted_proxies names it",
+    ] = 16
+    trusted_proxies: Annotated[
+        tuple[str, ...],
+        "addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted. Default: none, "
+        "because anybody can send these headers",
+    ] = ()
+    # Windows whose rate, completeness and latency are kept. Default 2000, the same as for costs.
     windows_max: int = 2000
+    # The key that signs orders given here.
     orders: OrderSettings = field(default_factory=OrderSettings)
 
     @property

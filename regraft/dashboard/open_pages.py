@@ -30,7 +30,7 @@ class OpenPages:
         """Count a page while it is open; raise HTTPException if there is no place for it."""
         address = site_of(request.client.host if request.client else "")
         if self._open.total() >= self._pages_max:
-            self._refuse(503, f"{self._pages_max} pages are already open (dashboard.clients_max)")
+            self._refuse(503, f"{self._pages_max} pages are already open, the maximum")
         if self._open[address] >= self._pages_per_address_max:
             most = self._pages_per_address_max
             self._refuse(429, f"{most} pages are already open from {address} (dashboard.clients_per_address_max)")

@@ -24,7 +24,8 @@ from regraft.schemas.order import Order
 from regraft.schemas.plan import Plan
 from regraft.schemas.state import WindowClosed
 from regraft.schemas.topics import CLIENTS, MEMBERS, ORDERS, PLANS, RESULTS, WINDOWS
-from regraft.settings.moved_settings import with_new_names
+from regraft.settings.fixed_settings import with_recorded
+from regraft.settings.moved_settings import FIXED, with_new_names
 from regraft.settings.planner_models import planner_models
 from regraft.settings.read_sources import Flags
 from regraft.settings.run_settings import Settings, load_settings, section_models
@@ -47,6 +48,7 @@ def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> 
     """
     tables: dict[str, dict[str, Any]] = {}
     unknown: list[str] = []
+    recorded: Mapping[str, Any] = {}
     if file is None:
         recorded = with_new_names(recording.info.settings)
         for section in APPLIED_SECTIONS:
@@ -63,7 +65,7 @@ def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> 
                 tables.setdefault("run", {})[name] = recorded["run"][name]
     for section, values in flags.items():
         tables[section] = _merged(tables.get(section, {}), values)
-    return load_settings(tables, file), unknown
+    return with_recorded(load_settings(tables, file), recorded), [name for name in unknown if name not in FIXED]
 
 
 def _known(recorded: Mapping[str, Any], model: type[SettingsModel], path: str, unknown: list[str]) -> dict[str, Any]:

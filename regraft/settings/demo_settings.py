@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from regraft.settings.scenarios import MINCOST, SCENARIOS, SCOT, STOCKS
 
@@ -11,31 +12,39 @@ SCOT_CLUSTERS = 4  # As placed by producers.emulated_kinds.
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """The demo's overlay and its course.
+    """The demo's overlay and its course."""
 
-    ``scenario``: stocks (quotes over a tree, interests that shift), outage (the same quotes, and a site that fails),
-    chord (mobile users of a city on a Chord ring), nats, mqtt and amqp (the quotes over real NATS servers, Mosquittos
-    or RabbitMQs, one node of which dies), scot (the quotes in bursts on a structured cyclic overlay of four clusters)
-    or mincost (the quotes between cloud regions, at a provider's prices). ``brokers``: how many brokers, each on its
-    own PlanetLab host if there are enough; unless set, 20 with nats, mqtt and amqp, and 38 with mincost, two in each
-    region. ``degree_max``: the most links that a broker on a tree may have. ``running_s``: how long traffic runs after
-    the start, in s. ``regime_change_share``: the share of running_s after which interests shift. ``drain_s_max``: how
-    long to wait at the end for the last windows, in s. ``kill_every_s``: with --chaos, the shortest pause between
-    disturbances of services, in s, in which a window must also close; also the default of emulator.chaos_every_s and
-    emulator.chaos_for_s. ``fill_disk``: with --chaos, also fill the disk of the output directory, which must be a
-    separate file system. ``shadow_planners``: the demo's controller.shadow_planners unless that is set; by default the
-    paper's planner, and ours without moves of publishers, to show what the moves add.
-    """
-
-    scenario: str = STOCKS
-    brokers: int = 40
-    degree_max: int = 8
-    running_s: float = 180.0
+    scenario: Annotated[
+        str,
+        "stocks (quotes over a tree, interests that shift), outage (the same quotes, and a site that fails), chord "
+        "(mobile users of a city on a Chord ring), nats, mqtt and amqp (the quotes over real NATS servers, "
+        "Mosquittos or RabbitMQs, one node of which dies), scot (the quotes in bursts on a structured cyclic overlay "
+        "of four clusters) or mincost (the quotes between cloud regions, at a provider's prices)",
+    ] = STOCKS
+    brokers: Annotated[
+        int,
+        "how many brokers, each on its own PlanetLab host if there are enough; unless set, 20 with nats, mqtt and "
+        "amqp, and 38 with mincost, two in each region",
+    ] = 40
+    degree_max: Annotated[int, "the most links that a broker on a tree may have"] = 8
+    running_s: Annotated[float, "how long traffic runs after the start, in s"] = 180.0
+    # The share of running_s after which interests shift.
     regime_change_share: float = 0.5
-    drain_s_max: float = 60.0
-    kill_every_s: float = 20.0
-    fill_disk: bool = False
-    shadow_planners: tuple[str, ...] = ("swap_links_ci", "swap_links_cost")
+    drain_s_max: Annotated[float, "how long to wait at the end for the last windows, in s"] = 60.0
+    kill_every_s: Annotated[
+        float,
+        "with --chaos, the shortest pause between disturbances of services, in s, in which a window must also close; "
+        "also the default of emulator.chaos_every_s and emulator.chaos_for_s",
+    ] = 20.0
+    fill_disk: Annotated[
+        bool,
+        "with --chaos, also fill the disk of the output directory, which must be a separate file system",
+    ] = False
+    shadow_planners: Annotated[
+        tuple[str, ...],
+        "the demo's controller.shadow_planners unless that is set; by default the paper's planner, and ours without "
+        "moves of publishers, to show what the moves add",
+    ] = ("swap_links_ci", "swap_links_cost")
 
     def faults(self) -> list[str]:
         """Return what is wrong, one sentence each."""

@@ -1,16 +1,32 @@
-"""Settings renamed since earlier versions, and the translation of recordings that use old names.
+"""Settings of earlier versions: which were renamed, which moved to a planner, and which are constants now.
 
-In: a name, or recorded tables. Out: a sentence, or the same tables with the present names. Users of an old name get an
-error with the new one; recordings with old names are still read.
+In: a name, or tables as given or recorded. Out: a sentence, or the same tables with the present names. A renamed
+setting is accepted for one release, with a warning; a moved or fixed one is an error that says what to do. Recordings
+with any of them are still read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _SWAPPING = ("swap_links_ci", "swap_links_ci_paper", "swap_links_lmst", "swap_links_lmit")
 _CACHES = ("cache_ids_max", "bloom_bits", "bloom_hashes", "path_interest")
+_CONNECTOR = (
+    "_user",
+    "_password_file",
+    "_credentials_file",
+    "_ca_file",
+    "_certificate_file",
+    "_key_file",
+    "_filters",
+    "_exchange",
+    "_api",
+    "_api_user",
+    "_api_password_file",
+    "_log_file",
+    "_session_s",
+)
 _GRAPE = ("relocate_publisher_grape", "relocate_publishers_joint")
 _REASSIGNING = ("reassign_ids_ssbr", "reassign_ids_assignment")
 
@@ -28,8 +44,9 @@ TO_PLANNERS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
-# Settings that have another full name now.
+# Settings that have another full name now; from before 0.3.0, to be dropped in the release after it.
 RENAMED: Mapping[str, str] = {
+    **{f"node.door{rest}": f"node.connector{rest}" for rest in ("", *_CONNECTOR)},
     "demo.horizon_lifetimes": "controller.horizon_lifetimes",
     **{f"planners.swap_links_ci.{name}": f"planners.swap_links_ci_paper.{name}" for name in _CACHES},
     **{
@@ -38,12 +55,167 @@ RENAMED: Mapping[str, str] = {
     },
 }
 
+# Settings that are constants since 0.3.0, with their values; a test compares these with the code. The comment at each
+# constant says why nobody needs another value.
+FIXED: Mapping[str, float] = {
+    "demo.regime_change_share": 0.5,
+    "emulator.workload.popularity_sigma": 0.5,
+    "emulator.workload.regime_change_factor": 20.0,
+    "emulator.checkins.friend_count": 4,
+    "emulator.checkins.grid_rows": 12,
+    "emulator.checkins.grid_columns": 10,
+    "emulator.checkins.linger_days": 14.0,
+    "emulator.checkins.connect_spread_s": 5.0,
+    "emulator.control_service_ms": 0.05,
+    "emulator.queue_length_max": 10_000,
+    "emulator.command_poll_ms": 20.0,
+    "emulator.kafka_outage_s_max": 600.0,
+    "emulator.kafka_buffer_records_max": 500_000,
+    "emulator.chaos_down_share_max": 0.25,
+    "emulator.drain_s_max": 60.0,
+    "emulator.candidate_probes_per_s": 40.0,
+    "emulator.workload.regime_change_for_s": 60.0,
+    "controller.decision.mute_ms": 300_000,
+    "planners.place_users_dynatops.user_load_weight": 1.0,
+    "emulator.outage_notice_ms": 2_000.0,
+    "emulator.sample_run": 4,
+    "node.flush_ms": 250.0,
+    "node.command_poll_ms": 20.0,
+    "node.link_bytes_max": 67_108_864,
+    "node.link_silence_ms_max": 5_000.0,
+    "node.kafka_outage_s_max": 600.0,
+    "node.kafka_buffer_records_max": 100_000,
+    "node.sample_run": 4,
+    "streaming.pause_ms_max": 1_000,
+    "streaming.read_partitions_min": 0,
+    "streaming.write_timeout_ms": 60_000,
+    "controller.horizon_windows_min": 2,
+    "controller.horizon_windows_max": 60,
+    "controller.proposals_max": 16,
+    "controller.ring_delay_weight": 1.0,
+    "controller.verify_windows": 2,
+    "controller.stop_ms_max": 15_000,
+    "controller.tick_ms": 100,
+    "controller.status_ms": 1_000,
+    "controller.decision.tabu_lifetimes": 2.0,
+    "controller.decision.change_share_min": 0.0005,
+    "controller.decision.broker_congestion_max": 10.0,
+    "controller.decision.link_congestion_max": 100.0,
+    "controller.decision.queue_wait_ms_max": 1_000.0,
+    "controller.assembly.rows_wait_ms": 10_000,
+    "controller.assembly.windows_pending_max": 64,
+    "controller.assembly.rows_per_window_max": 500_000,
+    "controller.transition.prepare_ms": 20_000,
+    "controller.transition.activate_ms": 20_000,
+    "controller.transition.retire_ms": 20_000,
+    "controller.transition.resend_ms": 2_000,
+    "controller.members.return_pause_ms_max": 600_000,
+    "controller.members.batch_ms": 2_000,
+    "controller.members.drain_ms_max": 600_000,
+    "controller.members.retry_ms": 5_000,
+    "controller.members.retry_ms_max": 120_000,
+    "controller.members.announced_max": 20,
+    "controller.members.come_ms_max": 600_000,
+    "controller.links.correction_share_min": 0.25,
+    "controller.links.drift_share_max": 0.15,
+    "controller.sampling.delay_windows_max": 3.0,
+    "controller.sampling.calm_windows": 12,
+    "alerts.backoff_s": 1.0,
+    "alerts.backoff_s_max": 10.0,
+    "alerts.queue_max": 100,
+    "alerts.resume_ms_max": 3_600_000,
+    "alerts.tick_ms": 200,
+    "alerts.status_ms": 1_000,
+    "alerts.stop_ms_max": 15_000,
+    "dashboard.poll_ms": 1_000,
+    "dashboard.answer_ms_max": 800,
+    "dashboard.stale_ms": 5_000,
+    "dashboard.clients_max": 64,
+    "dashboard.windows_max": 2_000,
+    "planners.search_overlay_cost.search_words_max": 1_000_000_000,
+    "planners.search_overlay_cost.escape_words_max": 100_000_000,
+    "planners.pack_drop.evaluations_max": 24,
+    "planners.pack_drop.saving_share_min": 0.0005,
+    "planners.pack_drop.single_max": 8,
+    "planners.pack_drop.search_words_max": 500_000_000,
+    "planners.pack_drop.escape_words_max": 50_000_000,
+    "planners.swap_links_cost.escape_words_max": 30_000_000,
+    "planners.relocate_publisher_pop.pop_traces_min": 100,
+    "planners.relocate_publisher_pop.pop_traces_max": 50,
+    "planners.relocate_publisher_pop.pop_window_s": 60.0,
+    "planners.relocate_publisher_grape.grape_notifications_min": 100,
+    "planners.relocate_publishers_joint.grape_notifications_min": 100,
+    "planners.reassign_ids_ssbr.ring_demand_share_min": 0.1,
+    "planners.reassign_ids_assignment.ring_demand_share_min": 0.1,
+    "planners.relieve_links_scot.congested_windows": 6,
+    "planners.relieve_links_scot.relief_share_min": 0.2,
+    "planners.exchange_places_scot.exchanges_max": 6,
+    "planners.exchange_places_scot.evaluations_max": 2_000,
+    "planners.exchange_places_scot.gain_share_min": 0.005,
+    "planners.link_regions_scot.exchanges_max": 2,
+    "planners.link_regions_scot.evaluations_max": 1_000,
+    "planners.link_regions_scot.gain_share_min": 0.005,
+}
+FIXED_SINCE = "0.3.0"
+_UNITS = ("ms", "s", "days", "windows", "lifetimes")
+
+
+def fixed_text(full_name: str) -> str:
+    """Return what now holds instead of a former setting, such as "fixed at 5 s since 0.3.0"; empty if nothing does."""
+    name = RENAMED.get(full_name, full_name)
+    targets = _planners_with(name)
+    if targets and FIXED.keys() >= set(targets):
+        name = targets[0]
+    if name not in FIXED:
+        return ""
+    value = FIXED[name]
+    words = name.rpartition(".")[2].removesuffix("_max").removesuffix("_min").split("_")
+    unit = f" {words[-1]}" if words[-1] in _UNITS and value is not None else ""
+    return f"fixed at {value:,g}{unit} since {FIXED_SINCE}"
+
+
+def with_renamed(tables: Mapping[str, Any], warn: Callable[[str, str], None]) -> dict[str, Any]:
+    """Return given tables with renamed settings under their new names, after a warning for each.
+
+    If both names are given, the old one stays, so that it is an error.
+    """
+    named = _copied(tables)
+    for old, new in RENAMED.items():
+        *path, name = old.split(".")
+        *new_path, new_name = new.split(".")
+        table = _table(named, path, is_made=False)
+        if table is None or name not in table or new in FIXED:
+            continue
+        target = _table(named, new_path, is_made=True)
+        if target is not None and new_name not in target:
+            target[new_name] = table.pop(name)
+            warn(old, new)
+    return named
+
+
+def _copied(tables: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _copied(value) if isinstance(value, Mapping) else value for name, value in tables.items()}
+
+
+def _table(tables: dict[str, Any], path: list[str], is_made: bool) -> dict[str, Any] | None:
+    """Return the table at a path; without one, None or a new one."""
+    for part in path:
+        inner = tables.setdefault(part, {}) if is_made else tables.get(part)
+        if not isinstance(inner, dict):
+            return None
+        tables = inner
+    return tables
+
 
 def moved_to(full_name: str) -> str:
     """Return the planners' settings that replace one such as ``controller.ring_free_s``, as text; empty if none do."""
+    return " and ".join(name for name in _planners_with(full_name) if name not in FIXED)
+
+
+def _planners_with(full_name: str) -> list[str]:
     section, _, name = full_name.partition(".")
     planners = TO_PLANNERS.get(name, ()) if section == "controller" else ()
-    return " and ".join(f"planners.{planner}.{name}" for planner in planners)
+    return [f"planners.{planner}.{name}" for planner in planners]
 
 
 def with_new_names(recorded: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,15 +15,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import typer
 from pydantic import Field, create_model
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
 from pydantic_settings.exceptions import SettingsError as SourceError
 
+from regraft.settings.moved_settings import RENAMED, with_renamed
 from regraft.settings.settings_environment import ENVIRONMENT_PREFIX, SHORT_NAMES
 from regraft.settings.settings_model import SettingsModel
 
@@ -55,9 +58,9 @@ def read_toml(file: Path | None, faults: list[str]) -> dict[str, Any]:
 
 def read_sources(models: Models, flags: Flags, tables: Mapping[str, Any], faults: list[str]) -> Any:
     """Return a value with the checked model of each table, and ``planners`` as given; append to ``faults``."""
-    model, token = _sources_model(models), _tables.set(tables)
+    model, token = _sources_model(models), _tables.set(with_renamed(tables, _warn_renamed))
     try:
-        return model(**{name: dict(values) for name, values in flags.items()})
+        return model(**with_renamed(flags, _warn_renamed))
     except SourceError as error:
         faults.append(f"the environment cannot be read ({error}): values of lists must be JSON")
         defaults: dict[str, Any] = {name: each() for name, each in models}
@@ -88,6 +91,8 @@ def _sources_model(models: Models) -> type[SettingsModel]:
             dotenv_settings: PydanticBaseSettingsSource,
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
+            if isinstance(env_settings, EnvSettingsSource):
+                env_settings.env_vars = _renamed_variables(env_settings.env_vars)
             short = InitSettingsSource(settings_cls, init_kwargs=_short_named())
             from_file = InitSettingsSource(settings_cls, init_kwargs=dict(_tables.get()))
             return init_settings, env_settings, short, from_file
@@ -95,6 +100,23 @@ def _sources_model(models: Models) -> type[SettingsModel]:
     fields: dict[str, Any] = {name: (model, Field(default_factory=model)) for name, model in models}
     fields["planners"] = (dict[str, Any], Field(default_factory=dict))  # Its fields depend on the planners named.
     return create_model("Sources", __base__=Sources, **fields)
+
+
+def _renamed_variables(variables: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return the environment, whose names are in lower case here, with renamed settings under their new names."""
+    found = dict(variables)
+    for old, new in RENAMED.items():
+        old_variable, new_variable = (f"{ENVIRONMENT_PREFIX}{name.replace('.', '__')}".lower() for name in (old, new))
+        if found.get(old_variable) and not found.get(new_variable):
+            found[new_variable] = found.pop(old_variable)
+            _warn_renamed(old, new)
+    return found
+
+
+@cache
+def _warn_renamed(old: str, new: str) -> None:
+    """Say once in a process that a setting has a new name."""
+    typer.echo(f"warning: {old} is now called {new}; the old name is an error from the next release on", err=True)
 
 
 def _short_named() -> dict[str, dict[str, str]]:

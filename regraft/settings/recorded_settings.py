@@ -17,6 +17,7 @@ from regraft.controller.decide.find_planners import kind_faults
 from regraft.overlay.inventory import Inventory
 from regraft.producers.recordings.read_recording import RecordingInfo
 from regraft.producers.recordings.reading_bounds import ReadingBounds
+from regraft.settings.fixed_settings import with_recorded
 from regraft.settings.moved_settings import with_new_names
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.planner_models import planner_models
@@ -39,7 +40,7 @@ def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> S
     recorded = {name: _known(tables[name], defaults[name]) for name in SECTIONS if name in tables}
     ours = {"planner": planners[0], "shadow_planners": list(planners[1:]), "dry_run": False}
     merged = _merged(_merged(recorded, flags), {"controller": ours})
-    settings = load_settings(merged)
+    settings = with_recorded(load_settings(merged), tables)
     faults = kind_faults(settings.controller, info.inventory.bootstrap.KIND)
     if faults:
         raise SettingsError([f"controller: {fault}" for fault in faults])

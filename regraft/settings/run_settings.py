@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from regraft.infra.orders.order_keys import OrderSettings
 from regraft.infra.process.run_clock import RunClock
 from regraft.settings.demo_settings import DemoSettings
+from regraft.settings.fixed_settings import RECORDED, at_speed, fixed_values
 from regraft.settings.read_sources import Flags, named_file, read_sources, read_toml
 from regraft.settings.server_settings import KafkaSettings, RedisSettings, SparkSettings
 from regraft.settings.settings_environment import settings_environment, variable_faults
@@ -57,24 +58,28 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What all stages of one run share.
+    """What all stages of one run share."""
 
-    ``seed``: the seed of all random choices. The same seed gives the same overlay, traffic and choices.
-    ``directory``: where a run keeps its inventory, Spark's checkpoint and the status files of its stages.
-    ``log_level``: the lowest level that stages log: debug, info, warning, error or critical.
-    ``clock_speed``: how many seconds of the run pass in a second of wall time; 1 is the wall clock, more speeds
-    up long runs. ``clock_origin_ms``: the wall time, in ms since 1970, at which a clock with another speed starts, the
-    same for all processes; 0 for none.
-    ``patience``: factor on the time that a service may take to get ready (Kafka 90 s, a stage 180 s); raise it on busy
-    or slow machines.
-    """
-
-    seed: int = 1
-    directory: Path = Path("out/run")
-    log_level: str = "info"
-    clock_speed: float = 1.0
-    clock_origin_ms: int = 0
-    patience: float = 1.0
+    seed: Annotated[int, "the seed of all random choices"] = 1
+    directory: Annotated[
+        Path,
+        "where a run keeps its inventory, Spark's checkpoint and the status files of its stages",
+    ] = Path("out/run")
+    log_level: Annotated[str, "the lowest level that stages log: debug, info, warning, error or critical"] = "info"
+    clock_speed: Annotated[
+        float,
+        "how many seconds of the run pass in a second of wall time; 1 is the wall clock, more speeds up long runs",
+    ] = 1.0
+    clock_origin_ms: Annotated[
+        int,
+        "the wall time, in ms since 1970, at which a clock with another speed starts, the same for all processes; 0 "
+        "for none",
+    ] = 0
+    patience: Annotated[
+        float,
+        "factor on the time that a service may take to get ready (Kafka 90 s, a stage 180 s); raise it on busy or "
+        "slow machines",
+    ] = 1.0
 
     @property
     def clock(self) -> RunClock:
@@ -128,7 +133,7 @@ class Settings:
         return settings_environment(given)
 
     def to_record(self) -> dict[str, Any]:
-        """Return all settings as plain values for ``run.json``, without passwords and secrets."""
+        """Return all settings and constants as plain values for ``run.json``, without passwords and secrets."""
         record = json.loads(json.dumps(self.given, default=str))
         if self.redis.url is not None:
             record["redis"]["url"] = "given"
@@ -136,21 +141,13 @@ class Settings:
             record["dashboard"]["secret"] = "given"
         for name in ("targets", "webhooks"):  # URLs, which may hold tokens anywhere
             record["alerts"][name] = ["given"] * len(record["alerts"][name])
+        record[RECORDED] = fixed_values(self)
         return cast(dict[str, Any], record)
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """One table of the settings: the dataclass it fills, and the fields that the composition fills itself."""
-
-    shape: type[Any]
-    composed: frozenset[str] = frozenset()
-    defaults: Mapping[str, object] = field(default_factory=dict)
-
-
 @cache
-def sections() -> dict[str, Section]:
-    """Return the sections by name, in the order of the example file, without those of planners."""
+def sections() -> dict[str, type[Any]]:
+    """Return the dataclass that each table fills, in the order of the settings' page, without those of planners."""
     from regraft.alerts.alert_settings import AlertSettings
     from regraft.controller.controller_settings import ControllerSettings
     from regraft.dashboard.dashboard_settings import DashboardSettings
@@ -159,42 +156,27 @@ def sections() -> dict[str, Section]:
     from regraft.producers.recordings.reading_bounds import ReadingBounds
     from regraft.streaming.streaming_settings import StreamingSettings
 
-    shared = {
-        "bootstrap",
-        "security",
-        "namespace",
-        "seed",
-        "status_file",
-        "inventory_path",
-        "redis_url",
-        "redis_security",
-        "clock",
-        "orders",
-    }
     return {
-        "run": Section(RunSettings),
-        "kafka": Section(KafkaSettings),
-        "redis": Section(RedisSettings),
-        "orders": Section(OrderSettings, frozenset({"directory"})),
-        "spark": Section(SparkSettings),
-        "demo": Section(DemoSettings),
-        "emulator": Section(EmulatorSettings, frozenset(shared)),
-        "node": Section(NodeSettings, frozenset(shared)),
-        "streaming": Section(StreamingSettings, frozenset({*shared, "checkpoint_directory"})),
-        "controller": Section(ControllerSettings, frozenset({*shared, "planners"})),
-        "alerts": Section(AlertSettings, frozenset({*shared, "window_ms"})),
-        "dashboard": Section(DashboardSettings, frozenset(shared)),
-        "recordings": Section(ReadingBounds),
+        "run": RunSettings,
+        "kafka": KafkaSettings,
+        "redis": RedisSettings,
+        "orders": OrderSettings,
+        "spark": SparkSettings,
+        "demo": DemoSettings,
+        "emulator": EmulatorSettings,
+        "node": NodeSettings,
+        "streaming": StreamingSettings,
+        "controller": ControllerSettings,
+        "alerts": AlertSettings,
+        "dashboard": DashboardSettings,
+        "recordings": ReadingBounds,
     }
 
 
 @cache
 def section_models() -> dict[str, type[SettingsModel]]:
     """Return the generated model of each section."""
-    return {
-        name: settings_model(section.shape, name, section.composed, section.defaults)
-        for name, section in sections().items()
-    }
+    return {name: settings_model(shape, name) for name, shape in sections().items()}
 
 
 def load_settings(flags: Flags | None = None, file: Path | None = None) -> Settings:
@@ -225,7 +207,7 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
     """Build the settings and fill in what stages share, so that they cannot disagree."""
     from regraft.settings.planner_models import to_planner_settings
 
-    shapes: dict[str, type[Any]] = {name: section.shape for name, section in sections().items()}
+    shapes = sections()
     run: RunSettings = to_dataclass(models["run"], RunSettings)
     kafka: KafkaSettings = to_dataclass(models["kafka"], KafkaSettings)
     redis: RedisSettings = to_dataclass(models["redis"], RedisSettings)
@@ -240,7 +222,7 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
         status_file = run.directory / f"{name}.json"
         return to_dataclass(models[name], shapes[name], **shared, status_file=status_file, **own)
 
-    return Settings(
+    settings = Settings(
         run=run,
         kafka=kafka,
         redis=redis,
@@ -260,6 +242,7 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
         },
         chosen=frozenset(name for model in (*models.values(), *planners.values()) for name in chosen_names(model)),
     )
+    return at_speed(settings, run.clock_speed)
 
 
 def _stage_faults(settings: Settings) -> list[str]:

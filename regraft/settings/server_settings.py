@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity, address_faults
 from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
@@ -20,18 +21,16 @@ EXECUTOR_MEMORY_MB_MIN = 512  # Spark itself requires 450.
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """The Kafka cluster; the demo starts its own instead.
+    """The Kafka cluster; the demo starts its own instead."""
 
-    ``bootstrap``: its servers as host:port, separated by commas. ``namespace``: prefix of all topic names.
-    ``telemetry_partitions``: partitions of a new telemetry topic, at least 4; 0 for one per 500 brokers that report
-    there, but at least 4; an existing topic keeps its partitions.
-    ``security``: TLS and SASL.
-    """
-
-    bootstrap: str = "127.0.0.1:9092"
-    namespace: str = DEFAULT_NAMESPACE
-    telemetry_partitions: int = 0
-    security: KafkaSecurity = field(default_factory=KafkaSecurity)
+    bootstrap: Annotated[str, "its servers as host:port, separated by commas"] = "127.0.0.1:9092"
+    namespace: Annotated[str, "prefix of all topic names"] = DEFAULT_NAMESPACE
+    telemetry_partitions: Annotated[
+        int,
+        "partitions of a new telemetry topic, at least 4; 0 for one per 500 brokers that report there, but at least "
+        "4; an existing topic keeps its partitions",
+    ] = 0
+    security: Annotated[KafkaSecurity, "TLS and SASL"] = field(default_factory=KafkaSecurity)
 
     @property
     def access(self) -> KafkaAccess:
@@ -54,14 +53,14 @@ class KafkaSettings:
 
 @dataclass(frozen=True, slots=True)
 class RedisSettings:
-    """The Valkey or Redis that holds the live view, which can be rebuilt from Kafka at any time.
+    """The Valkey or Redis that holds the live view, which can be rebuilt from Kafka at any time."""
 
-    ``url``: redis://host:port/database, rediss:// for TLS, or unix://path; none for no live view; it may hold
-    credentials, which are safer in the files or variables of the security settings. ``security``: TLS and the ACL user.
-    """
-
-    url: str | None = field(default=None, repr=False)
-    security: RedisSecurity = field(default_factory=RedisSecurity)
+    url: Annotated[
+        str | None,
+        "redis://host:port/database, rediss:// for TLS, or unix://path; none for no live view; it may hold "
+        "credentials, which are safer in the files or variables of the security settings",
+    ] = field(default=None, repr=False)
+    security: Annotated[RedisSecurity, "TLS and the ACL user"] = field(default_factory=RedisSecurity)
 
     @property
     def access(self) -> RedisAccess | None:
@@ -75,29 +74,35 @@ class RedisSettings:
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """The Spark session of the streaming stage, unless it is started by spark-submit.
+    """The Spark session of the streaming stage, unless it is started by spark-submit."""
 
-    ``master``: Spark's master URL; `regraft stream --master` is the same. ``driver_memory_mb``: heap of the driver,
-    which does all the work in local mode; None for 1,024 MB and, with more than 166 brokers, 40 MB more for each 1,000
-    telemetry records beyond 20,000 that a micro-batch may hold; on a cluster 1,024. ``driver_host``: the address at
-    which executors of a cluster reach the driver.
-    ``executor_memory_mb``: heap of each executor of a cluster; None for as much as local mode takes for the executor's
-    share of a micro-batch: its cores among all shards, or the whole micro-batch if executor_cores is 0.
-    ``executor_cores``: tasks that an executor runs at once; 0 leaves it to the cluster, and a standalone cluster gives
-    an executor all cores of its worker. ``executor_python``: path of the Python with Regraft on the workers; empty for
-    the same path as here.
-    ``secret_file``: the file with the secret that driver, master and workers of a cluster share; with it they
-    authenticate each other and encrypt what they say. None without a cluster, or if ``spark-defaults.conf`` has the
-    secret: where Kafka has logins, the job refuses a cluster without one.
-    """
-
-    master: str = "local[2]"
-    driver_memory_mb: int | None = None
-    driver_host: str = LOOPBACK
-    executor_memory_mb: int | None = None
-    executor_cores: int = 0
-    executor_python: str = ""
-    secret_file: Path | None = None
+    master: Annotated[str, "Spark's master URL; `regraft stream --master` is the same"] = "local[2]"
+    driver_memory_mb: Annotated[
+        int | None,
+        "heap of the driver, which does all the work in local mode; none for 1,024 MB and, with more than 166 "
+        "brokers, 40 MB more for each 1,000 telemetry records beyond 20,000 that a micro-batch may hold; on a "
+        "cluster 1,024",
+    ] = None
+    driver_host: Annotated[str, "the address at which executors of a cluster reach the driver"] = LOOPBACK
+    executor_memory_mb: Annotated[
+        int | None,
+        "heap of each executor of a cluster; none for as much as local mode takes for the executor's share of a "
+        "micro-batch: its cores among all shards, or the whole micro-batch if executor_cores is 0",
+    ] = None
+    executor_cores: Annotated[
+        int,
+        "tasks that an executor runs at once; 0 leaves it to the cluster, and a standalone cluster gives an executor "
+        "all cores of its worker",
+    ] = 0
+    executor_python: Annotated[
+        str,
+        "path of the Python with Regraft on the workers; empty for the same path as here",
+    ] = ""
+    secret_file: Annotated[
+        Path | None,
+        "the file with the secret that driver, master and workers of a cluster share; with it they authenticate each "
+        "other and encrypt what they say",
+    ] = None
 
     @property
     def is_local(self) -> bool:

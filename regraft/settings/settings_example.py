@@ -1,6 +1,6 @@
 """Write settings as TOML: all defaults with their meaning, or the settings of one run.
 
-In: the settings models. Out: TOML text. A test checks that ``settings.example.toml`` is the former.
+In: the settings models. Out: TOML text.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from regraft.settings.fixed_settings import RECORDED
 from regraft.settings.planner_models import planner_models
 from regraft.settings.run_settings import Settings, section_models
 from regraft.settings.settings_model import NONE_WORD, SettingsModel
 
 HEAD = """\
-# Every setting of Regraft at its default. Made by `regraft settings --example`; do not edit this copy by hand.
+# Every setting of Regraft at its default. Printed by `regraft settings --example`.
 # Copy what you want to change into your own file and name it with --settings FILE or REGRAFT_SETTINGS.
 # A flag (--set section.name=value) wins over the environment (REGRAFT_SECTION__NAME), that over the file.
 # The word "none" means: no value.
@@ -37,7 +38,7 @@ def example_text() -> str:
 def settings_text(settings: Settings) -> str:
     """Return the settings of a run, without the password of the live view."""
     record = settings.to_record()
-    return "\n".join(plain_table(name, values) for name, values in record.items())
+    return "\n".join(plain_table(name, values) for name, values in record.items() if name != RECORDED)
 
 
 def servers_text(settings: Settings) -> str:
@@ -48,15 +49,12 @@ def servers_text(settings: Settings) -> str:
 def _table(path: str, model: SettingsModel) -> str:
     lines = [*_comment(_first_paragraph(type(model))), f"[{path}]"]
     nested: list[str] = []
-    shown: list[str] = []  # Adjacent settings share one comment.
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         if isinstance(value, SettingsModel):
             nested.append(_table(f"{path}.{name}", value))
             continue
-        comment = _comment(field.description or "")
-        lines += [*(comment if comment != shown else []), f"{name} = {toml_text(value)}"]
-        shown = comment
+        lines += [*_comment(f"{name}: {field.description}"), f"{name} = {toml_text(value)}"]
     return "\n".join(["\n".join(lines) + "\n", *nested])
 
 

@@ -1,7 +1,8 @@
 """Generate checked settings models from the stages' frozen dataclasses, so that each default is defined once.
 
-In: a dataclass and the names of its fields that the composition fills. Out: a pydantic model of the other fields, whose
-faults are collected instead of raised one at a time. The list of sections does not belong here.
+In: a dataclass. Out: a pydantic model of its described fields, those with a text as in ``Annotated[int, "text"]``; all
+others are constants or filled by the composition. Faults are collected instead of raised one at a time. The list of
+sections does not belong here.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -28,7 +29,7 @@ from pydantic import model_validator as validated_by
 from pydantic_core import PydanticCustomError
 
 from regraft.schemas.name_near import name_near
-from regraft.settings.moved_settings import RENAMED, moved_to
+from regraft.settings.moved_settings import RENAMED, fixed_text, moved_to
 
 NONE_WORD = "none"  # Stands for None in TOML and in the environment, which have no null.
 
@@ -101,10 +102,12 @@ def _without_none_word(model: type[BaseModel], name: str, value: object) -> obje
 def _sentence(model: type[SettingsModel], entry: Any) -> str:
     name = str(entry["loc"][0])
     full_name = f"{model.setting_path}.{name}" if model.setting_path else name
+    if entry["type"] == "extra_forbidden" and fixed_text(full_name):
+        return f"{full_name} is {fixed_text(full_name)}: remove it"
     if entry["type"] == "extra_forbidden" and moved_to(full_name):
         return f"{full_name} has moved, as each planner has its own settings: give {moved_to(full_name)} instead"
     if entry["type"] == "extra_forbidden" and full_name in RENAMED:
-        return f"{full_name} has been renamed: give {RENAMED[full_name]} instead"
+        return f"{full_name} is now called {RENAMED[full_name]}, which is given as well: remove the old name"
     if entry["type"] == "extra_forbidden":
         way_out = name_near(name, model.model_fields, f"known here are {', '.join(sorted(model.model_fields))}")
         return f"{full_name} is not a setting: {way_out}"
@@ -118,31 +121,30 @@ def _default_text(model: type[BaseModel], name: str) -> str:
     return NONE_WORD if default is None else str(default)
 
 
-def settings_model(
-    shape: type[Any],
-    path: str,
-    composed: frozenset[str] = frozenset(),
-    renamed: Mapping[str, object] | None = None,
-    heading: str | None = None,
-) -> type[SettingsModel]:
-    """Return the model of a dataclass without the ``composed`` fields, which the composition fills.
+def settings_model(shape: type[Any], path: str, heading: str | None = None) -> type[SettingsModel]:
+    """Return the model of a dataclass's settings: its fields with a text, tables included.
 
-    ``renamed`` overrides defaults of the dataclass, ``heading`` the docstring above its table. Nested dataclasses
-    become nested models. Raises TypeError for a field that is not composed and has no default, because new users must
-    be able to start without it.
+    ``heading`` replaces the docstring above its table. Raises TypeError for a setting without default, because new
+    users must be able to start without it.
     """
-    hints = _hints_of(cast(Any, shape))
+    return _settings_model(shape, path, {}, heading)
+
+
+def _settings_model(
+    shape: type[Any], path: str, defaults: Mapping[str, object], heading: str | None = None
+) -> type[SettingsModel]:
+    hints, texts = _hints_of(cast(Any, shape)), field_texts(cast(Any, shape))
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(shape):
-        if field.name in composed:
+        if field.name not in texts:
             continue
         hint = hints[field.name]
+        default = defaults.get(field.name, _default_of(shape, field))
         if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-            nested = settings_model(hint, f"{path}.{field.name}", renamed=_given_defaults(field))
+            nested = _settings_model(hint, f"{path}.{field.name}", _values_of(default))
             fields[field.name] = (nested, Field(default_factory=nested))
             continue
-        default = (renamed or {}).get(field.name, _default_of(shape, field))
-        fields[field.name] = (hint, Field(default=default, description=describe_field(shape, field.name)))
+        fields[field.name] = (hint, Field(default=default, description=texts[field.name]))
     model = create_model(f"{shape.__name__}Model", __base__=SettingsModel, __doc__=heading or shape.__doc__, **fields)
     model.setting_path = path
     return model
@@ -154,30 +156,24 @@ def _default_of(shape: type[Any], field: dataclasses.Field[Any]) -> object:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     raise TypeError(
-        f"{shape.__name__}.{field.name} has no default and is not composed: name it in regraft/settings/run_settings.py"
+        f"{shape.__name__}.{field.name} has a text, so it is a setting, but no default: give it one, or leave the text "
+        "out for a field that the composition fills"
     )
 
 
-def _given_defaults(field: dataclasses.Field[Any]) -> dict[str, object]:
+def _values_of(value: Any) -> dict[str, object]:
     """Return the values of a nested default, which may differ from its class's own defaults."""
-    if field.default is not dataclasses.MISSING:
-        value = field.default
-    elif field.default_factory is not dataclasses.MISSING:
-        value = field.default_factory()
-    else:
-        return {}
     return {inner.name: getattr(value, inner.name) for inner in dataclasses.fields(value)}
 
 
-def describe_field(shape: type[Any], name: str) -> str:
-    """Return the sentences about a field in the docstrings of a dataclass and its bases, joined; empty if none.
-
-    ``None`` becomes NONE_WORD, as settings are written.
-    """
-    text = " ".join(word for each in shape.__mro__ for word in (each.__doc__ or "").split())
-    sentences = [part.strip().rstrip(".") for part in text.replace(". ", ".\n").splitlines()]
-    found = [sentence for sentence in sentences if f"``{name}``" in sentence]
-    return re.sub(r"\bNone\b", NONE_WORD, ". ".join(found).replace("``", ""))
+@cache
+def field_texts(shape: type[Any]) -> dict[str, str]:
+    """Return the text of each setting of a dataclass, by its name."""
+    return {
+        name: next(each for each in hint.__metadata__ if isinstance(each, str))
+        for name, hint in get_type_hints(shape, include_extras=True).items()
+        if get_origin(hint) is Annotated and any(isinstance(each, str) for each in hint.__metadata__)
+    }
 
 
 def chosen_names(model: SettingsModel) -> Iterator[str]:
@@ -198,9 +194,16 @@ def _hints_of(shape: type[Any]) -> dict[str, Any]:
 
 def to_dataclass(model: SettingsModel, shape: type[Value], **composed: Any) -> Value:
     """Return the dataclass with the model's values and those of the composition."""
-    hints = _hints_of(cast(Any, shape))
+    return shape(**_given_values(model, shape), **composed)
+
+
+def _given_values(model: SettingsModel, shape: type[Any]) -> dict[str, Any]:
+    defaults = {field.name: field for field in dataclasses.fields(shape)}
     values: dict[str, Any] = {}
     for name in type(model).model_fields:
         value = getattr(model, name)
-        values[name] = to_dataclass(value, hints[name]) if isinstance(value, SettingsModel) else value
-    return shape(**{**values, **composed})
+        if isinstance(value, SettingsModel):
+            nested: Any = _default_of(shape, defaults[name])
+            value = dataclasses.replace(nested, **_given_values(value, type(nested)))
+        values[name] = value
+    return values

@@ -77,12 +77,8 @@ class Overlay:
             "REGRAFT_STREAMING__GRACE_MS": "500",
             "REGRAFT_ALERTS__RULES_FILE": str(directory / "rules.toml"),
             "REGRAFT_ALERTS__WEBHOOKS": json.dumps(webhooks),
-            "REGRAFT_ALERTS__TICK_MS": "20",
-            "REGRAFT_ALERTS__STATUS_MS": "50",
             "REGRAFT_ALERTS__TIMEOUT_S": "2",
             "REGRAFT_ALERTS__ATTEMPTS_MAX": "2",
-            "REGRAFT_ALERTS__BACKOFF_S": "0.1",
-            "REGRAFT_ALERTS__BACKOFF_S_MAX": "0.1",
         }
 
     def start(self, **more: str) -> subprocess.Popen[bytes]:

@@ -94,9 +94,7 @@ class Instance:
             "controller.instance": name,
             "controller.session_ms": session_ms,
             "controller.planner": "swap_links_cost",
-            "controller.horizon_windows_max": 2,
             "controller.subscription_lifetime_s": 0.5,
-            "controller.tick_ms": 20,
             "controller.decision.cool_down_windows": 0,
             "controller.decision.pay_back_lifetimes": 1_000,  # Plans are made, however short-lived interests are.
             "controller.decision.window_age_ms_max": 600_000,

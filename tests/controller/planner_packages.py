@@ -7,6 +7,7 @@ import pytest
 
 SOURCE = """
 from dataclasses import dataclass
+from typing import Annotated
 
 from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec
 from regraft.overlay.overlay_configuration import link
@@ -15,10 +16,10 @@ from regraft.schemas.plan import Proposal
 
 @dataclass(frozen=True)
 class JoinSettings(PlannerSettings):
-    '''``broker``: which broker is joined to all others. ``gain_per_s``: what is promised for it.'''
+    '''Which broker is joined.'''
 
-    broker: str = "b00"
-    gain_per_s: float = 1.0
+    broker: Annotated[str, "which broker is joined to all others"] = "b00"
+    gain_per_s: Annotated[float, "what is promised for it"] = 1.0
 
     def faults(self):
         return [] if self.gain_per_s > 0 else [f"gain_per_s is {self.gain_per_s}: above 0"]

@@ -132,7 +132,7 @@ def test_an_agent_that_announces_too_many_does_not_affect_other_agents(*, admits
         announce(fleet, f"n{number:02d}", nowhere)
     announce(fleet, "x01", BrokerFacts(agent="calm"))
     assert asking(fleet) == ["n00", "n01", "n02", "x01"]
-    (crowded,) = [text for text in join_events(fleet) if "members.announced_max" in text]
+    (crowded,) = [text for text in join_events(fleet) if "wait for admission, the maximum" in text]
     assert crowded.startswith("n03 is not recorded: 3 brokers of agent 'noisy' wait")
     assert len(join_events(fleet)) == 5
     assert counted(fleet, "too_many") == 47

@@ -92,6 +92,31 @@ VERDICTS: Mapping[Verdict, str] = {
     Verdict.IN_REVIEW: "another plan waits for approval",
 }
 
+COMMON = (
+    "run.directory",
+    "run.log_level",
+    "kafka.bootstrap",
+    "kafka.namespace",
+    "kafka.security.tls",
+    "kafka.security.mechanism",
+    "kafka.security.username",
+    "kafka.security.password_file",
+    "redis.url",
+    "orders.trusted_keys_file",
+    "spark.master",
+    "streaming.window_ms",
+    "streaming.grace_ms",
+    "controller.planner",
+    "controller.shadow_planners",
+    "controller.dry_run",
+    "controller.act_on_deaths",
+    "controller.degree_max",
+    "controller.decision.changes_per_plan_max",
+    "controller.sampling.share_min",
+    "alerts.targets",
+    "dashboard.secret_file",
+)
+
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return a Markdown table."""
@@ -215,31 +240,37 @@ def settings() -> str:
         [
             "A flag (`--set section.name=value`) wins over the environment (`REGRAFT_SECTION__NAME`), that over a TOML",
             "file (`--settings FILE` or `REGRAFT_SETTINGS`), that over the default. The word `none` means: no value.",
-            "[settings.example.toml](../settings.example.toml) is the same as a file; `regraft init` writes a short",
-            "one.",
+            "`regraft settings --example` prints all of them as a file; `regraft init` writes a short one.",
         ],
     ]
     models = {**section_models(), **{f"planners.{name}": model for name, model in planner_models().items()}}
+    parts += _common(models)
     for name, model in models.items():
         parts += _section(name, model())
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
+def _common(models: Mapping[str, type[SettingsModel]]) -> list[list[str]]:
+    """Return the table of the settings that most operators give."""
+    rows = []
+    for full_name in COMMON:
+        section, *path = full_name.split(".")
+        model: SettingsModel = models[section]()
+        for part in path[:-1]:
+            model = getattr(model, part)
+        field = type(model).model_fields[path[-1]]
+        rows.append((f"`{full_name}`", f"`{toml_text(getattr(model, path[-1]))}`", field.description or ""))
+    return [["## Common", "", "What most operators set.", "", *table(("setting", "default", "meaning"), rows)]]
+
+
 def _section(path: str, model: SettingsModel) -> list[list[str]]:
-    by_description: dict[str, tuple[list[str], list[str]]] = {}  # Settings that are explained together share a row.
-    nested = []
+    rows, nested = [], []
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         if isinstance(value, SettingsModel):
             nested += _section(f"{path}.{name}", value)
             continue
-        names, values = by_description.setdefault((field.description or name).strip(), ([], []))
-        names.append(f"`{name}`")
-        values.append(f"`{toml_text(value)}`")
-    rows = [
-        (", ".join(names), ", ".join(values), re.sub(r"^[a-z_]+(, [a-z_]+)*: ", "", text))
-        for text, (names, values) in by_description.items()
-    ]
+        rows.append((f"`{name}`", f"`{toml_text(value)}`", field.description or ""))
     own = [[f"## {path}", "", *table(("setting", "default", "meaning"), rows)]] if rows else []
     return own + nested
 

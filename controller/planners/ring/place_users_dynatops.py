@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,18 +41,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PlacementSettings(PlannerSettings):
-    """Which broker suits a user.
+    """Which broker suits a user."""
 
-    ``user_load_weight``: w_l of Zhao13, the weight of a broker's load against similar interests.
-    ``user_cluster_brokers``: c, how many brokers share what their users want; the paper's 10.
-    ``user_utility_min``: by how much a move must raise a user's utility.
-    ``users_moved_max``: users that move at once, at most controller.decision.users_per_plan_max.
-    """
-
+    # W_l of Zhao13, the weight of a broker's load against similar interests.
     user_load_weight: float = 1.0
-    user_cluster_brokers: int = 10
-    user_utility_min: float = 0.1
-    users_moved_max: int = 500
+    user_cluster_brokers: Annotated[int, "c, how many brokers share what their users want; the paper's 10"] = 10
+    user_utility_min: Annotated[float, "by how much a move must raise a user's utility"] = 0.1
+    users_moved_max: Annotated[int, "users that move at once, at most controller.decision.users_per_plan_max"] = 500
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""

@@ -33,7 +33,10 @@ RegionLink = tuple[int, int]
 class RegionLinkSettings(ExchangeSettings):
     """How far to search for other links between regions: each evaluation prices all clusters."""
 
+    # Exchanges in one plan, of two brokers' places (some 2 * (regions + clusters) links change) or of a link between
+    # regions (one in every cluster).
     exchanges_max: int = 2
+    # Exchanges that are priced in one call.
     evaluations_max: int = 1_000
 
 

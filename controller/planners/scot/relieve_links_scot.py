@@ -25,15 +25,12 @@ from regraft.schemas.write_figures import figure
 
 @dataclass(frozen=True)
 class ReliefSettings(PlannerSettings):
-    """When a link is a persistent hot spot.
+    """When a link is a persistent hot spot."""
 
-    ``congested_windows``: when it has been congested (controller.decision.link_congestion_max) in this many windows in
-    a row, up to the newest. With windows of 5 s, the default is half a minute: shorter congestion is left to the
-    brokers.
-    ``relief_share_min``: the share of its load on such links that a publisher's move must remove.
-    """
-
+    # When it has been congested (controller.decision.link_congestion_max) in this many windows in a row, up to the
+    # newest.
     congested_windows: int = 6
+    # The share of its load on such links that a publisher's move must remove.
     relief_share_min: float = 0.2
 
     def faults(self) -> list[str]:

@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,22 +36,24 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PackingSettings(PlannerSettings):
-    """How far users may move, and how much is evaluated.
+    """How far users may move, and how much is evaluated."""
 
-    ``detour_ms_max``: the longest delay between the broker that subscribers leave and the one they go to. Default 40
-    ms: across a continent, not an ocean. ``evaluations_max``: how often all pairs of brokers are priced in one call,
-    once for each move found. Default 24, at 100 brokers some seconds. ``saving_share_min``: a move that saves less than
-    this share of the cost is not proposed. Default 0.0005, as the judge's ``change_share_min``. ``single_max``: single
-    subscribers moved in one call, of those that brokers report separately (``emulator.subscribers_reported_max``).
-    Default 8. ``search_words_max`` and ``escape_words_max``: as for search_overlay_cost, which searches links and
-    publishers' homes afterwards. Default half of its defaults.
-    """
-
-    detour_ms_max: float = 40.0
+    detour_ms_max: Annotated[
+        float,
+        "the longest delay between the broker that subscribers leave and the one they go to. Default 40 ms: across a "
+        "continent, not an ocean",
+    ] = 40.0
+    # How often all pairs of brokers are priced in one call, once for each move found. Default 24, at 100 brokers some
+    # seconds.
     evaluations_max: int = 24
+    # A move that saves less than this share of the cost is not proposed.
     saving_share_min: float = 0.0005
+    # Single subscribers moved in one call, of those that brokers report separately
+    # (emulator.subscribers_reported_max). Default 8.
     single_max: int = 8
+    # Bound of the search for links and publishers' homes that follows, in 64-bit words of delivery sets.
     search_words_max: int = 500_000_000
+    # The same for kicks after it.
     escape_words_max: int = 50_000_000
 
     def faults(self) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Annotated
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.shared_settings import OrderSettings, SessionSettings
@@ -24,12 +25,9 @@ PLANNER = "relocate_publisher_grape"
 
 @dataclass(frozen=True)
 class PrioritySettings(SessionSettings, OrderSettings):
-    """What GRAPE minimises.
+    """What GRAPE minimises."""
 
-    ``grape_priority``: the metric that it minimises first, "load" (messages) or "delay".
-    """
-
-    grape_priority: Priority = "load"
+    grape_priority: Annotated[Priority, 'the metric that it minimises first, "load" (messages) or "delay"'] = "load"
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""

@@ -34,14 +34,13 @@ Part = tuple[ClosedWindow, list[int]]
 
 @dataclass(frozen=True)
 class TraceSettings(OrderSettings):
-    """How many notifications POP traces.
+    """How many notifications POP traces."""
 
-    ``pop_traces_min``: how many notifications of a publisher must have been traced, the paper's P_threshold of 100.
-    ``pop_traces_max``, ``pop_window_s``: at most this many are traced (N, the paper's 50) in this time (W, its 60 s).
-    """
-
+    # How many notifications of a publisher must have been traced, the paper's P_threshold of 100.
     pop_traces_min: int = 100
+    # At most this many notifications are traced (N of Cheung09, its 50) in pop_window_s.
     pop_traces_max: int = 50
+    # W of Cheung09, its 60 s.
     pop_window_s: float = 60.0
 
     def faults(self) -> list[str]:

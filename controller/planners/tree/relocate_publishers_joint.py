@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,13 +39,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class JointSettings(SessionSettings):
-    """What is minimised, and which of GRAPE's choices it is compared with under caps of load.
+    """What is minimised, and which of GRAPE's choices it is compared with under caps of load."""
 
-    ``delay_weight``: the weight of the mean delivery delay, 0 to 1, in what is minimised; the rest is the overlay's
-    cost. Default 0: cost alone.
-    """
-
-    delay_weight: float = 0.0
+    delay_weight: Annotated[
+        float,
+        "the weight of the mean delivery delay, 0 to 1, in what is minimised; the rest is the overlay's cost. "
+        "Default 0: cost alone",
+    ] = 0.0
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""

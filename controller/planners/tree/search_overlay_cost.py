@@ -20,14 +20,11 @@ PLANNER = "search_overlay_cost"
 
 @dataclass(frozen=True)
 class OverlaySearchSettings(PlannerSettings):
-    """How much is evaluated, in 64-bit words of delivery sets.
+    """How much is evaluated, in 64-bit words of delivery sets."""
 
-    ``search_words_max``: bounds the descents from all starts, in 64-bit words of delivery sets. Default 1e9, about a
-    second.
-    ``escape_words_max``: the same for kicks after them. Default 1e8, some 300 ms.
-    """
-
+    # Bounds the descents from all starts, in 64-bit words of delivery sets. Default 1e9, about a second.
     search_words_max: int = 1_000_000_000
+    # The same for kicks after them. Default 1e8, some 300 ms.
     escape_words_max: int = 100_000_000
 
     def faults(self) -> list[str]:

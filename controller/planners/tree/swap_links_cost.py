@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Annotated
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
@@ -22,13 +23,13 @@ PLANNER = "swap_links_cost"
 
 @dataclass(frozen=True)
 class SearchSettings(PlannerSettings):
-    """How much is evaluated, in 64-bit words of delivery sets.
+    """How much is evaluated, in 64-bit words of delivery sets."""
 
-    ``search_words_max``: bounds the search for swaps in 64-bit words of delivery sets. Default 4e9, some seconds.
-    ``escape_words_max``: the same once no single swap helps. Default 3e7, some 100 ms.
-    """
-
-    search_words_max: int = 4_000_000_000
+    search_words_max: Annotated[
+        int,
+        "bounds the search for swaps in 64-bit words of delivery sets. Default 4e9, some seconds",
+    ] = 4_000_000_000
+    # The same once no single swap helps. Default 3e7, some 100 ms.
     escape_words_max: int = 30_000_000
 
     def faults(self) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from regraft.api.planners import LocalKnowledge, agreed_swaps, mean_common_interest, rank_swaps
 from regraft.api.planning import HorizonSettings, PlannerSpec, TreeContext, TreeState
@@ -23,20 +23,20 @@ PLANNER = "swap_links_ci_paper"
 
 @dataclass(frozen=True)
 class InterestSettings(HorizonSettings):
-    """What brokers know of common interest.
+    """What brokers know of common interest."""
 
-    ``cache_ids_max``: how many notifications a broker remembers having received, the newest; the paper's 8,192. Default
-    none, all of the horizon.
-    ``bloom_bits``, ``bloom_hashes``: shape of the Bloom filters that they exchange, the paper's 100,000 and 5. Default
-    none bits, which compares exactly: here the controller knows all delivery sets anyway.
-    ``path_interest``: common interest of three brokers, the paper's "estimate" by the mean over the neighbourhood, or
-    counted as a "conjunction" of what two of them sent the third, which the paper leaves to future work.
-    """
-
-    cache_ids_max: int | None = None
-    bloom_bits: int | None = None
-    bloom_hashes: int = PAPER_HASHES
-    path_interest: Literal["estimate", "conjunction"] = "estimate"
+    cache_ids_max: Annotated[
+        int | None,
+        "how many notifications a broker remembers having received, the newest; the paper's 8,192. Default none, all "
+        "of the horizon",
+    ] = None
+    bloom_bits: Annotated[int | None, "bits of the Bloom filters that they exchange, the paper's 100,000"] = None
+    bloom_hashes: Annotated[int, "hash functions of these filters, the paper's 5"] = PAPER_HASHES
+    path_interest: Annotated[
+        Literal["estimate", "conjunction"],
+        'common interest of three brokers, the paper\'s "estimate" by the mean over the neighbourhood, or counted as '
+        'a "conjunction" of what two of them sent the third, which the paper leaves to future work',
+    ] = "estimate"
 
     @property
     def filter_shape(self) -> FilterShape | None:

@@ -242,12 +242,12 @@ def test_a_span_without_reports_of_brokers_is_an_error(
 def test_all_faults_of_a_call_are_reported_at_once(recorded: tuple[Path, VirtualLoop, Settings]) -> None:
     """An unknown planner, a wrong setting, a time outside the recording and a negative duration: four sentences."""
     options = BacktestOptions(
-        recorded[0], ("nobody", PEER), {"controller": {"tick_ms": 0}}, from_ms=1 << 42, closed_loop_s=-1
+        recorded[0], ("nobody", PEER), {"controller": {"review_ms_max": 0}}, from_ms=1 << 42, closed_loop_s=-1
     )
     with pytest.raises(BacktestError) as raised:
         run_backtest(options, QUIET)
     faults = "\n".join(raised.value.faults)
-    for part in ("'nobody' is unknown", "tick_ms is 0", "--closed-loop-s is -1", "no complete window"):
+    for part in ("'nobody' is unknown", "review_ms_max is 0", "--closed-loop-s is -1", "no complete window"):
         assert part in faults
 
 

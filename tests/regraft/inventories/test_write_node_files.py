@@ -31,7 +31,7 @@ def table_of(tmp_path: Path, text: str) -> Path:
 
 def test_each_broker_gets_a_folder_with_what_its_machine_needs(tmp_path: Path) -> None:
     """Settings of all nodes and of one, with values of their types; peers and inventory are the same for all."""
-    shared = {"kafka": {"bootstrap": "kafka:9092", "security": {"tls": True}}, "node": {"flush_ms": 500.0}}
+    shared = {"kafka": {"bootstrap": "kafka:9092", "security": {"tls": True}}, "node": {"sample_share": 0.5}}
     files = node_files(INVENTORY, read_nodes(table_of(tmp_path, TABLE)), shared, "/var/lib/regraft")
     assert sorted(files) == [
         f"{broker}/{name}" for broker in INVENTORY.brokers for name in ("inventory.json", "node.toml", "peers.json")
@@ -43,7 +43,7 @@ def test_each_broker_gets_a_folder_with_what_its_machine_needs(tmp_path: Path) -
     assert tomllib.loads(files["b00/node.toml"]) == {
         "run": {"directory": "/var/lib/regraft"},
         "kafka": {"bootstrap": "kafka:9092", "security": {"tls": True}},
-        "node": {"flush_ms": 500.0, "broker": "b00", "connector": "nats://127.0.0.1:7422", "metrics_port": 9105},
+        "node": {"sample_share": 0.5, "broker": "b00", "connector": "nats://127.0.0.1:7422", "metrics_port": 9105},
     }
     file = tmp_path / "node.toml"
     file.write_text(files["b01/node.toml"])
@@ -65,7 +65,7 @@ def test_names_of_brokers_make_plain_folders(tmp_path: Path) -> None:
 def test_all_that_is_wrong_is_listed_with_its_line(tmp_path: Path) -> None:
     """Unknown, missing and repeated brokers, addresses, connectors and settings; nothing is returned."""
     table = (
-        "broker,address,connector,flush_ms\n"
+        "broker,address,connector,sample_share\n"
         "b00,10.0.0.1:7411,nats://127.0.0.1:7422,5\n"
         "b00,10.0.0.1:7411,nats://127.0.0.1:7422,\n"
         "b1,10.0.0.2,mqt://127.0.0.1:1883,\n"
@@ -81,7 +81,7 @@ def test_all_that_is_wrong_is_listed_with_its_line(tmp_path: Path) -> None:
         "line 4: b1 is not a broker of the inventory: did you mean b01?",
         "line 4: address '10.0.0.2' is not host:port",
         "line 4: node: connector is 'mqt://127.0.0.1:1883'",
-        "line 2: node: flush_ms is 5",
+        "line 2: node: sample_share is 5",
         "b01 is a broker of the inventory, but has no line",
     ):
         assert any(fault.startswith(start) for fault in faults), (start, faults)

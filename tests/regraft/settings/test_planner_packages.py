@@ -82,18 +82,19 @@ def test_without_the_lab_its_planners_are_answered_with_how_to_install_it(monkey
 
 BROKEN = """
     from dataclasses import dataclass
+    from typing import Annotated
     from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec
 
     @dataclass(frozen=True)
     class Needy(PlannerSettings):
-        wanted: int
+        wanted: Annotated[int, "a setting"]
 
     def plan(state, settings, context, rng):
         return []
 
     @dataclass(frozen=True)
     class Typed(PlannerSettings):
-        names: "Sequence[str]" = ()
+        names: "Annotated[Sequence[str], 'a setting']" = ()
 
     number = 3
     typed = PlannerSpec("typed", "tree", plan, Typed, "", "")

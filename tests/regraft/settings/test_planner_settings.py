@@ -2,13 +2,22 @@
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.find_planners import OF_THE_LAB, PLANNERS, planner_spec
 from regraft.controller.planners.shared_settings import HorizonSettings
-from regraft.settings.moved_settings import RENAMED, TO_PLANNERS, moved_to, with_new_names
+from regraft.settings.moved_settings import (
+    FIXED,
+    RENAMED,
+    TO_PLANNERS,
+    fixed_text,
+    moved_to,
+    with_new_names,
+    with_renamed,
+)
 from regraft.settings.run_settings import SettingsError, load_settings
 
 
@@ -58,8 +67,12 @@ def test_an_old_name_is_answered_with_the_new_one(name: str, monkeypatch: pytest
     """This holds for any source; each new name is a setting of that planner and not of the controller."""
     monkeypatch.setenv(f"REGRAFT_CONTROLLER__{name.upper()}", "1")
     (fault,) = faults_of()
-    new = " and ".join(f"planners.{planner}.{name}" for planner in TO_PLANNERS[name])
-    assert fault == f"controller.{name} has moved, as each planner has its own settings: give {new} instead"
+    new = [f"planners.{planner}.{name}" for planner in TO_PLANNERS[name]]
+    if all(each in FIXED for each in new):
+        assert fault == f"controller.{name} is {fixed_text(new[0])}: remove it"
+    else:
+        shown = " and ".join(each for each in new if each not in FIXED)
+        assert fault == f"controller.{name} has moved, as each planner has its own settings: give {shown} instead"
     assert all(
         name in {field.name for field in fields(planner_spec(planner).settings)} for planner in TO_PLANNERS[name]
     )
@@ -84,19 +97,43 @@ def test_every_planner_that_had_a_setting_gets_it_from_an_old_recording() -> Non
     assert with_new_names({"run": {}}) == {"run": {}}
 
 
+@pytest.mark.parametrize("old", sorted(RENAMED))
+def test_a_renamed_setting_is_accepted_with_a_warning(old: str) -> None:
+    """For one release, from flags, file and environment; one that is fixed by now is an error with its value."""
+    warned: list[tuple[str, str]] = []
+    given: Any = 3
+    for part in reversed(old.split(".")):
+        given = {part: given}
+    named = with_renamed(given, lambda *names: warned.append(names))
+    if RENAMED[old] in FIXED:
+        assert (named, warned) == (given, [])
+        assert faults_of(flags=given)[0] == f"{old} is {fixed_text(RENAMED[old])}: remove it"
+        return
+    assert warned == [(old, RENAMED[old])]
+    found: Any = named
+    for part in RENAMED[old].split("."):
+        found = found[part]
+    assert found == 3
+
+
+def test_renamed_settings_reach_the_run_from_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With both names given, the old one is an error."""
+    file = tmp_path / "own.toml"
+    file.write_text('[node]\ndoor_user = "regraft"\n')
+    monkeypatch.setenv("REGRAFT_NODE__DOOR", "nats://127.0.0.1:7422")
+    node = load_settings({"node": {"door_password_file": "secret"}}, file).node
+    assert (node.connector, node.connector_user) == ("nats://127.0.0.1:7422", "regraft")
+    assert node.connector_password_file == Path("secret")
+    both = {"node": {"door_api": "http://a:1", "connector_api": "http://a:1"}}
+    (fault,) = [each for each in faults_of(flags=both, file=file) if "door" in each]
+    assert fault == "node.door_api is now called node.connector_api, which is given as well: remove the old name"
+
+
 @pytest.mark.parametrize("old", sorted(name for name in RENAMED if name.startswith("planners.")))
-def test_a_renamed_setting_is_answered_with_its_new_name_and_read_from_old_recordings(old: str) -> None:
-    """Each new name is a setting of the planner, the old one is none."""
+def test_a_renamed_setting_of_a_planner_is_read_from_old_recordings(old: str) -> None:
+    """The new name is a field of the planner's settings, the old one is none."""
     _, planner, old_name = old.split(".")
     _, to, new_name = RENAMED[old].split(".")
     has, had = ({field.name for field in fields(planner_spec(name).settings)} for name in (to, planner))
     assert (old_name in had, new_name in has) == (False, True)
-    (fault,) = faults_of(flags={"planners": {planner: {old_name: 3}}})
-    assert fault == f"{old} has been renamed: give planners.{to}.{new_name} instead"
     assert with_new_names({"planners": {planner: {old_name: 3}}})["planners"][to] == {new_name: 3}
-
-
-def test_a_setting_renamed_across_sections_is_answered_with_its_new_name() -> None:
-    """It did not move to the planners, so the message does not say so."""
-    (fault,) = faults_of(flags={"demo": {"horizon_lifetimes": 2.0}})
-    assert fault == "demo.horizon_lifetimes has been renamed: give controller.horizon_lifetimes instead"

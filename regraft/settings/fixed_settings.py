@@ -1,0 +1,82 @@
+"""The constants among a run's settings: read them, and replace them where a run needs others.
+
+In: settings, recorded tables. Out: values by full name, or settings with other values. Only recordings of earlier
+versions and runs on a faster clock have others; a file, the environment or a flag cannot change a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from regraft.settings.moved_settings import FIXED
+
+RECORDED = "fixed"  # The table of a record that holds the constants, by full name.
+# Waits for other processes, which take wall time whatever the clock of the run does.
+WALL_TIMES = (
+    "emulator.command_poll_ms",
+    "emulator.drain_s_max",
+    "controller.stop_ms_max",
+    "controller.tick_ms",
+    "controller.status_ms",
+    "controller.decision.mute_ms",
+    "controller.assembly.rows_wait_ms",
+    "controller.transition.prepare_ms",
+    "controller.transition.activate_ms",
+    "controller.transition.retire_ms",
+    "controller.transition.resend_ms",
+)
+
+Value = TypeVar("Value")
+
+
+def fixed_values(settings: object) -> dict[str, Any]:
+    """Return the constants of a run by full name."""
+    return {name: _value_at(settings, _path(name)) for name in FIXED}
+
+
+def with_recorded(settings: Value, recorded: Mapping[str, Any]) -> Value:
+    """Return settings with the constants of a recorded run, so that it is decided as it was."""
+    written = recorded.get(RECORDED, {})
+    for name, value in FIXED.items():
+        kept = written.get(name, _recorded_at(recorded, name, value))
+        if kept != value:
+            settings = _replaced(settings, _path(name), kept)
+    return settings
+
+
+def at_speed(settings: Value, speed: float) -> Value:
+    """Return settings for a clock of the run that passes ``speed`` times as fast as the wall clock."""
+    for name in WALL_TIMES if speed > 1 else ():
+        value = FIXED[name]
+        settings = _replaced(settings, _path(name), type(value)(value * speed))
+    return settings
+
+
+def _path(full_name: str) -> list[str]:
+    parts = full_name.split(".")
+    return ["controller", *parts] if parts[0] == "planners" else parts
+
+
+def _value_at(value: Any, path: list[str]) -> Any:
+    for part in path:
+        value = value[part] if isinstance(value, Mapping) else getattr(value, part)
+    return value
+
+
+def _recorded_at(recorded: Mapping[str, Any], full_name: str, default: object) -> Any:
+    table: Any = recorded
+    for part in full_name.split("."):
+        if not isinstance(table, Mapping) or part not in table:
+            return default
+        table = table[part]
+    return table
+
+
+def _replaced(value: Any, path: list[str], kept: Any) -> Any:
+    """Return a dataclass or a mapping of them with one inner value replaced."""
+    name, *rest = path
+    if isinstance(value, Mapping):
+        return {**value, name: _replaced(value[name], rest, kept)} if name in value else value
+    return cast(Any, replace)(value, **{name: _replaced(getattr(value, name), rest, kept) if rest else kept})
