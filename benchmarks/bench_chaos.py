@@ -30,12 +30,12 @@ from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.run_records.outage_timeline import outage_timeline
 from regraft.run_records.summary import percentile
+from regraft.schemas.units import SECOND_MS
 from regraft.stages.observe_run import RunObserver
 from regraft.virtual_runs.virtual_loop import VirtualLoop
 
 DEGREE_MAX = 8
 START_MS = 1_700_000_000_000
-SECOND_MS = 1_000.0
 TREE_PLANNER, RING_PLANNER = "swap_links_cost", "place_users_dynatops"
 QUIET_S = 120.0  # After the last round, for outstanding repairs and restarts.
 PATIENCE_FACTOR = 4.0

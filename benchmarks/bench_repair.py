@@ -22,13 +22,13 @@ from regraft.producers.workloads.checkin_settings import USERS_SHIPPED, CheckinS
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE
+from regraft.schemas.units import SECOND_MS
 from regraft.virtual_runs.virtual_loop import VirtualLoop
 
 DEGREE_MAX = 8
 START_MS = 1_700_000_000_000
 DEATH_S = 30.0
 WATCH_S_MAX = 180.0
-SECOND_MS = 1_000.0
 TREE_PLANNER, RING_PLANNER = "swap_links_cost", "place_users_dynatops"
 SETTLE_S = 60.0
 

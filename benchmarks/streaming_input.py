@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import open_producer
+from regraft.schemas.arrays import Words
 from regraft.schemas.codec import header
 from regraft.schemas.packed_cells import COUNT_BYTES, SEPARATOR
 from regraft.schemas.registry import latest_schema
@@ -36,8 +37,6 @@ SEED = 11
 REPEATED_SHARE, CLIENT_SHARE = 0.02, 0.25
 SUBSETS = 64  # Sets of publishers that a batch may cover, drawn in advance.
 RECORD = "TelemetryBatch"
-
-Words = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from regraft.controller.decision_settings import MINUTE_MS, DecisionSettings, values_below
+from regraft.controller.decision_settings import DecisionSettings, values_below
 from regraft.controller.member_settings import MemberSettings
 from regraft.controller.sampling_settings import SamplingSettings
 from regraft.controller.state.planner_interface import PlannerSettings
@@ -23,6 +23,7 @@ from regraft.schemas.bounds import NAME_LENGTH_MAX, UNCLEAN_ANYWHERE
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.plan_life import LIFE
 from regraft.schemas.topics import DEFAULT_NAMESPACE
+from regraft.schemas.units import MINUTE_MS
 
 SESSION_MS_MIN, SESSION_MS_MAX = 1_000, 60_000
 TERM_FIRST = 1  # Of the first leader; 0 is sent by controllers that do not support terms.

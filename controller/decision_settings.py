@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-MINUTE_MS = 60_000
+from regraft.schemas.units import MINUTE_MS
 
 
 @dataclass(frozen=True, kw_only=True)

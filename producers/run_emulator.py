@@ -44,10 +44,10 @@ from regraft.producers.emulator.starting_point import StartingPoint, starting_po
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.status_file import StatusFile
+from regraft.schemas.units import SECOND_MS
 
 log = structlog.get_logger(__name__)
 
-SECOND_MS = 1_000.0
 CELLS_KEPT_S = 120  # Age, by publish time, after which a cell is not sent again; far above any delivery time.
 CONNECT_S_MAX = 60.0
 UNDECIDED_S_MAX = 60.0  # Wait for a plan that is being prepared; three times its controller's limit.

@@ -47,10 +47,10 @@ from regraft.producers.nodes.node_parts import (
 )
 from regraft.producers.nodes.node_waiting import NodeWaiting, waiting_for
 from regraft.schemas.status_file import StatusFile
+from regraft.schemas.units import SECOND_MS
 
 log = structlog.get_logger(__name__)
 
-SECOND_MS = 1_000.0
 CONNECT_S_MAX = 60.0
 UNDECIDED_S_MAX = 60.0  # Wait for a plan that is being prepared; three times its controller's limit.
 FLUSH_S_MAX = 10.0

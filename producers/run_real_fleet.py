@@ -42,10 +42,10 @@ from regraft.schemas.command import Command
 from regraft.schemas.plan import Plan
 from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.status_file import StatusFile
+from regraft.schemas.units import SECOND_MS
 
 log = structlog.get_logger(__name__)
 
-SECOND_MS = 1_000.0
 CONNECT_S_MAX = 60.0
 UNDECIDED_S_MAX = 60.0
 FLUSH_S_MAX = 30.0

@@ -41,8 +41,8 @@ from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.producers.workloads.stock_workload import StockWorkload
 from regraft.schemas.command import Command
 from regraft.schemas.sampled_blocks import FULL, Sampling
+from regraft.schemas.units import SECOND_MS
 
-SECOND_MS = 1_000.0
 CELLS_KEPT_S = 120
 CONTROL_SERVICE_MS = 0.05
 QUEUE_LENGTH_MAX = 10_000

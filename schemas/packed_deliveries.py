@@ -24,11 +24,10 @@ from itertools import pairwise
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
+from regraft.schemas.arrays import Longs
 from regraft.schemas.bounds import BLOCK_MAX, NAME_LENGTH_MAX, UNCLEAN_ANYWHERE
 
-Longs = NDArray[np.int64]
 Column = bytes
 INDEX, LONG = np.dtype("<u4"), np.dtype("<i8")
 INDEXES, SUMS = ("publisher", "broker", "block_counts"), ("notifications", "local_deliveries", "bytes")

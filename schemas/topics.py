@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-DAY_MS = 24 * 3_600_000
+from regraft.schemas.units import DAY_MS
+
 LOG_APPEND_TIME = "LogAppendTime"  # Kafka's own clock, the reference for the clocks of all brokers.
 CREATE_TIME = "CreateTime"  # The sender's clock, or any value that the sender sets.
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from regraft.schemas.arrays import Longs
 from regraft.streaming.read_telemetry import NEVER_MS
 
 SETTLED_WINDOWS = 12  # A window waits as long as the slowest of this many took.
@@ -29,8 +30,6 @@ BROKERS_MAX = (
     20_000  # Awaited; without an inventory, senders may invent any number. Telemetry of others is used as well.
 )
 FORGOTTEN_WINDOWS = 1_000  # A broker silent for longer counts as a new one when it returns.
-
-Longs = NDArray[np.int64]
 
 
 class Closing(Struct, frozen=True):

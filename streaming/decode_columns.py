@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-Longs = NDArray[np.int64]
+from regraft.schemas.arrays import Longs
 
 LONG_BYTES_MAX = 10
 LAST_SHIFT = 7 * (LONG_BYTES_MAX - 1)  # Shift of the bits in a long's last possible byte.

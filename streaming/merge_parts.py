@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from regraft.schemas.arrays import Longs
 from regraft.streaming.reduce_groups import added, reduced
 
-Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 
 QUEUE_COUNTERS = ("messages_in", "messages_out", "notifications_out", "bytes_in", "bytes_out", "busy_ms", "wait_ms")

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
+from regraft.schemas.arrays import Longs
 from regraft.streaming.decide_closing import Closing, RowTimes, advance
 from regraft.streaming.decode_columns import decode_columns
-from regraft.streaming.merge_parts import Longs, WindowParts
+from regraft.streaming.merge_parts import WindowParts
 from regraft.streaming.read_telemetry import PART_SCHEMA
 from regraft.streaming.share_windows import Kept, keep_shares
 from regraft.streaming.unpack_cells import with_cells

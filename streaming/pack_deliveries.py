@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from regraft.schemas.arrays import Longs
 from regraft.schemas.packed_deliveries import BLOCK_BYTES, ROW_BYTES, DeliveryColumns, PackedDeliveries
-from regraft.streaming.merge_parts import Longs, MergedDeliveries
+from regraft.streaming.merge_parts import MergedDeliveries
 
 # A quarter of Kafka's default record size: no larger buffers are needed, and a lost record costs less.
 PACKED_BYTES_MAX = 1 << 18

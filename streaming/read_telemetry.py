@@ -36,10 +36,11 @@ from regraft.schemas.registry import (
     schema_by_id,
     schema_ids_of,
 )
+from regraft.schemas.units import SECOND_MS
 from regraft.streaming.measure_backlog import batch_records_max
 from regraft.streaming.refuse_batches import implausible, unknown_brokers, wrong_topics
 from regraft.streaming.source_topics import broker_topics, known_brokers, source_topics
-from regraft.streaming.streaming_settings import SECOND_MS, EventBounds, StreamingSettings
+from regraft.streaming.streaming_settings import EventBounds, StreamingSettings
 
 RECORD = "TelemetryBatch"
 NEVER_MS = -1

@@ -1,13 +1,11 @@
 """Reduce each group of a sorted column to one value: by any operation, or to a sum that stays within 64 bits. Pure."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from regraft.schemas.arrays import Longs
 from regraft.schemas.bounds import SUM_MAX
 
 HALF_BITS, HALF_MASK = 32, (1 << 32) - 1
-
-Longs = NDArray[np.int64]
 
 
 def reduced(operation: np.ufunc, values: Longs, starts: Longs) -> Longs:

@@ -12,6 +12,7 @@ from typing import Any
 from regraft.schemas.bounds import SUM_MAX
 from regraft.schemas.packed_cells import PackedSecond
 from regraft.schemas.state import BrokerClock, BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
+from regraft.schemas.units import SECOND_MS
 from regraft.streaming.build_rows import (
     ROW_KINDS,
     QueueSpan,
@@ -21,7 +22,7 @@ from regraft.streaming.build_rows import (
     queue_row,
     rtt_row,
 )
-from regraft.streaming.streaming_settings import QUERY_VERSION, SECOND_MS, EventBounds
+from regraft.streaming.streaming_settings import QUERY_VERSION, EventBounds
 
 Batch = Mapping[str, Any]
 Moment = tuple[int, int, int, int]  # boot, time_ms, sequence, place in the batch: the order of "last"

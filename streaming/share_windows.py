@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Longs = NDArray[np.int64]
+from regraft.schemas.arrays import Longs
+
 Charged = dict[int, dict[str, int]]  # By the start of the window and the broker, in bytes.
 
 # Four telemetry batches in a second, each as long as Kafka permits, are half of this.

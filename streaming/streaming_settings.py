@@ -13,11 +13,11 @@ from regraft.infra.local.hadoop_path import HadoopPath
 from regraft.infra.process.serve_metrics import port_faults
 from regraft.schemas.bounds import ITEMS_MAX
 from regraft.schemas.topics import DEFAULT_NAMESPACE, TELEMETRY, topic_name
+from regraft.schemas.units import SECOND_MS
 
 # Increase with every change of keys, windows or aggregates: a checkpoint's state is readable only by its own query.
 QUERY_VERSION = 4
 
-SECOND_MS = 1_000
 CATCH_UP_GRACE_MS = 60_000
 
 # What one Avro body may claim before anything is allocated. Without these limits, a record of a few bytes that

@@ -12,10 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from regraft.schemas.arrays import Longs
 from regraft.schemas.bounds import SECOND_MAX, FieldBound, field_bounds
 from regraft.schemas.telemetry import TelemetryBatch
-from regraft.streaming.merge_parts import Longs, WindowParts, distinct
-from regraft.streaming.streaming_settings import SECOND_MS, EventBounds
+from regraft.schemas.units import SECOND_MS
+from regraft.streaming.merge_parts import WindowParts, distinct
+from regraft.streaming.streaming_settings import EventBounds
 from regraft.streaming.unpack_cells import is_torn
 
 FIELDS = ("broker", "boot", "sequence", "time_ms", "epoch", "deliveries")  # Required in every batch.

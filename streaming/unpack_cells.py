@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from regraft.schemas.arrays import Longs
 from regraft.schemas.bounds import NAME_LENGTH_MAX, UNCLEAN_ANYWHERE
 from regraft.schemas.packed_cells import COUNT_BYTES, MASK_BYTES, SEPARATOR
 
-Longs = NDArray[np.int64]
 SECONDS, CELLS = "seconds", "deliveries"
 WIDTHS = {"blocks": COUNT_BYTES, "masks": MASK_BYTES, "local_deliveries": COUNT_BYTES, "bytes": COUNT_BYTES}
 

@@ -19,12 +19,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
 
 from regraft.controller.state.overlay_state import Span
-
-Floats = NDArray[np.float64]
+from regraft.schemas.arrays import Floats
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.repair import Repair, RepairTask
 from regraft.controller.state.closed_window import ClosedWindow
@@ -23,10 +20,10 @@ from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
+from regraft.schemas.arrays import Floats
 from regraft.schemas.live_view import ShownBill
 from regraft.schemas.plan import Proposal, Verdict
 
-Floats = NDArray[np.float64]
 Objection = tuple[Verdict, str]  # A verdict against a proposal, and why.
 HomesBefore = Callable[[int], Mapping[str, str]]  # Homes before the plans to epochs later than this one.
 

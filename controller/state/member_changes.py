@@ -11,8 +11,8 @@ from regraft.controller.member_settings import MemberSettings
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.shorten_text import shortened
+from regraft.schemas.units import HOUR_MS
 
-HOUR_MS = 3_600_000
 NEVER_MS = TIME_MS_MAX  # When a broker may return that was leaving before it died: never.
 
 

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.schemas.arrays import Words
 from regraft.schemas.part_blocks import REST
 
-Words = NDArray[np.uint64]
 PartKey = tuple[str, int]  # A broker, and the number of a part of its subscribers.
 Masks = Mapping[tuple[str, int], int]  # By publisher and block.
 

@@ -11,18 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.controller.state.window_parts import WindowParts
 from regraft.controller.windows.take_parts import parts_of, split_parts
 from regraft.controller.windows.take_sample import Sample, take_sample
 from regraft.overlay.sets.delivery_sets import DeliverySets, MaskCells
+from regraft.schemas.arrays import Longs
 from regraft.schemas.packed_deliveries import DeliveryColumns
 from regraft.schemas.sampled_blocks import rule_of_counts
 from regraft.schemas.state import PublisherDelivery, StateRow
 from regraft.schemas.telemetry import BLOCK_SIZE
-
-Longs = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

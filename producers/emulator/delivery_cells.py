@@ -17,8 +17,8 @@ from regraft.producers.brokers.broker_messages import Notification
 from regraft.schemas.part_blocks import MOVED_SEPARATE_MS, REST, number_of_subscriber, part_block
 from regraft.schemas.sampled_blocks import COUNTS_BLOCK_MIN, FULL, PUBLISHED_FLAG, Sampling
 from regraft.schemas.telemetry import BLOCK_SIZE, Delivery
+from regraft.schemas.units import SECOND_MS
 
-SECOND_MS = 1_000
 CHOOSE_MS = 10_000  # Interval at which the separately reported subscribers are chosen.
 KEPT_WEIGHT = 2  # A chosen subscriber remains so unless another receives more than this many times as much.
 SIGN_BIT = 1 << (BLOCK_SIZE - 1)

@@ -22,9 +22,9 @@ from regraft.schemas.client import Client, PredicateRecord, Role
 from regraft.schemas.command import CommandResult
 from regraft.schemas.split_batch import split_batch
 from regraft.schemas.telemetry import LinkProbe, QueueSample, TelemetryBatch
+from regraft.schemas.units import SECOND_MS
 
 CANDIDATES_MAX = 40  # Peers that a broker probes in turn: the nearest according to the inventory.
-SECOND_MS = 1_000.0
 RTT_JITTER_SHARE = 0.02  # Standard deviation of a probe, relative to the link's delay: real probes always differ.
 
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
 from regraft.overlay.tree.build_tree import random_tree
 from regraft.producers.data.cut_data import INTERNET
 from regraft.producers.emulator.place_overlay import DATA_DIRECTORY, PROCESSING_MS_MAX, PROCESSING_MS_MIN
+from regraft.schemas.arrays import Floats
 
 CURRENCY = "USD"
 MESSAGE_BYTES = 1_000.0  # Assumed: quotes of some 130 bytes with headers, in packets that are rarely full.
@@ -28,8 +28,6 @@ MESSAGE_BYTES = 1_000.0  # Assumed: quotes of some 130 bytes with headers, in pa
 DELAY_PRICE = 0.01
 # Some 70 % of the demo's notifications: brokers in the middle of a random tree pass more, and are relieved first.
 LOAD_MAX_PER_S = 140.0
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,8 @@ from regraft.producers.emulator.emulated_parts import EmulatedBroker
 from regraft.producers.emulator.emulator_ports import MembershipPort
 from regraft.producers.emulator.newcomers import Newcomer
 from regraft.schemas.announcement import REPEAT_MS, Announcement
+from regraft.schemas.units import SECOND_MS
 
-SECOND_MS = 1_000.0
 CHECK_MS = 1_000.0  # Between two checks for its admission.
 
 log = structlog.get_logger(__name__)

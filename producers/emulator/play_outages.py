@@ -15,8 +15,8 @@ import structlog
 
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
 from regraft.producers.emulator.outage_schedule import Chaos, Outage, OutageKind, random_outages
+from regraft.schemas.units import SECOND_MS
 
-SECOND_MS = 1_000.0
 NOTES_KEPT_MAX = 1_000
 
 log = structlog.get_logger(__name__)

@@ -15,10 +15,10 @@ import structlog
 
 from regraft.schemas.announcement import REPEAT_MS, Announcement
 from regraft.schemas.member import BrokerFacts, PeerCost
+from regraft.schemas.units import SECOND_MS
 
 log = structlog.get_logger(__name__)
 
-SECOND_MS = 1_000.0
 CHECK_S = 1.0
 TRIES = 3
 CONNECT_S_MAX = 5.0

@@ -27,10 +27,10 @@ from dataclasses import dataclass, field
 import structlog
 
 from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.schemas.units import SECOND_MS
 
 log = structlog.get_logger(__name__)
 
-SECOND_MS = 1_000.0
 FIRST_S_MAX = 10.0
 LEAVE_S_MAX = 120.0  # Longer than any link is cut.
 LATE_MS_MAX = 4_000.0  # Longer than a plan holds a delivery back.

@@ -29,10 +29,10 @@ from regraft.producers.real_fleet.fleet_overlays import FleetOverlays
 from regraft.producers.real_fleet.link_proxy import LinkProxy
 from regraft.schemas.command import Command
 from regraft.schemas.sampled_blocks import FULL, Sampling
+from regraft.schemas.units import SECOND_MS
 
 log = structlog.get_logger(__name__)
 
-SECOND_MS = 1_000.0
 LIMITS = LinkLimits()
 NEVER_CALLED = (LOOPBACK, 0)  # Of two nodes, the one whose name comes first calls the other.
 

@@ -28,8 +28,7 @@ from regraft.producers.workloads.checkin_data import DAY_MINUTES, Checkins, cell
 from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.schemas.client import Role
 from regraft.schemas.command import CommandResult
-
-SECOND_MS = 1_000.0
+from regraft.schemas.units import SECOND_MS
 
 
 class UserOverlay(Protocol):

@@ -25,9 +25,9 @@ from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.workloads.stock_settings import RegimeChange, WorkloadSettings
 from regraft.schemas.client import Role
 from regraft.schemas.command import CommandResult
+from regraft.schemas.units import SECOND_MS
 
 DATA_DIRECTORY = Path(__file__).parents[1] / "data"
-SECOND_MS = 1_000.0
 STOCK_CLASS = "STOCK"
 NIGHT_SHARE = 0.05  # What a broker draws at midnight, as a share of noon.
 

@@ -3,8 +3,9 @@
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange, Link, OverlayConfiguration, link
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.sets.distinct_sets import Words, digit_planes, merge_sets
+from regraft.overlay.sets.distinct_sets import digit_planes, merge_sets
 from regraft.overlay.sets.weighted_sets import WeightedSets
+from regraft.schemas.arrays import Words
 
 __all__ = [
     "BrokerChange",

@@ -3,7 +3,7 @@
 Costs are those of Jaeger07, Eq. 1-2, per second.
 """
 
-from regraft.overlay.packed_users import Flags, Floats, Homes, PackingCosts, PackingInstance, tree_prices
+from regraft.overlay.packed_users import Homes, PackingCosts, PackingInstance, tree_prices
 from regraft.overlay.tree.build_tree import bootstrap_tree, cycle_links, random_tree
 from regraft.overlay.tree.horizon_paths import Paths, paths_within
 from regraft.overlay.tree.link_sides import RootedTree
@@ -13,6 +13,7 @@ from regraft.overlay.tree.trace_sessions import HopDelays, SessionMetrics, Trace
 from regraft.overlay.tree.tree_configuration import DegreeError, TreeConfiguration
 from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
 from regraft.overlay.tree.tree_cut_off import tree_cut_off
+from regraft.schemas.arrays import Flags, Floats
 
 __all__ = [
     "DegreeError",

@@ -17,8 +17,8 @@ from matplotlib.lines import Line2D
 
 from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, MODE_TITLES, RECORDED, Outcome, outcomes_by_mode
 from regraft.report_page.drawing_parts import STYLE, svg_text
+from regraft.schemas.units import SECOND_MS
 
-SECOND_MS = 1_000
 LABEL_LENGTH_MAX = 36  # With longer names the legend has two columns instead of three.
 PANEL_INCHES = 3.4
 INCHES_PER_LINE = 0.13  # Height of the number at the end of a line.

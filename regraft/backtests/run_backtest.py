@@ -30,6 +30,7 @@ from regraft.producers.recordings.read_recording import Recording, RecordingErro
 from regraft.recordings.aggregate_recording import AggregatedRecording, aggregate_recording, work_count
 from regraft.recordings.divide_work import divide_work
 from regraft.schemas.topics import CLIENTS, MEMBERS
+from regraft.schemas.units import SECOND_MS
 from regraft.settings.read_sources import Flags
 from regraft.settings.recorded_settings import reading_bounds, settings_of, why_not_emulated
 from regraft.settings.run_settings import Settings, SettingsError
@@ -37,7 +38,6 @@ from regraft.settings.run_settings import Settings, SettingsError
 CLOSED_LOOP_S = 180
 SMALL_WINDOWS = 50  # A few seconds of work at most.
 SMALL_CLOSED_S = 60
-SECOND_MS = 1_000
 OPEN_LOOP_ONLY = "candidates are compared in the open loop only"
 
 

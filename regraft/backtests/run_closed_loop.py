@@ -19,10 +19,9 @@ from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.recordings.aggregate_span import opened_recording
 from regraft.schemas.plan_life import LIFE
+from regraft.schemas.units import SECOND_MS
 from regraft.virtual_runs.record_virtual import virtual_settings
 from regraft.virtual_runs.virtual_loop import VirtualLoop
-
-SECOND_MS = 1_000
 
 
 class ClosedLoopTask(msgspec.Struct, frozen=True):

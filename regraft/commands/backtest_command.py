@@ -14,12 +14,12 @@ import typer
 from rich.console import Console
 
 from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED
+from regraft.schemas.units import SECOND_MS
 
 if TYPE_CHECKING:
     from regraft.backtests.run_backtest import Backtest, BacktestOptions
 
 CLOSED_LOOP_S = 180
-SECOND_MS = 1_000
 PRINTED = Path("-")
 
 JsonFile = Annotated[

@@ -15,8 +15,7 @@ from regraft.commands.command_options import Assignments, Bootstrap, By, Lasting
 from regraft.commands.give_orders import give_order, print_answer
 from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.order import WHOLE_OVERLAY, OrderKind
-
-MINUTE_MS = 60_000
+from regraft.schemas.units import MINUTE_MS
 
 BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Its name.")]
 

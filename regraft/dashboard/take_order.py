@@ -21,10 +21,10 @@ from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from regraft.schemas.plan_life import why_order_refused
 from regraft.schemas.shown_fleet import ShownFleet
+from regraft.schemas.units import MINUTE_MS
 
 REASON_LENGTH_MIN = 3
 ORDERS_AT_ONCE_MAX = 4
-MINUTE_MS = 60_000
 MINUTES_MAX = 60 * 24 * 31
 MAY_EXPIRE = (OrderKind.PAUSE, OrderKind.MAINTAIN)
 

@@ -21,8 +21,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.real_fleet.place_fleet import NODE_MS
-
-Floats = NDArray[np.float64]
+from regraft.schemas.arrays import Floats
 
 SHOWN_MAX = 3
 PLACEHOLDER = 1.0

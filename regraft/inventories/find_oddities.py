@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.inventories.found_brokers import counted
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.name_some import name_some
-
-Floats = NDArray[np.float64]
 
 TRIANGLE_BROKERS_MAX = 1_000  # Some seconds; the work grows with the cube.
 DETOUR_FACTOR = 1.1  # Measured delays of shorter detours are noise.

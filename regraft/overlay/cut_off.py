@@ -10,10 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
+from regraft.schemas.arrays import Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,8 @@ from regraft.overlay.prices import Prices
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.status_file import replace_file
 from regraft.schemas.topics import NO_AGENT
+from regraft.schemas.units import SECOND_MS
 
-SECOND_MS = 1000.0
 REASON_LENGTH_MAX = 500  # A reason may quote a name of any length.
 
 

@@ -13,13 +13,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.overlay.overlay_configuration import TREE, OverlayConfiguration
 from regraft.overlay.prices import Prices
+from regraft.schemas.arrays import Floats
 from regraft.schemas.topics import AGENT_PATTERN
-
-Floats = NDArray[np.float64]
 
 PAIRS_MAX = 20  # Sentences about asymmetric pairs.
 

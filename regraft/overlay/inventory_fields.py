@@ -12,13 +12,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.overlay.inventory_schema import FIELDS, PRICES, REQUIRED, SCHEMA_FIELD, unknown_fields
 from regraft.overlay.prices import Prices, PricesError
+from regraft.schemas.arrays import Floats
 from regraft.schemas.bounds import NAME_LENGTH_MAX, UNCLEAN_ANYWHERE
-
-Floats = NDArray[np.float64]
 
 SHOWN_CHARACTERS_MAX = 60
 REASON_LENGTH_MAX = 500

@@ -17,9 +17,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from regraft.schemas.arrays import Flags, Floats
+
 Homes = NDArray[np.intp]
-Flags = NDArray[np.bool_]
 
 TREES_KNOWN_MAX = 1_000_000  # Some 200 MB.
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from regraft.schemas.arrays import Floats
 
 BYTES_PER_GB = 1e9
 PER_UNIT = 1e6  # Millionths: a notification of 500 bytes costs some hundredths of a millionth of a dollar.

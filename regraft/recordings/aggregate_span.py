@@ -23,6 +23,7 @@ from regraft.producers.recordings.recorded_members import added_members
 from regraft.producers.recordings.recording_format import NULL_BRANCH, FormError
 from regraft.recordings.find_telemetry import BlockRecords, find_telemetry
 from regraft.run_records.replay_register import ClientChange
+from regraft.schemas.arrays import Longs
 from regraft.schemas.client import Client
 from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode
 from regraft.schemas.plan import Plan
@@ -32,7 +33,7 @@ from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.topics import CLIENTS, PLANS, TELEMETRY
 from regraft.streaming.close_windows import WindowRows, close_windows
 from regraft.streaming.decode_columns import decode_columns
-from regraft.streaming.merge_parts import Longs, WindowParts, merge_parts
+from regraft.streaming.merge_parts import WindowParts, merge_parts
 from regraft.streaming.streaming_settings import EventBounds
 from regraft.streaming.tabulate_batches import (
     READ,

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from regraft.producers.recordings.recording_format import FormError, RawRecord, raw_records
+from regraft.schemas.arrays import Longs
 from regraft.schemas.topics import TELEMETRY
 from regraft.streaming.decode_columns import ColumnWalk
-from regraft.streaming.merge_parts import Longs
 
 _NAME = TELEMETRY.suffix.encode()
 _START = re.compile(re.escape(bytes([len(_NAME) << 1]) + _NAME))

@@ -26,11 +26,11 @@ from regraft.schemas.codec import encode
 from regraft.schemas.plan import Plan
 from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.topics import CLIENTS, PLANS, TELEMETRY
+from regraft.schemas.units import SECOND_MS
 from regraft.settings.run_settings import Settings
 from regraft.virtual_runs.virtual_loop import STEP_MS, VirtualLoop
 
 START_MS = 1_700_000_000_000
-SECOND_MS = 1_000
 FAR_MB = 1e9
 
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from regraft.infra.orders.judge_orders import ORDER_AGE_MS_MAX, ORDER_AHEAD_MS_MAX
-from regraft.schemas.topics import AUDIT, DAY_MS, NAMES_OF, ORDERS, TOPICS, Role
+from regraft.schemas.topics import AUDIT, NAMES_OF, ORDERS, TOPICS, Role
+from regraft.schemas.units import DAY_MS
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 BEGIN, END = "<!-- drawn from schemas/topics.py -->", "<!-- end of what is drawn -->"

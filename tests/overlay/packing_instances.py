@@ -5,7 +5,8 @@ import itertools
 import networkx as nx
 import numpy as np
 
-from regraft.overlay.packed_users import Floats, Homes, PackingInstance
+from regraft.overlay.packed_users import Homes, PackingInstance
+from regraft.schemas.arrays import Floats
 
 
 def drawn_instance(

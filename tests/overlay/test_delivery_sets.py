@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets, MaskCells
-from regraft.overlay.sets.distinct_sets import Words
+from regraft.schemas.arrays import Words
 from tests.overlay.small_overlays import brokers_named, overlays, sets_of
 
 BROKERS = brokers_named(3)

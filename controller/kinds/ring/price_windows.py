@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.cost_breakdown import CostBreakdown
@@ -11,8 +10,7 @@ from regraft.overlay.ring.ring_breakdown import ring_breakdown
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import RingCost, overlay_ring_cost
 from regraft.overlay.ring.user_interests import UserInterests
-
-Floats = NDArray[np.float64]
+from regraft.schemas.arrays import Floats
 
 
 def ring_cost_of(configuration: RingConfiguration, window: ClosedWindow) -> RingCost:

@@ -12,13 +12,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.kinds.overlay_kind import Floats, HomeError, RingIdError
+from regraft.controller.kinds.overlay_kind import HomeError, RingIdError
 from regraft.controller.kinds.ring.ring_state import RingState, RingTraffic
 from regraft.controller.state.overlay_state import Span, cut_spans
 from regraft.overlay.overlay_configuration import LinkError
 from regraft.overlay.ring.chord_ring import RingError
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import topic_costs, topic_roots
+from regraft.schemas.arrays import Floats
 from regraft.schemas.plan import ClientMove, IdMove, Proposal
 
 

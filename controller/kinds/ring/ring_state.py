@@ -24,8 +24,7 @@ from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import RingCost, TopicCosts, at_positions, topic_costs, topic_roots
 from regraft.overlay.ring.ring_cut_off import ring_cut_off
 from regraft.overlay.ring.user_interests import UserInterests
-
-Floats = NDArray[np.float64]
+from regraft.schemas.arrays import Floats
 
 PAPER_RATE_FILTER = 0.3  # alpha_pub of Zhao13, Eq. 8: the weight of the newest value.
 

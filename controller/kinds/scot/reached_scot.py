@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from regraft.controller.kinds.overlay_kind import Floats, HomeError, RingIdError
+from regraft.controller.kinds.overlay_kind import HomeError, RingIdError
 from regraft.controller.kinds.scot.scot_state import ScotState
 from regraft.controller.state.overlay_state import Span
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.schemas.arrays import Floats
 from regraft.schemas.plan import Proposal
 
 

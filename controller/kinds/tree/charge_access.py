@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
@@ -18,9 +17,8 @@ from regraft.overlay.prices import per_month
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.schemas.arrays import Floats
 from regraft.schemas.live_view import ShownBill
-
-Floats = NDArray[np.float64]
 
 
 def access_costs_per_s(inventory: Inventory, window: ClosedWindow) -> Floats:

@@ -11,11 +11,12 @@ from copy import copy
 
 import numpy as np
 
-from regraft.controller.kinds.overlay_kind import Floats, HomeError, RingIdError
+from regraft.controller.kinds.overlay_kind import HomeError, RingIdError
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.overlay_state import Span
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import LinkSwap, SwapCursor, as_swaps
+from regraft.schemas.arrays import Floats
 from regraft.schemas.plan import ClientMove, Proposal
 
 

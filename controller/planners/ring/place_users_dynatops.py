@@ -28,6 +28,7 @@ from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import overlay_ring_cost
 from regraft.overlay.ring.user_clusters import UserClusters
 from regraft.overlay.ring.user_interests import UserInterests
+from regraft.schemas.arrays import Floats
 from regraft.schemas.plan import ClientMove, Proposal
 
 PLANNER = "place_users_dynatops"
@@ -36,7 +37,6 @@ BROKERS_PER_ASKING_USER = 10
 ASKING_MIN = 1_000  # Users that ask before moves are counted; fewer take as long in array steps.
 
 Ints = NDArray[np.integer]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.controller.kinds.overlay_kind import OVERLOAD
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
@@ -24,14 +23,13 @@ from regraft.controller.state.planner_interface import PlannerSettings, PlannerS
 from regraft.overlay.tree.group_moves import group_move_changes_per_s
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.schemas.arrays import Floats
 from regraft.schemas.plan import HomeMove, Proposal
 from regraft.schemas.write_figures import figure
 
 PLANNER = "pack_drop"
 TIE_SHARE = 1e-9  # A saving below this share of the cost is rounding of floats.
 MOVES_TRIED_MAX = 12  # Moves checked against the caps in one evaluation: each needs the loads of a whole tree.
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

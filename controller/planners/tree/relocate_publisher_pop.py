@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.shared_settings import OrderSettings
@@ -21,6 +20,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.schemas.arrays import Floats
 from regraft.schemas.plan import ClientMove, Proposal
 from regraft.schemas.write_figures import figure
 
@@ -28,7 +28,6 @@ PLANNER = "relocate_publisher_pop"
 NEWEST_SHARE = 0.25  # "a weight of 0.25 to the newest value and 0.75 to the last average value" (3.1).
 TIE_SHARE = 1e-9  # Sides that differ by less than this share are equal up to the rounding of floats.
 
-Floats = NDArray[np.float64]
 Part = tuple[ClosedWindow, list[int]]
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.describe_moves import effect_text
 from regraft.controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
@@ -27,14 +26,13 @@ from regraft.controller.state.planner_interface import PlannerSpec, moving_propo
 from regraft.overlay.tree.publisher_placement import PublisherPlacement
 from regraft.overlay.tree.trace_sessions import SessionMetrics
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.schemas.arrays import Floats
 from regraft.schemas.plan import ClientMove, Proposal
 
 PLANNER = "relocate_publishers_joint"
 HOMES_EVALUATED_MAX = 20_000_000  # Homes evaluated by all descents of one call: half a second if caps are tight.
 STARTS_MAX = 4  # How many of the best starts a descent is made from.
 GRAPE_WEIGHTS = (100, 75, 50, 25, 1)
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from regraft.producers.nodes.links.carried_messages import LinkError, body_of, m
 from regraft.producers.nodes.links.link_connection import LinkConnection
 from regraft.producers.nodes.links.link_session import LINK_VERSION, Hello, LinkSession
 from regraft.schemas.telemetry import QueueSample
+from regraft.schemas.units import SECOND_MS
 
 log = structlog.get_logger(__name__)
 
-SECOND_MS = 1_000.0
 CLOSE_S_MAX = 2.0
 CONNECTIONS_PER_PEER, CONNECTIONS_MIN = 4, 64  # Further calls are refused, so that strangers do not use up memory.
 

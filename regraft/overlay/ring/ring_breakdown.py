@@ -10,8 +10,9 @@ import numpy as np
 from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.ring.ring_configuration import RingConfiguration
-from regraft.overlay.ring.ring_costs import Floats, at_positions, topic_roots
+from regraft.overlay.ring.ring_costs import at_positions, topic_roots
 from regraft.overlay.ring.user_interests import UserInterests
+from regraft.schemas.arrays import Floats
 
 
 def ring_breakdown(

@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 from regraft.overlay.ring.chord_ring import ChordRing, ring_key
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from regraft.schemas.arrays import Flags, Floats
 
 
 @dataclass(frozen=True)

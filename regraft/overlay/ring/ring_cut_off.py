@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.overlay.cut_off import CutOff
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import at_positions, topic_roots
 from regraft.overlay.ring.user_interests import UserInterests
-
-Floats = NDArray[np.float64]
+from regraft.schemas.arrays import Floats
 
 
 def ring_cut_off(ring: RingConfiguration, interests: UserInterests, rates_per_s: Floats) -> CutOff:

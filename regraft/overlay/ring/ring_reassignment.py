@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from regraft.overlay.ring.chord_ring import ChordRing
 from regraft.overlay.ring.ring_arcs import RingArcs, ring_arcs
 from regraft.overlay.ring.ring_costs import topic_costs
+from regraft.schemas.arrays import Flags, Floats
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 Mapping = NDArray[np.int64]  # X of the paper: the broker at each position.
 
 EXACT_BITS = 52  # Integers of this many bits, and their sums, are exact in 64-bit floats.

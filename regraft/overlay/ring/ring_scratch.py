@@ -7,11 +7,9 @@ all hops take 1.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.overlay.ring.ring_reassignment import Mapping, RingProblem
-
-Floats = NDArray[np.float64]
+from regraft.schemas.arrays import Floats
 
 
 class ScratchSwaps:

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.ring.ring_reassignment import Mapping, RingProblem
+from regraft.schemas.arrays import Floats
 
-Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
 ONE = np.int64(1 << 32)  # A subtree's code: the number of its subscribers times this, plus the sum of their positions.

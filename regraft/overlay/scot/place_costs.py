@@ -18,8 +18,8 @@ from regraft.overlay.scot.scot_places import Regions
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.link_sides import RootedTree, link_sides
 from regraft.overlay.tree.publisher_costs import costs_at_homes
+from regraft.schemas.arrays import Floats
 
-Floats = NDArray[np.float64]
 RegionLinks = tuple[tuple[int, int], ...]
 CLUSTERS_KEPT_MAX = 4_096  # Priced clusters. An exchange changes two, so these suffice for 2,000.
 

@@ -25,8 +25,7 @@ from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.publisher_costs import PublisherCosts
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-
-Floats = NDArray[np.float64]
+from regraft.schemas.arrays import Floats
 
 
 def scot_breakdown(overlay: ScotConfiguration, inventory: Inventory, sets: DeliverySets) -> CostBreakdown:

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import networkx as nx
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.overlay.cut_off import CutOff
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-
-Floats = NDArray[np.float64]
+from regraft.schemas.arrays import Floats
 
 
 def scot_cut_off(overlay: ScotConfiguration, deliveries_per_s: Floats) -> CutOff:

@@ -13,7 +13,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.sets.distinct_sets import Counts, Words, digit_planes, distinct_sets
+from regraft.overlay.sets.distinct_sets import Counts, digit_planes, distinct_sets
+from regraft.schemas.arrays import Words
 
 ALL_BITS = (1 << 64) - 1
 OWNER_DIGITS = 32  # Bits for a publisher's position among those of a span.

@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from regraft.schemas.arrays import Words
+
 COLUMNS_AT_ONCE = 512  # Columns transposed at a time, so that they stay in the processor's cache.
 MIXERS = np.random.Generator(np.random.PCG64(0)).integers(1 << 62, 1 << 63, 1 << 12, dtype=np.uint64) * 2 + 1
 
-Words = NDArray[np.uint64]
 Counts = NDArray[np.int64]
 
 

@@ -13,13 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.sets.distinct_sets import Words, digit_planes, merge_sets
+from regraft.overlay.sets.distinct_sets import digit_planes, merge_sets
 from regraft.overlay.sets.weighted_sets import WeightedSets
-
-Floats = NDArray[np.float64]
-
-
-Places = NDArray[np.intp]
+from regraft.schemas.arrays import Floats, Places, Words
 
 
 @dataclass(frozen=True, eq=False)

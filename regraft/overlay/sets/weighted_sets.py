@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.sets.delivery_sets import DeliverySets, rows_over
-from regraft.overlay.sets.distinct_sets import Words, digit_planes, merge_sets
+from regraft.overlay.sets.distinct_sets import digit_planes, merge_sets
+from regraft.schemas.arrays import Words
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,11 +22,10 @@ from regraft.overlay.sets.weighted_sets import WeightedSets
 from regraft.overlay.tree.link_sides import RootedTree, link_sides
 from regraft.overlay.tree.publisher_costs import costs_at_homes
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.schemas.arrays import Floats
 
 WORDS_MAX = 50_000_000  # Words of brokers swept over: at a thousand brokers some fifty attempts, which take seconds.
 GAIN_SHARE_MIN = 1e-9  # A gain below this share is rounding error.
-
-Floats = NDArray[np.float64]
 
 
 def exchange_joints(

@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.sets.distinct_sets import Words
 from regraft.overlay.tree.link_sides import RootedTree, link_sides
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-
-Floats = NDArray[np.float64]
+from regraft.schemas.arrays import Floats, Words
 
 
 def group_move_changes_per_s(

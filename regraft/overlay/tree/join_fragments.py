@@ -16,8 +16,8 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Places = NDArray[np.intp]
+from regraft.schemas.arrays import Floats, Places
+
 Pair = tuple[int, int]
 
 NODES_MAX = 400  # Subproblems per search: at a thousand brokers about a second.

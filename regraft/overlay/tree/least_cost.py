@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.sets.distinct_sets import Words, merge_sets
+from regraft.overlay.sets.distinct_sets import merge_sets
+from regraft.schemas.arrays import Floats, Words
 
 SLACK_SHARE = 1e-9  # How far sums of floats may be above the true ones.
 JOINED_MAX = 30_000  # Brokers joined, over all sets: some 0.2 s. Skipping sets only lowers the bound.
 PATHS_BROKERS_MAX = 400  # Shortest paths between this many brokers take 0.2 s, between 1,000 some seconds.
-
-Floats = NDArray[np.float64]
 
 
 def least_cost_per_s(inventory: Inventory, spans: Sequence[DeliverySets], joined_max: int = JOINED_MAX) -> float:

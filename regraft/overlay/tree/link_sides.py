@@ -9,12 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.sets.distinct_sets import Words
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.schemas.arrays import Places, Words
 
 WORDS_AT_ONCE = 1 << 17  # Words swept over at a time, so that they stay in the processor's cache.
-
-Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,10 +12,11 @@ import numpy as np
 
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.publisher_sets import PublisherSets
-from regraft.overlay.tree.link_sides import Places, RootedTree, link_sides
-from regraft.overlay.tree.publisher_costs import Floats, costs_at_homes
+from regraft.overlay.tree.link_sides import RootedTree, link_sides
+from regraft.overlay.tree.publisher_costs import costs_at_homes
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
+from regraft.schemas.arrays import Floats, Places
 
 
 class OverlayCosts:

@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from regraft.overlay.tree.link_sides import Places, RootedTree
+from regraft.overlay.tree.link_sides import RootedTree
+from regraft.schemas.arrays import Floats, Places
 
 ROUNDING_SHARE = 1e-9  # Loads that differ by a smaller share are equal up to rounding.
-
-Floats = NDArray[np.float64]
 
 
 class HomeLoads(Protocol):

@@ -12,10 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.sets.distinct_sets import Words
-from regraft.overlay.tree.link_sides import Places, RootedTree, link_sides
-
-Floats = NDArray[np.float64]
+from regraft.overlay.tree.link_sides import RootedTree, link_sides
+from regraft.schemas.arrays import Floats, Places, Words
 
 
 @dataclass(frozen=True, eq=False)

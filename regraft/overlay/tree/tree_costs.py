@@ -21,15 +21,12 @@ from numpy.typing import NDArray
 
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
-from regraft.overlay.sets.distinct_sets import Words
 from regraft.overlay.sets.weighted_sets import WeightedSets, weighed
 from regraft.overlay.tree.link_sides import RootedTree, link_sides
 from regraft.overlay.tree.tree_configuration import NotATreeError, TreeConfiguration
+from regraft.schemas.arrays import Floats, Places, Words
 
 WORDS_AT_ONCE = 1 << 16  # Words processed at a time, so that they stay in the processor's cache.
-
-Floats = NDArray[np.float64]
-Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from regraft.overlay.cut_off import CutOff
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-
-Floats = NDArray[np.float64]
+from regraft.schemas.arrays import Floats
 
 
 def tree_cut_off(tree: TreeConfiguration, deliveries_per_s: Floats) -> CutOff:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.sets.distinct_sets import Words
 from regraft.overlay.sets.weighted_sets import weighed
-from regraft.overlay.tree.tree_costs import WORDS_AT_ONCE, Floats, Places, TreeCosts
+from regraft.overlay.tree.tree_costs import WORDS_AT_ONCE, TreeCosts
+from regraft.schemas.arrays import Floats, Places, Words
 
 
 def walk_cuts(costs: TreeCosts, cuts: Places | None = None) -> Iterator[tuple[Places, Places, Floats]]:

@@ -27,10 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.ring.user_clusters import NO_BROKER, UserClusters
+from regraft.schemas.arrays import Flags, Floats
 
 Ints = NDArray[np.integer]
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 NO_HOME = -1
 NO_PLACE = -1

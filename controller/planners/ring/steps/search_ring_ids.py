@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.overlay.ring.ring_reassignment import Mapping, RingProblem
 from regraft.overlay.ring.ring_scratch import ScratchSwaps
 from regraft.overlay.ring.ring_swaps import RingSwaps
-
-Floats = NDArray[np.float64]
+from regraft.schemas.arrays import Floats
 
 TIE_SHARE = 1e-9  # Gains below this share of the cost are rounding: the move price is not an integer.
 PAIRS_SEEN_MAX = 1_000_000  # Evaluated in one descent: all of 1,000 brokers once, of 100 a hundred times.

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.planner_interface import moving_proposal
 from regraft.overlay.tree.group_moves import part_move_changes_per_s
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
+from regraft.schemas.arrays import Floats
 from regraft.schemas.plan import ClientMove, Proposal
-
-Floats = NDArray[np.float64]
 
 
 def single_moves(

@@ -16,10 +16,10 @@ from regraft.controller.planners.tree.steps.price_frailty import OverlayFrailty
 from regraft.controller.planners.tree.steps.search_swaps import TIE_SHARE, Search, keeps_caps
 from regraft.overlay.overlay_configuration import Link
 from regraft.overlay.tree.overlay_costs import OverlayCosts
-from regraft.overlay.tree.publisher_costs import Floats
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.overlay.tree.tree_configuration import NotATreeError
 from regraft.overlay.tree.tree_costs import LinkSwap
+from regraft.schemas.arrays import Floats
 
 Rehoming = tuple[int, int]  # A publisher and the broker it goes to, by position.
 Change = LinkSwap | Rehoming

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.tree.publisher_placement import PublisherPlacement
+from regraft.schemas.arrays import Floats
 
 GROUP_TRIALS_MAX = 3_000  # Groups tried for one step, smallest first, before all remaining moves become one.
 
-Floats = NDArray[np.float64]
 Homes = NDArray[np.intp]
 Step = tuple[int, ...]
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from regraft.controller.planners.tree.steps.pack_mixing import pack_mixing
 from regraft.controller.planners.tree.steps.pack_users import ROUNDING, pack_clustering, pack_greedy
-from regraft.overlay.packed_users import Floats, Homes, PackingCosts, PackingError, PackingInstance
+from regraft.overlay.packed_users import Homes, PackingCosts, PackingError, PackingInstance
+from regraft.schemas.arrays import Floats
 
 PACKING_TIE_SHARE = 1e-9  # A saving below this share of the cost is rounding of floats.
 EVALUATIONS_MAX = 20_000  # Full or partial evaluations, some 2 ms each at 100 brokers.

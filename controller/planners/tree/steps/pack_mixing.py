@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from regraft.controller.planners.tree.steps.pack_users import Room
-from regraft.overlay.packed_users import Floats, Homes, PackingInstance
+from regraft.overlay.packed_users import Homes, PackingInstance
+from regraft.schemas.arrays import Floats
 
 
 def pack_mixing(instance: PackingInstance, rng: np.random.Generator) -> Homes:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from regraft.overlay.packed_users import Floats, Homes, PackingError, PackingInstance
+from regraft.overlay.packed_users import Homes, PackingError, PackingInstance
+from regraft.schemas.arrays import Floats
 from regraft.schemas.write_figures import figure
 
 ROUNDING = 1e-9

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE, PublisherPlacement
+from regraft.schemas.arrays import Floats
 
 TIE_SHARE = 1e-9  # Gains below this share of the whole are rounding of floats.
 CHAIN_MOVES_MAX = 5  # Publishers that move in one chain.
 EVALUATION_HOMES = 5_000  # Homes that the array calls of an evaluation cost as much as, besides those evaluated.
 
-Floats = NDArray[np.float64]
 Move = tuple[int, int]  # Publisher and home, by position.
 
 

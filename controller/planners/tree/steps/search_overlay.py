@@ -15,9 +15,9 @@ import numpy as np
 from regraft.controller.planners.tree.steps.price_frailty import OverlayFrailty
 from regraft.controller.planners.tree.steps.search_homes import HomeSearch
 from regraft.controller.planners.tree.steps.search_swaps import TIE_SHARE, Search, descend, kick
-from regraft.overlay.tree.link_sides import Places
 from regraft.overlay.tree.overlay_costs import OverlayCosts
 from regraft.overlay.tree.publisher_placement import PublisherPlacement
+from regraft.schemas.arrays import Places
 
 HOMES_EVALUATED_MAX = 2_000_000  # By one descent over homes, if caps of load are tight.
 HOMES_WORDS = 300_000  # Words that the array calls of evaluating all homes cost as much as.

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.tree_configuration import NotATreeError
-from regraft.overlay.tree.tree_costs import LinkSwap, Places, TreeCosts
+from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
 from regraft.overlay.tree.walk_cuts import walk_cuts
+from regraft.schemas.arrays import Places
 
 TIE_SHARE = 1e-9  # Gains below this share of the cost are rounding of floats.
 REUSE_SHARE = 0.5  # A swap is taken from an older evaluation while it gains this share of the best one's gain then.

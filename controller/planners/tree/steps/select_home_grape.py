@@ -17,10 +17,10 @@ from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.planners.shared_settings import SessionSettings
 from regraft.controller.planners.tree.steps.trace_publishers import hop_delays, trace_sessions
 from regraft.overlay.tree.trace_sessions import SessionMetrics
+from regraft.schemas.arrays import Floats
 
 TIE_SHARE = 1e-9  # Values that differ by less than this share are equal up to the rounding of floats.
 
-Floats = NDArray[np.float64]
 Priority = Literal["load", "delay"]
 
 

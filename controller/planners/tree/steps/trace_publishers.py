@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.overlay.sets.distinct_sets import Words
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.trace_sessions import HopDelays, TraceSessions
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-
-Floats = NDArray[np.float64]
+from regraft.schemas.arrays import Floats, Words
 
 
 def trace_sessions(windows: Sequence[ClosedWindow], length_min: int, length_max: int | None) -> TraceSessions:
