@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 import structlog
+from structlog.contextvars import bind_contextvars, unbind_contextvars
 
 from regraft.controller.control_ports import AuditSink, ControlPorts, EventSink, PlanStore
-from regraft.controller.report.bind_plan import PlanBinder
 from regraft.controller.report.loop_metrics import LoopHealth, LoopMetrics
 from regraft.schemas.audit import AuditEntry
 from regraft.schemas.command import Command, CommandResult
@@ -29,6 +29,31 @@ log = structlog.get_logger(__name__)
 LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.CRITICAL: logging.ERROR}
 
 Record = TypeVar("Record")
+
+
+class PlanBinder:
+    """Binds the newest plan that is under way; one that waits for approval or is over is not bound."""
+
+    def __init__(self) -> None:
+        self._bound = ""
+        self._newest: tuple[str, int] = ("", 0)
+
+    def note(self, plan: Plan) -> None:
+        """Note a plan's newest version."""
+        if LIFE[plan.phase].is_under_way:
+            bind_contextvars(plan=plan.plan, epoch=plan.epoch_to)
+            self._bound = plan.plan
+            self._newest = (plan.plan, plan.epoch_to)
+        elif plan.plan == self._bound:
+            unbind_contextvars("plan", "epoch")
+            self._bound = ""
+
+    def ids_of(self, plan: str) -> dict[str, str | int]:
+        """Return the context of a line about ``plan``, also after its end; empty if the line is about no plan."""
+        if not plan:
+            return {}
+        newest, epoch = self._newest
+        return {"plan": plan, "epoch": epoch} if plan == newest else {"plan": plan}
 
 
 class RecordSource(Protocol[Record]):

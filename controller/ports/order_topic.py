@@ -9,20 +9,56 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+import msgspec
 from confluent_kafka import Message
 from msgspec.structs import replace
 
 from regraft.controller.ports.kafka_links import RECORDS_PER_POLL_MAX, TopicReader
-from regraft.controller.ports.refused_orders import RefusedOrders
 from regraft.infra.kafka.decode_strictly import decode_strictly
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.orders.judge_orders import open_judge
 from regraft.infra.orders.order_keys import OrderSettings
-from regraft.schemas.audit import GivenOrder
+from regraft.schemas.audit import AuditEntry, AuditOutcome, GivenOrder
 from regraft.schemas.codec import is_newer
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.order import Order
-from regraft.schemas.topics import ORDERS, topic_name
+from regraft.schemas.topics import AUDIT, ORDERS, topic_name
+
+REFUSED_MAX = 200_000  # The oldest are forgotten first; the topic of orders keeps one of each subject.
+REFUSED_BEFORE = "it was refused before: give it again"
+
+
+class RefusedOrders:
+    """Reads the audit from its beginning; ``is_known`` is whether its end has been reached once."""
+
+    def __init__(self, kafka: KafkaAccess, namespace: str, on_letter: Callable[[DeadLetter], None]) -> None:
+        self._reader = TopicReader(kafka, {topic_name(AUDIT, namespace): AuditEntry}, 0, on_letter)
+        self._refused: dict[tuple[int, int], None] = {}
+        self.is_known = False
+
+    @property
+    def undecodable(self) -> Counter[str]:
+        """The number of records that did not decode, by topic."""
+        return self._reader.undecodable
+
+    def read(self) -> None:
+        """Read new entries, a bounded number; does not wait."""
+        for entry in self._reader.poll():
+            if entry.outcome is AuditOutcome.REFUSED and entry.offset >= 0:
+                self._refused[entry.offset, entry.written_ms] = None
+        while len(self._refused) > REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+        self.is_known = self.is_known or self._reader.has_read_all()
+
+    def judged(self, given: GivenOrder) -> GivenOrder:
+        """Return the order, refused and not new if it was refused before."""
+        if (given.offset, given.written_ms) not in self._refused:
+            return given
+        return msgspec.structs.replace(given, refusal=given.refusal or REFUSED_BEFORE, is_new=False)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._reader.close()
 
 
 class KafkaOrders:

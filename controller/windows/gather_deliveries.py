@@ -12,15 +12,44 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from regraft.controller.state.window_parts import WindowParts
-from regraft.controller.windows.take_parts import parts_of, split_parts
+from regraft.controller.state.window_parts import PartKey, ReceivedPart, WindowParts
 from regraft.controller.windows.take_sample import Sample, take_sample
 from regraft.overlay.sets.delivery_sets import DeliverySets, MaskCells
 from regraft.schemas.arrays import Longs
 from regraft.schemas.packed_deliveries import DeliveryColumns
+from regraft.schemas.part_blocks import part_of_block
 from regraft.schemas.sampled_blocks import rule_of_counts
 from regraft.schemas.state import PublisherDelivery, StateRow
 from regraft.schemas.telemetry import BLOCK_SIZE
+
+Columns = tuple[tuple[str, int], ...]
+Planes = Mapping[PartKey, Sequence[tuple[tuple[str, int], int, int]]]  # Publisher and block, plane, mask.
+
+
+def split_parts(cells: MaskCells, columns: Columns, brokers: Sequence[str]) -> tuple[MaskCells, Columns, Planes]:
+    """Return the cells and columns of whole brokers, and the planes of each part."""
+    named = [part_of_block(block) for _, block in columns]
+    if not any(named):
+        return cells, columns, {}
+    is_whole = np.array([part is None for part in named], dtype=np.bool_)
+    planes: dict[PartKey, list[tuple[tuple[str, int], int, int]]] = {}
+    apart = np.flatnonzero(~is_whole[cells.column])
+    for row, column, mask in zip(
+        *(each[apart].tolist() for each in (cells.row, cells.column, cells.masks)), strict=True
+    ):
+        part = named[column]
+        assert part is not None
+        plane = (columns[column][0], part.block), part.plane, mask
+        planes.setdefault((brokers[row], part.number), []).append(plane)
+    kept = is_whole[cells.column]
+    place = np.cumsum(is_whole) - 1
+    whole = MaskCells(cells.row[kept], place[cells.column[kept]], cells.masks[kept], cells.published[kept])
+    return whole, tuple(columns[at] for at in np.flatnonzero(is_whole).tolist()), planes
+
+
+def parts_of(planes: Planes, sets: DeliverySets) -> WindowParts:
+    """Return the parts, restricted to the notifications in the window's delivery sets."""
+    return WindowParts({key: ReceivedPart.of_planes(entries, sets, sets.share) for key, entries in planes.items()})
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,6 @@ from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.windows.assemble_state import WindowAssembler
-from regraft.controller.windows.measure_lifetimes import LifetimeMeter, horizon_window_count
-from regraft.controller.windows.prove_time import ProvenTime
 from regraft.infra.process.handle_each import handle_each
 from regraft.overlay.members import FleetView
 from regraft.schemas.live_view import Horizon
@@ -25,6 +23,92 @@ from regraft.schemas.state import WindowClosed
 
 POLLS_MAX = 8  # In one step; a poll of Kafka is bounded, too, and with 1,000 brokers returns little more than a window.
 REGISTER_WAIT_MS = 15_000  # How long windows of a ring wait for the first read of the register of clients.
+
+
+ENDS_MIN = 10  # Fewer say too little: the standard error is 1 / sqrt(ends), here 32 %.
+
+
+BEHIND_MS_MAX = 10_000  # As for the times of records: ages may be off by some seconds.
+MARKERS_MIN = 3  # In a row, each soon after the one before: a single marker may be wrong itself.
+
+
+class ProvenTime:
+    """How far the clock is behind the ends of the windows that have closed; 0 while they do not prove it."""
+
+    def __init__(self) -> None:
+        self.behind_ms = 0
+        self._ends_ms: deque[int] = deque(maxlen=MARKERS_MIN)
+
+    def note(self, marker: WindowClosed, clock_ms: int) -> None:
+        """Note the next marker, at a time by the uncorrected clock."""
+        end_ms, length_ms = marker.window_end_ms, marker.window_end_ms - marker.window_start_ms
+        if end_ms <= clock_ms:
+            self.behind_ms = 0  # It is right again, or this window is old.
+        is_future = end_ms > clock_ms + self.behind_ms + BEHIND_MS_MAX
+        follows = not self._ends_ms or 0 < end_ms - self._ends_ms[-1] <= 2 * length_ms
+        if not (is_future and follows):
+            self._ends_ms.clear()
+        if is_future:
+            self._ends_ms.append(end_ms)
+        if len(self._ends_ms) == MARKERS_MIN:
+            self.behind_ms = end_ms - clock_ms
+            self._ends_ms.clear()
+
+
+class LifetimeMeter:
+    """The mean lifetime of subscriptions, over the last ``windows_max`` complete windows.
+
+    Source: Little's law. In a steady state the number of subscriptions is the rate at which they end times their mean
+    lifetime, whatever its distribution; so the mean is the total time that they spent in the windows over the number
+    that ended there. A window reports changes of clients: each arrival is one, each departure is one. Arrivals less
+    departures is the growth of their number, so ends = (changes - growth) / 2, and a start with thousands of newcomers
+    does not look like thousands of short lives. Bias and bounds: the relative standard error is 1 / sqrt(ends) for
+    independent lives, and there is no estimate below ENDS_MIN ends. A client that changes its interest in place counts
+    as half an end, so if clients do only that, the result is up to twice too long. A client that moves counts as ended.
+    Publishers that come and leave count as subscriptions, few as they are. Cost O(1) a window; memory two numbers a
+    window. On a ring a user has many subscriptions, and one change may end any number of them; there the register of
+    clients counts exactly which topics users gave up, and changes are ignored.
+    """
+
+    def __init__(self, windows_max: int) -> None:
+        self._lived_s: deque[float] = deque(maxlen=windows_max)
+        self._ends: deque[float] = deque(maxlen=windows_max)
+        self._subscriptions_before: int | None = None
+        self._ended_before = 0
+
+    def add_window(self, window: ClosedWindow, subscriptions: int | None, ended_count: int | None = None) -> None:
+        """Add a window; ``subscriptions`` is their present number, None if unknown.
+
+        ``ended_count`` is how many have ever ended, if that is counted; else it follows from the changes. An incomplete
+        window does not count, because changes may be missing, nor does one after an unknown number.
+        """
+        before, self._subscriptions_before = self._subscriptions_before, subscriptions
+        ended_before, self._ended_before = self._ended_before, ended_count or 0
+        if before is None or subscriptions is None or not window.is_complete:
+            return
+        self._lived_s.append((before + subscriptions) / 2 * (window.end_ms - window.start_ms) / 1000)
+        if ended_count is None:
+            self._ends.append((window.client_changes - (subscriptions - before)) / 2)
+        else:
+            self._ends.append(ended_count - ended_before)
+
+    @property
+    def mean_s(self) -> float | None:
+        """The mean lifetime in seconds; None while too few subscriptions have ended."""
+        ends = sum(self._ends)
+        return sum(self._lived_s) / ends if ends >= ENDS_MIN else None
+
+
+def horizon_window_count(
+    lifetimes: float, lifetime_s: float | None, window_ms: int, windows_min: int, windows_max: int
+) -> int:
+    """Return how many windows hold ``lifetimes`` mean lifetimes, within the bounds.
+
+    Without a known lifetime it is ``windows_max``: if hardly anything ends, it is right to look far back.
+    """
+    if lifetime_s is None:
+        return windows_max
+    return min(max(round(lifetimes * lifetime_s * 1000 / window_ms), windows_min), windows_max)
 
 
 class WindowReader:

@@ -11,6 +11,8 @@ import importlib.util
 import json
 import os
 import shutil
+import ssl
+import struct
 import subprocess
 import sys
 import threading
@@ -22,7 +24,6 @@ from xml.sax.saxutils import quoteattr
 
 from regraft.infra.local.find_cache import find_cache
 from regraft.infra.local.find_java import ensure_java
-from regraft.infra.local.write_trust_store import system_certificates, write_trust_store
 from regraft.infra.process.hold_lock import hold_lock
 from regraft.infra.process.show_progress import Advance, show_progress
 from regraft.infra.process.stack_error import StackError
@@ -36,6 +37,44 @@ IVY_TIMEOUT_S = 900
 CONNECT_TIMEOUT_MS = 10_000
 READ_TIMEOUT_MS = 60_000
 OTHER_SETUP_WAIT_S = 1800.0
+
+
+JKS_MAGIC, JKS_VERSION, TRUSTED_CERTIFICATE = 0xFEEDFEED, 2, 2
+# The file ends with a checksum of the password, this phrase and the content, against accidents, not attackers.
+JKS_PHRASE = b"Mighty Aphrodite"
+PASSWORD = "changeit"
+
+
+def system_certificates() -> list[bytes]:
+    """Return the certificates (DER) of the authorities that the system's OpenSSL trusts; empty if there are none."""
+    paths = ssl.get_default_verify_paths()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    files = [Path(paths.cafile)] if paths.cafile else []
+    if not files and paths.capath:
+        files = sorted(path for path in Path(paths.capath).iterdir() if path.suffix in (".crt", ".pem", ".0"))
+    for path in files:
+        try:
+            context.load_verify_locations(cafile=path)
+        except (ssl.SSLError, OSError):
+            continue  # not a certificate, such as a README or a dangling link: skip it
+    return context.get_ca_certs(binary_form=True)
+
+
+def write_trust_store(store: Path, certificates: list[bytes]) -> None:
+    """Write certificates (DER) into a Java trust store."""
+    body = struct.pack(">III", JKS_MAGIC, JKS_VERSION, len(certificates))
+    for number, certificate in enumerate(certificates):
+        body += struct.pack(">I", TRUSTED_CERTIFICATE) + _text(f"authority-{number}") + struct.pack(">Q", 0)
+        body += _text("X.509") + struct.pack(">I", len(certificate)) + certificate
+    seal = hashlib.sha1(PASSWORD.encode("utf-16-be") + JKS_PHRASE + body, usedforsecurity=False).digest()
+    store.parent.mkdir(parents=True, exist_ok=True)
+    fresh = store.with_name(f"{store.name}.{os.getpid()}")
+    fresh.write_bytes(body + seal)
+    fresh.replace(store)
+
+
+def _text(value: str) -> bytes:
+    return struct.pack(">H", len(value)) + value.encode()
 
 
 class JarError(StackError):

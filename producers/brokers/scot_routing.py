@@ -2,18 +2,19 @@
 
 In: one message at a time from a neighbour or a local client, the time, and now and then measurements of its links'
 queues. Out: effects. A notification carries the clusters that its receiver must serve. The broker itself decides which
-links are congested (:mod:`overlay.link_congestion`); :mod:`producers.brokers.scot_copies` decides where copies go.
+links are congested (:mod:`overlay.link_congestion`); :mod:`producers.brokers.scot_routing` decides where copies go.
 Subscriptions and publishers belong to :mod:`producers.brokers.scot_interests`, the change from one configuration to the
 next to :mod:`producers.brokers.scot_change`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from regraft.overlay.link_congestion import PRODUCT, CongestionRule, QueueWindow
+from regraft.overlay.scot.cluster_index_vectors import clusters_of, vector_of, without
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import (
     Advertise,
@@ -38,12 +39,40 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.epoch_change import rejected
 from regraft.producers.brokers.scot_change import ScotChange
-from regraft.producers.brokers.scot_copies import copies
 from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.scot_messages import FlowEnd, PublisherComes, VectorAck, VectorBit
 from regraft.producers.brokers.scot_tables import LOCAL, ScotPlanUnderWay, ScotTables
 from regraft.producers.brokers.tree_routing import NOT_ADVERTISED
 from regraft.producers.brokers.two_epochs import EPOCH_UNKNOWN, FROM_THE_DEAD, OUTSIDE, ProtocolError, TwoEpochBroker
+
+Copies = list[tuple[str, int]]
+
+
+def copies(
+    within: Collection[str], region: Sequence[str], vector: int, hot: Collection[str], loads: Mapping[str, float]
+) -> Copies:
+    """Return the neighbours that get a copy, each with the clusters that it must serve.
+
+    ``within``: the neighbours in the cluster that want it. ``region``: the broker of each cluster here. ``hot``: the
+    congested links. Clusters behind hot links are left to the least loaded free link to another cluster. If there is
+    none, all clusters are left to the least loaded free link within the cluster; if there is none either, one copy
+    takes the least loaded link to another cluster and serves the rest as well.
+    """
+    found = [(peer, 0) for peer in sorted(within)]
+    if not vector:
+        return found
+    clusters = clusters_of(vector)
+    free = [cluster for cluster in clusters if region[cluster] not in hot]
+    if free:
+        left = vector & ~vector_of(free)
+        carrier = min(free, key=lambda cluster: (loads.get(region[cluster], 0.0), cluster))
+        return found + [(region[each], left if each == carrier else 0) for each in free]
+    free_within = [peer for peer in sorted(within) if peer not in hot]
+    if free_within:
+        chosen = min(free_within, key=lambda peer: (loads.get(peer, 0.0), peer))
+        return [(peer, vector if peer == chosen else 0) for peer in sorted(within)]
+    least = min(clusters, key=lambda cluster: (loads.get(region[cluster], 0.0), cluster))
+    return [*found, (region[least], without(vector, least))]
 
 
 class ScotBroker(TwoEpochBroker[ScotTables, ScotPlanUnderWay]):

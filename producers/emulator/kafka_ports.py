@@ -20,7 +20,6 @@ from regraft.infra.kafka.record_writer import RecordWriter
 from regraft.infra.process.log_sparsely import is_logged
 from regraft.infra.process.stack_error import StackError
 from regraft.producers.emulator.read_commands import RETRY_S, CommandReader, KafkaUnreachableError, topics_text
-from regraft.producers.emulator.read_members import MemberReader
 from regraft.producers.emulator.read_requests import SampleReader
 from regraft.producers.emulator.starting_point import is_undecided
 from regraft.producers.emulator.tail_topic import TopicTail
@@ -29,14 +28,38 @@ from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.client import Client
 from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.command import Command, CommandResult
+from regraft.schemas.member import Member, MemberState
 from regraft.schemas.plan import Plan
 from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.telemetry import TelemetryBatch
-from regraft.schemas.topics import ANNOUNCEMENTS, CLIENTS, PLANS, RESULTS, TELEMETRY, topic_name
+from regraft.schemas.topics import ANNOUNCEMENTS, CLIENTS, MEMBERS, PLANS, RESULTS, TELEMETRY, topic_name
 
 TOMBSTONES_AT_ONCE_MAX = 500  # Below the least permitted buffer size, so that none is dropped for lack of room.
 
 log = structlog.get_logger(__name__)
+
+
+RECORDS_PER_POLL_MAX = 5_000
+
+
+class MemberReader:
+    """The topic of members from its beginning; a broker that has left is not a member."""
+
+    def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
+        self.tail = TopicTail(kafka, topic_name(MEMBERS, namespace), Member, RECORDS_PER_POLL_MAX)
+        self._members: dict[str, str] = {}
+
+    def poll(self) -> dict[str, str]:
+        """Process new records without waiting; return the current members, with their addresses if known."""
+        for broker, member in self.tail.poll():
+            self._members.pop(broker, None)
+            if member is not None and member.state is not MemberState.LEFT:
+                self._members[member.broker] = "" if member.facts is None else member.facts.address
+        return self._members
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.tail.close()
 
 
 class KafkaPorts:

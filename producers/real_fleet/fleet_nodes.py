@@ -8,7 +8,7 @@ does belongs to :mod:`producers.nodes.broker_node`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,8 @@ import structlog
 
 from regraft.infra.process.find_port import LOOPBACK
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.overlay_configuration import Link, OverlayConfiguration
+from regraft.producers.emulator.overlay_paths import target_of
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.nodes.broker_node import BrokerNode, NodePorts
 from regraft.producers.nodes.connectors.connector import Connector
@@ -25,9 +26,8 @@ from regraft.producers.nodes.guard_calls import CallGuard
 from regraft.producers.nodes.links.choose_candidates import CandidateChoice
 from regraft.producers.nodes.links.run_links import LinkLimits, Links
 from regraft.producers.real_fleet.client_ledger import Death
-from regraft.producers.real_fleet.fleet_overlays import FleetOverlays
 from regraft.producers.real_fleet.link_proxy import LinkProxy
-from regraft.schemas.command import Command
+from regraft.schemas.command import Command, CommandPhase
 from regraft.schemas.sampled_blocks import FULL, Sampling
 from regraft.schemas.units import SECOND_MS
 
@@ -35,6 +35,47 @@ log = structlog.get_logger(__name__)
 
 LIMITS = LinkLimits()
 NEVER_CALLED = (LOOPBACK, 0)  # Of two nodes, the one whose name comes first calls the other.
+
+
+Parts = Mapping[str, int]  # Broker -> number of the part of an overlay that it is left in.
+
+
+class FleetOverlays:
+    """The overlays by epoch; ``note_command`` returns True if another one may carry notifications from now on."""
+
+    def __init__(self, start: OverlayConfiguration) -> None:
+        self._live = {start.epoch: start}
+        self._prepared: dict[tuple[int, str], OverlayConfiguration] = {}
+
+    def note_command(self, command: Command) -> bool:
+        """Note a command to any node; the same command to other nodes changes nothing."""
+        key = command.epoch_to, command.digest
+        match command.phase:
+            case CommandPhase.PREPARE:
+                before = self._live.get(command.epoch_from)
+                target = None if before is None or key in self._prepared else target_of(before, command)
+                if target is not None:
+                    self._prepared[key] = target
+            case CommandPhase.ACTIVATE if key in self._prepared:
+                self._live[command.epoch_to] = self._prepared.pop(key)
+                return True
+            case CommandPhase.RETIRE if command.epoch_to in self._live:
+                self._live = {epoch: each for epoch, each in self._live.items() if epoch >= command.epoch_to}
+            case CommandPhase.ABORT:
+                self._prepared.pop(key, None)
+        return False
+
+    def parts_without(self, broker: str) -> list[Parts]:
+        """Return, for each overlay with the broker, the parts into which it falls without it."""
+        return [_parts(each.brokers, each.links, broker) for each in self._live.values() if broker in each.brokers]
+
+
+def _parts(brokers: Iterable[str], links: Iterable[Link], dead: str) -> Parts:
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_nodes_from(brokers)
+    graph.add_edges_from(links)
+    graph.remove_node(dead)
+    return {name: place for place, part in enumerate(nx.connected_components(graph)) for name in part}
 
 
 class FleetNodes:

@@ -40,7 +40,6 @@ from regraft.controller.planners.tree.steps.pack_drop import (
 from regraft.controller.planners.tree.steps.pack_mixing import pack_mixing
 from regraft.controller.planners.tree.steps.pack_users import ROUNDING, pack_clustering, pack_greedy, pack_random
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
-from regraft.controller.planners.tree.steps.rank_swaps import rank_swaps
 from regraft.controller.planners.tree.steps.search_swaps import Search, descend, escape
 from regraft.controller.planners.tree.steps.select_home_grape import Priority, select
 from regraft.controller.planners.tree.swap_links_ci import (
@@ -50,6 +49,7 @@ from regraft.controller.planners.tree.swap_links_ci import (
     indirect_costs,
     local_knowledge,
     mean_common_interest,
+    rank_swaps,
     wanted_links,
     wanting_paths,
 )

@@ -24,7 +24,6 @@ from regraft.dashboard.check_access import AccessCheck
 from regraft.dashboard.dashboard_metrics import DashboardMetrics
 from regraft.dashboard.dashboard_settings import DashboardSettings
 from regraft.dashboard.guard_requests import RequestGuard
-from regraft.dashboard.list_phases import phases_part
 from regraft.dashboard.live_board import LiveBoard
 from regraft.dashboard.open_pages import OpenPages
 from regraft.dashboard.operator_tokens import Operator, TokenRefusedError
@@ -34,12 +33,38 @@ from regraft.dashboard.revoked_tokens import RevokedFileError
 from regraft.dashboard.serve_sessions import add_sessions, reader_of
 from regraft.dashboard.take_order import OrderDesk, OrderRefusedError, OrderRequest, Send
 from regraft.dashboard.watch_inventory import InventoryWatcher
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan_life import LIFE
 
 STATIC = Path(__file__).parent / "static"
 BEAT_S = 5.0  # A page that gets nothing for several beats says that it is disconnected.
 RETRY_MS = 1000
 STALE_FACTOR = 6  # Pages show that a view is stale; it is not ready after several times as long, as after a failover.
 POLLS_LATE_MAX = 20  # Polls that may be overdue before the poller counts as dead.
+
+
+FACTS = ("is_moving", "is_under_way", "is_committed", "is_in_force", "is_aborted", "is_final")
+
+
+def phases_part() -> dict[str, Any]:
+    """Return the facts and allowed orders of each phase, and the steps of a plan that succeeds."""
+    facts = {
+        str(phase): {
+            "orders": [str(kind) for kind in one.orders],
+            **{name: getattr(one, name) for name in FACTS},
+        }
+        for phase, one in LIFE.items()
+    }
+    return {"facts": facts, "steps": [str(phase) for phase in _steps()]}
+
+
+def _steps() -> list[PlanPhase]:
+    """Return the phases of a plan that succeeds, from the first command to before the final one."""
+    steps, phase = [], PlanPhase.PREPARING
+    while not LIFE[phase].is_final:
+        steps.append(phase)
+        phase = LIFE[phase].next[0]
+    return steps
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from regraft.infra.local.fetch_jars import PASSWORD, system_certificates, write_trust_store
 from regraft.infra.local.find_cache import find_cache, find_checkout
 from regraft.infra.local.find_java import find_java
-from regraft.infra.local.write_trust_store import PASSWORD, system_certificates, write_trust_store
 from regraft.infra.process.check_disk import DiskFullError, check_disk, free_mb
 from regraft.infra.process.find_port import LOOPBACK, PortInUseError, check_port, choose_ports, is_listening
 from regraft.infra.process.hold_lock import LockHeldError, hold_lock

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from regraft.controller.decision_settings import DecisionSettings
-from regraft.controller.kinds.overlay_kind import FollowedHomes, Objection, OverlayKind
+from regraft.controller.kinds.overlay_kind import FollowedHomes, HomesBefore, Objection, OverlayKind
 from regraft.controller.kinds.repair import Repair, RepairTask
 from regraft.controller.kinds.ring.attach_clients import topic_traffic, with_clients
 from regraft.controller.kinds.ring.evacuate_users import users_leaving
-from regraft.controller.kinds.ring.follow_users import FollowedUsers
 from regraft.controller.kinds.ring.price_windows import ring_breakdown_of, ring_cost_of
 from regraft.controller.kinds.ring.reached_ring import ReachedRing
 from regraft.controller.kinds.ring.repair_ring import repaired_ring
@@ -24,6 +23,42 @@ from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.plan import Proposal, Verdict
+
+
+class FollowedUsers(FollowedHomes):
+    """A user is where the shadow has moved it, else where it would be without the acting planner's moves.
+
+    A user that moves by itself has moved on this ring, too.
+    """
+
+    def __init__(self, start_epoch: int) -> None:
+        self._start_epoch = start_epoch
+        self._moved_from: dict[str, str] = {}  # Where users really were when they were moved here.
+
+    def learn(self, known: Mapping[str, str], window: ClosedWindow, homes_before: HomesBefore) -> dict[str, str] | None:
+        """Undo the acting planner's moves here, and drop the homes of users that have moved by themselves."""
+        before_acting = homes_before(self._start_epoch)
+        new = {user: home for user, home in before_acting.items() if user not in known}
+        own = [user for user in self._moved_from if user not in before_acting]
+        homes = {} if window.interests is None else homes_in(window.interests, own)
+        gone = {user for user, home in homes.items() if home != self._moved_from[user]}
+        if not new and not gone:
+            return None
+        self._moved_from = {user: home for user, home in self._moved_from.items() if user not in gone}
+        return {user: home for user, home in known.items() if user not in gone} | new
+
+    def note_moves(self, clients: Iterable[str], newest: ClosedWindow) -> None:
+        """Remember where the moved users really are."""
+        if newest.interests is not None:
+            self._moved_from |= homes_in(newest.interests, clients)
+
+    def forget_all_but(self, kept: Mapping[str, str]) -> None:
+        """Forget all users except these."""
+        self._moved_from = {user: home for user, home in self._moved_from.items() if user in kept}
+
+    def shown(self, homes: Mapping[str, str]) -> dict[str, str]:
+        """Return all homes: those that the acting planner has moved are elsewhere here, too."""
+        return dict(homes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,23 +10,47 @@ from typing import ClassVar
 import numpy as np
 
 from regraft.controller.decision_settings import DecisionSettings
-from regraft.controller.kinds.overlay_kind import FollowedHomes, Objection, OverlayKind
+from regraft.controller.kinds.overlay_kind import EVACUATION, FollowedHomes, Objection, OverlayKind
 from regraft.controller.kinds.place_publishers import with_publishers
 from regraft.controller.kinds.repair import Repair, RepairTask
-from regraft.controller.kinds.scot.evacuate_scot import publishers_leaving
 from regraft.controller.kinds.scot.reached_scot import ReachedScot
 from regraft.controller.kinds.scot.repair_scot import repaired_scot
 from regraft.controller.kinds.scot.scot_state import ScotState
 from regraft.controller.kinds.tree.follow_publishers import FollowedPublishers
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.state.planner_interface import PlannerContext
+from regraft.controller.state.planner_interface import PlannerContext, moving_proposal
 from regraft.overlay.cost_breakdown import CostBreakdown, mean_breakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.scot.scot_costs import scot_breakdown
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
-from regraft.schemas.plan import OFF_RING, Proposal, Verdict, place_text
+from regraft.schemas.plan import OFF_RING, ClientMove, Proposal, Verdict, place_text
 from regraft.schemas.write_figures import figure
+
+
+def publishers_leaving(
+    state: ScotState, avoided: Collection[str], left: Collection[str], moves_max: int
+) -> list[Proposal]:
+    """Return moves of at most ``moves_max`` publishers from brokers ``left`` to any that are not ``avoided``."""
+    open_to = np.array([broker not in avoided for broker in state.configuration.brokers])
+    if not left or not state.can_move_publishers or not open_to.any():
+        return []
+    costs, homes = state.costs, state.configuration.home_of
+    proposals: list[Proposal] = []
+    cost_per_s = costs.total_per_s(homes)
+    for name in costs.publishers:
+        home = homes.get(name)
+        if home is None or home not in left or len(proposals) == moves_max:
+            continue
+        by_home = np.where(open_to, costs.by_home(name), np.inf)
+        best = int(np.argmin(by_home))
+        move = ClientMove(name, home, state.configuration.brokers[best])
+        before = float(costs.by_home(name)[state.configuration.brokers.index(home)])
+        after_per_s = cost_per_s - before + float(by_home[best])
+        reason = f"{home} is in maintenance; {move.home_to} is the cheapest home elsewhere"
+        proposals.append(moving_proposal(EVACUATION, (move,), cost_per_s, after_per_s, reason))
+        cost_per_s = after_per_s
+    return proposals
 
 
 @dataclass(frozen=True, eq=False)

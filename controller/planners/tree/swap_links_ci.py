@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.shared_settings import HorizonSettings
-from regraft.controller.planners.tree.steps.rank_swaps import rank_swaps
+from regraft.controller.planners.shared_settings import HorizonSettings, Order
 from regraft.controller.state.planner_interface import PlannerSpec
-from regraft.overlay.overlay_configuration import link
+from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.horizon_paths import Paths, paths_within
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import LinkSwap
@@ -29,6 +28,56 @@ PLANNER = "swap_links_ci"
 TIE_SHARE = 1e-9  # Cycle costs closer than this are equal: the order of summation changes the last digits of floats.
 
 Costs = NDArray[np.float64]
+
+
+def rank_swaps(
+    state: TreeState,
+    order: Order,
+    context: TreeContext,
+    planner: str,
+    reasons: Mapping[LinkSwap, str],
+    rng: random.Random,
+) -> list[Proposal]:
+    """Return proposals for the swaps (keys of ``reasons``), at most ``proposals_max``, in the given ``order``.
+
+    No proposal removes a link of another's cycle, so any subset of them, in any order, leaves a tree. Swaps that break
+    ``degree_max``, alone or after the earlier ones, are left out. Cost: one pricing of each swap if they are ranked by
+    gain, and one for each proposal.
+    """
+    costs = state.tree_costs.copy()
+    taken: list[tuple[Link, frozenset[Link]]] = []
+    proposals: list[Proposal] = []
+    for swap in _ordered(state, order, reasons, rng):
+        if len(proposals) == context.proposals_max:
+            break
+        cycle = frozenset(costs.cycle(swap.added))
+        if any(removed in cycle or swap.removed in other for removed, other in taken):
+            continue
+        if context.degree_max is not None and costs.degree_after(swap) > context.degree_max:
+            continue
+        taken.append((swap.removed, cycle))
+        before_per_s = costs.cost_per_s
+        costs.apply(swap)
+        proposals.append(
+            Proposal(
+                planner=planner,
+                links_removed=(swap.removed,),
+                links_added=(swap.added,),
+                cost_before_per_s=before_per_s,
+                cost_after_per_s=costs.cost_per_s,
+                price_per_s=0.0,
+                reason=reasons[swap],
+            )
+        )
+    return proposals
+
+
+def _ordered(state: TreeState, order: Order, reasons: Mapping[LinkSwap, str], rng: random.Random) -> list[LinkSwap]:
+    swaps = sorted(reasons)
+    if order == "arrival":
+        rng.shuffle(swaps)
+        return swaps
+    return sorted(swaps, key=lambda swap: (-state.tree_costs.gain_per_s(swap), swap))
 
 
 class CommonInterest(Protocol):
@@ -72,7 +121,7 @@ def swap_links_ci(
     planners are compared; the decision itself uses the paper's local criterion only. Departures: interests are exact
     counts over the whole horizon (the lab's ``swap_links_ci_paper`` has the paper's caches and Bloom filters); swaps
     are ordered by true gain (``order`` reverts it); with ``degree_max`` set, only removals that keep the cap are
-    compared. Swaps of one call are independent of each other (:mod:`controller.planners.tree.steps.rank_swaps`).
+    compared. Swaps of one call are independent of each other (:mod:`controller.planners.tree.swap_links_ci`).
     ``rng`` draws the order of arrival, if that is chosen.
     """
     paths = paths_within(state.configuration, settings.horizon_hops)

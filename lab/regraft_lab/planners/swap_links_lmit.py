@@ -20,7 +20,7 @@ def swap_links_lmit(
 
     Source: Jaeger07, sections 3.1.2 and 5, which describe it without a formula. Cost O(pairs within eta * eta).
     Guarantee: each swap raises the sum of common interest over the links; none for the overlay's cost, which the
-    proposals hold. Departures: those of :mod:`controller.planners.tree.steps.rank_swaps`. ``rng`` draws the order of
+    proposals hold. Departures: those of :mod:`controller.planners.tree.swap_links_ci`. ``rng`` draws the order of
     arrival, if that is chosen.
     """
     # The link with the least interest is the heaviest one by negated interest.

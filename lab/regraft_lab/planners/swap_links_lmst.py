@@ -20,7 +20,7 @@ def swap_links_lmst(
 
     Source: Jaeger07, sections 3.1.2 and 5, which describe it without a formula. Cost O(pairs within eta * eta).
     Guarantee: each swap lowers the sum of link costs; none for the overlay's cost, which the proposals hold.
-    Departures: those of :mod:`controller.planners.tree.steps.rank_swaps`. ``rng`` draws the order of arrival, if that
+    Departures: those of :mod:`controller.planners.tree.swap_links_ci`. ``rng`` draws the order of arrival, if that
     is chosen.
     """
     reasons = {

@@ -7,8 +7,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from regraft.controller.compose_loop import compose_loop
-from regraft.controller.ports.measure_ports import measured
-from regraft.controller.report.bind_plan import PlanBinder
+from regraft.controller.ports.measure_ports import PlanBinder, measured
 from regraft.controller.report.loop_metrics import LoopHealth, LoopMetrics
 from regraft.schemas.command import CommandPhase
 from regraft.schemas.event import EventKind

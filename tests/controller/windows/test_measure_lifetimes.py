@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.windows.measure_lifetimes import ENDS_MIN, LifetimeMeter, horizon_window_count
+from regraft.controller.windows.read_windows import ENDS_MIN, LifetimeMeter, horizon_window_count
 from regraft.overlay.sets.delivery_sets import DeliverySets
 
 WINDOW_MS = 5_000

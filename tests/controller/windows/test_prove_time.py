@@ -2,7 +2,7 @@
 
 import pytest
 
-from regraft.controller.windows.prove_time import MARKERS_MIN, ProvenTime
+from regraft.controller.windows.read_windows import MARKERS_MIN, ProvenTime
 from regraft.schemas.event import EventKind
 from regraft.schemas.member import MemberState
 from regraft.schemas.state import WindowClosed

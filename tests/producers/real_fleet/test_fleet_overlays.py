@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.real_fleet.fleet_overlays import FleetOverlays
+from regraft.producers.real_fleet.fleet_nodes import FleetOverlays
 from regraft.schemas.command import Command, CommandPhase
 
 BROKERS = ("b01", "b02", "b03", "b04")

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.inventories.build_inventory import Tariff, Wishes, build_inventory, combined
+from regraft.inventories.build_inventory import Tariff, Wishes, build_inventory, cheap_tree, combined
 from regraft.inventories.found_brokers import FoundBrokers, both_ways
 from regraft.inventories.measure_sphere import delay_ms_between
 from regraft.inventories.source_error import SourceError
-from regraft.inventories.start_tree import cheap_tree
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.read_inventory import load_inventory, parse_inventory
 from regraft.overlay.tree.tree_configuration import TreeConfiguration

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.stages.order_lines import HOLD_S, LineOrder
+from regraft.stages.show_run import HOLD_S, LineOrder
 
 
 def test_what_is_known_a_second_late_is_sorted_in() -> None:
