@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from regraft.controller.decision_settings import DecisionSettings, values_below
-from regraft.controller.member_settings import MemberSettings
-from regraft.controller.sampling_settings import SamplingSettings
+from regraft.controller.settings.decision_settings import DecisionSettings, values_below
+from regraft.controller.settings.member_settings import MemberSettings
+from regraft.controller.settings.sampling_settings import SamplingSettings
 from regraft.controller.state.planner_interface import PlannerSettings
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.live.redis_access import RedisAccess, RedisSecurity

@@ -15,13 +15,13 @@ from functools import partial
 import redis
 import structlog
 
-from regraft.controller.compose_loop import compose_loop
-from regraft.controller.control_loop import ControlLoop
 from regraft.controller.control_ports import ControlPorts, DeposedError, ViewSink
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.find_planners import kind_faults, own_faults, planner_faults
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.check_plan_log import check_plan_log
-from regraft.controller.loop_state import LoopState
+from regraft.controller.loop.compose_loop import compose_loop
+from regraft.controller.loop.control_loop import ControlLoop
 from regraft.controller.ports.announcement_reader import AnnouncementReader
 from regraft.controller.ports.client_register import KafkaClientRegister
 from regraft.controller.ports.compare_clocks import ClockCheck, clock_text

@@ -20,7 +20,6 @@ from regraft.controller.decide.judge_proposals import (
     judge_timing,
     judge_worth,
 )
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import (
     NEEDS_NO_GAIN,
     HomeError,
@@ -28,6 +27,7 @@ from regraft.controller.kinds.overlay_kind import (
     RingIdError,
     needs_no_gain,
 )
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.overlay_state import OverlayState
 from regraft.overlay.overlay_configuration import LinkError, OverlayConfiguration
 from regraft.schemas.plan import ClientMove, HomeMove, Plan, PlanPhase, Proposal, Verdict

@@ -1,7 +1,7 @@
 """Choose which share of their deliveries brokers should report in full, from how late and how large windows are. Pure.
 
 In: the request in force, and the load of the windows since. Out: another request, or None. Sending it belongs to
-:mod:`controller.loop_steps.set_share`.
+:mod:`controller.loop.set_share`.
 
 The share goes down by the measured overload, and up one step at a time after a calm spell. The calm spell doubles with
 each step up that proves too much, so that a load just below a step does not make the share oscillate (exponential
@@ -15,7 +15,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regraft.controller.sampling_settings import SamplingSettings
+from regraft.controller.settings.sampling_settings import SamplingSettings
 from regraft.schemas.sample_request import SampleRequest
 
 LOADED_WINDOWS = 3  # This many must be overloaded: a single one may be due to a pause.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import AnyKind, Objection, Reached
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.hot_spots import HotSpots
 from regraft.overlay.cost_breakdown import CostBreakdown

@@ -11,8 +11,8 @@ import numpy as np
 from regraft.controller.decide.gain_noise import MeanGain, mean_gain
 from regraft.controller.decide.judge_congestion import judge_waiting
 from regraft.controller.decide.recent_changes import RecentChanges
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import NEEDS_NO_GAIN, AnyKind, Reached
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.compare_epochs import brokers_elsewhere, elsewhere_text
 from regraft.controller.state.hot_spots import HotSpots
 from regraft.controller.state.overlay_state import OverlayState

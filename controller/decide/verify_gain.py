@@ -15,8 +15,8 @@ import msgspec
 
 from regraft.controller.decide.gain_noise import mean_gain
 from regraft.controller.decide.place_moved import CameFrom, FollowedMoves, MovedSubscribers
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import AnyKind, Reached
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.find_homes import homes_in
 from regraft.controller.state.overlay_state import cut_spans

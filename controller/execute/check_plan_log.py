@@ -6,7 +6,7 @@ In: the loop's state. Out: nothing, or an error that says what to do. Rebuilding
 
 from __future__ import annotations
 
-from regraft.controller.loop_state import LoopState
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.state.compare_epochs import elsewhere_text
 from regraft.infra.process.stack_error import StackError
 

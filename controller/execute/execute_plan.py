@@ -1,7 +1,7 @@
 """Execute plans: run a transition's effects against the ports, in order, a plan's phase together with its commands.
 
 In: plans to begin, answers of brokers, time. Out: commands, events, stored plans. What a transition does next is
-decided by :mod:`controller.execute.transition`, which plan to begin by :mod:`controller.loop_steps`.
+decided by :mod:`controller.execute.transition`, which plan to begin by :mod:`controller.loop`.
 """
 
 from __future__ import annotations

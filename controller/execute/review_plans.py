@@ -13,11 +13,11 @@ from dataclasses import replace
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.choose_proposals import recheck_plan
 from regraft.controller.decide.judge_proposals import Situation, judge_state, judge_worth
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.execute.transition import EmitEvent, PersistPlan
 from regraft.controller.kinds.overlay_kind import needs_no_gain
-from regraft.controller.loop_state import LoopState
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity

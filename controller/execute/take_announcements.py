@@ -1,7 +1,7 @@
 """Process announcements of brokers that ask to be members: admit some at once, and let others wait for a person.
 
 In: announcements, the fleet. Out: those to admit, the list of those that wait, events. Making them members belongs to
-:mod:`controller.loop_steps.follow_members`.
+:mod:`controller.loop.follow_members`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from regraft.controller.control_ports import AnnouncementSource, EventSink
-from regraft.controller.loop_state import LoopState
-from regraft.controller.member_settings import MemberSettings
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.settings.member_settings import MemberSettings
 from regraft.infra.process.handle_each import handle_each
 from regraft.overlay.members import FleetView
 from regraft.schemas.announcement import EXPIRY_MS, Announcement, how_to_admit, may_announce, why_not_admitted

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.repair import Repair, RepairTask
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.overlay_state import OverlayState, Span
 from regraft.controller.state.planner_interface import PlannerContext

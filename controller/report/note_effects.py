@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from regraft.controller.control_ports import EventSink
-from regraft.controller.loop_state import LoopState
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.share_events import EventShare
 from regraft.schemas.command import Command

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.loop_state import PLANS_MAX, LoopState
+from regraft.controller.decide.loop_state import PLANS_MAX, LoopState
 from regraft.controller.report.show_fleet import shown_fleet
 from regraft.controller.report.show_parts import (
     shown_configuration,

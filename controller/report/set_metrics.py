@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from regraft.controller.loop_state import LoopState
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.member import MemberState

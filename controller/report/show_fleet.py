@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from regraft.controller.loop_state import LoopState
+from regraft.controller.decide.loop_state import LoopState
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.plan import Plan
 from regraft.schemas.plan_life import LIFE

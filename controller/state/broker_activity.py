@@ -1,7 +1,7 @@
 """Track until when each broker was active, and in which of its lives, from closed windows. Pure.
 
 In: closed windows in the order of time. Out: how long brokers have been silent, which have restarted. Reacting to it
-belongs to :mod:`controller.loop_steps.follow_members`.
+belongs to :mod:`controller.loop.follow_members`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.link_congestion import PRODUCT, CongestionRule
 from regraft.overlay.overlay_configuration import Link, link

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from regraft.controller.member_settings import MemberSettings
+from regraft.controller.settings.member_settings import MemberSettings
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.shorten_text import shortened

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from regraft.controller.compose_loop import compose_loop
 from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.overlay.inventory import Inventory
 from regraft.replays.simulate_brokers import SimulatedBrokers

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from regraft.controller.decide.choose_proposals import Choice, PlanDraft
 from regraft.controller.decide.judge_proposals import Situation
-from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.schemas.plan import Proposal
 
 

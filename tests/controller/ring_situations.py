@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from regraft.controller.decide.judge_proposals import Situation
-from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.schemas.plan import Proposal
 from tests.controller.choose_all import choose_proposals

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regraft.controller.compose_loop import compose_loop
-from regraft.controller.control_loop import ControlLoop
 from regraft.controller.controller_settings import ControllerSettings, TransitionLimits
-from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.loop.compose_loop import compose_loop
+from regraft.controller.loop.control_loop import ControlLoop
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.planner_interface import Planner
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link

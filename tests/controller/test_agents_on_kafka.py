@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.decision_settings import DecisionSettings
-from regraft.controller.member_settings import MemberSettings
 from regraft.controller.ports.kafka_links import TopicReader
 from regraft.controller.ports.plan_store import KafkaPlanStore
 from regraft.controller.run_controller import run_controller
+from regraft.controller.settings.decision_settings import DecisionSettings
+from regraft.controller.settings.member_settings import MemberSettings
 from regraft.infra.kafka.access_rules import access_rules, agent_principals, create_access_rules, default_principals
 from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.kafka.kafka_access import KafkaAccess

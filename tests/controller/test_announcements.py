@@ -4,7 +4,7 @@ import pytest
 
 from regraft.controller.execute import take_announcements
 from regraft.controller.execute.take_announcements import NEVER_REPORTED
-from regraft.controller.member_settings import MemberSettings
+from regraft.controller.settings.member_settings import MemberSettings
 from regraft.schemas.announcement import EXPIRY_MS, Announcement
 from regraft.schemas.event import EventKind
 from regraft.schemas.member import BrokerFacts, MemberState, PeerCost, Position

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from regraft.controller.compose_loop import compose_loop
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.overlay.tree.tree_costs import LinkSwap
 from regraft.schemas.event import EventKind

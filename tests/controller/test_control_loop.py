@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from regraft.controller.compose_loop import compose_loop
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.loop_steps.bound_cost import BOUND_EVERY_MS
+from regraft.controller.loop.bound_cost import BOUND_EVERY_MS
+from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.infra.process.stack_error import StackError
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.tree_configuration import NotATreeError

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from regraft.controller.compose_loop import compose_loop
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.ring.ring_state import RingContext, RingState
+from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.planners.shared_settings import ReassignmentSettings
 from regraft.controller.ports.memory_ports import MemoryClients, MemoryPorts
 from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.windows.read_windows import REGISTER_WAIT_MS, WindowReader
 from regraft.overlay.members import FleetView

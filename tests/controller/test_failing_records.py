@@ -7,9 +7,9 @@ import pytest
 from regraft.controller.execute.take_announcements import AnnouncementTaker
 from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.execute.transition import Transition
-from regraft.controller.loop_steps import decide_once
-from regraft.controller.loop_steps.follow_members import FollowMembers
-from regraft.controller.loop_steps.take_windows import TakeWindows
+from regraft.controller.loop import decide_once
+from regraft.controller.loop.follow_members import FollowMembers
+from regraft.controller.loop.take_windows import TakeWindows
 from regraft.controller.windows.assemble_state import WindowAssembler
 from regraft.controller.windows.read_windows import WindowReader
 from regraft.schemas.announcement import Announcement

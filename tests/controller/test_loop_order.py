@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from regraft.controller.control_loop import ControlLoop, LoopSteps
 from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.execute_plan import PlanRunner
-from regraft.controller.loop_state import LoopState
+from regraft.controller.loop.control_loop import ControlLoop, LoopSteps
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.members import FleetView

@@ -2,8 +2,8 @@
 
 import pytest
 
-from regraft.controller.decision_settings import DecisionSettings
-from regraft.controller.member_settings import MemberSettings
+from regraft.controller.settings.decision_settings import DecisionSettings
+from regraft.controller.settings.member_settings import MemberSettings
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.command import CommandPhase
 from regraft.schemas.event import EventKind

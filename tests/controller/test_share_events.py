@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.controller.loop_state import EVENTS_MAX, LoopState
+from regraft.controller.decide.loop_state import EVENTS_MAX, LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.note_effects import NotedEvents
 from regraft.controller.report.share_events import SHARE_EVENTS_MAX, SPAN_MS, EventShare

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.loop_state import LoopState
-from regraft.controller.loop_steps.watch_idle import IDLE_S_MIN, WatchIdle
+from regraft.controller.decide.loop_state import LoopState
+from regraft.controller.loop.watch_idle import IDLE_S_MIN, WatchIdle
 from regraft.controller.ports.memory_ports import MemoryEvents
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.inventory import Inventory

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from regraft.controller.compose_loop import compose_loop
+from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator.place_overlay import place_overlay

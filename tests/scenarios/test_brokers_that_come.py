@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.member_settings import MemberSettings
+from regraft.controller.settings.member_settings import MemberSettings
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.newcomers import newcomer_of

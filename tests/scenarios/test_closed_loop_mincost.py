@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 from itertools import pairwise
 
-from regraft.controller.loop_steps.watch_idle import IDLE_S_MIN
+from regraft.controller.loop.watch_idle import IDLE_S_MIN
 from regraft.producers.emulator.place_regions import place_regions
 from regraft.producers.virtual_overlay import VirtualSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import EVACUATION
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.producers.emulator.outage_schedule import Outage, OutageKind
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.virtual_overlay import VirtualSettings

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from regraft.controller.controller_settings import ControllerSettings, LinkSettings
-from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.producers.emulator.emulate_overlay import OverlayTiming, inventory_timing

@@ -11,9 +11,9 @@ from regraft.controller.controller_settings import AssemblyLimits, ControllerSet
 from regraft.controller.decide.decide_plan import decide_plan
 from regraft.controller.decide.find_planners import planners_of
 from regraft.controller.decide.judge_proposals import Situation
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.planners.tree.swap_links_cost import SearchSettings
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree.overlay_cost import overlay_cost

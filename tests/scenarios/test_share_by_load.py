@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.sampling_settings import SamplingSettings
+from regraft.controller.settings.sampling_settings import SamplingSettings
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.schemas.event import ENDED, EventKind

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from regraft.controller.member_settings import MemberSettings
+from regraft.controller.settings.member_settings import MemberSettings
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings

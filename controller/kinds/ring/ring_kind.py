@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import FollowedHomes, HomesBefore, Objection, OverlayKind
 from regraft.controller.kinds.repair import Repair, RepairTask
 from regraft.controller.kinds.ring.attach_clients import topic_traffic, with_clients
@@ -15,6 +14,7 @@ from regraft.controller.kinds.ring.price_windows import ring_breakdown_of, ring_
 from regraft.controller.kinds.ring.reached_ring import ReachedRing
 from regraft.controller.kinds.ring.repair_ring import repaired_ring
 from regraft.controller.kinds.ring.ring_state import RingContext, RingState
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.find_homes import homes_in
 from regraft.overlay.cost_breakdown import CostBreakdown, mean_breakdown

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import FollowedHomes, Objection, OverlayKind
 from regraft.controller.kinds.place_publishers import with_publishers
 from regraft.controller.kinds.repair import Repair, RepairTask
@@ -19,6 +18,7 @@ from regraft.controller.kinds.tree.follow_publishers import FollowedPublishers
 from regraft.controller.kinds.tree.reached_tree import ReachedTree
 from regraft.controller.kinds.tree.repair_tree import repaired_tree
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory

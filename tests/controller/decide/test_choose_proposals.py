@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from regraft.controller.decide.choose_proposals import Choice, plan_of
 from regraft.controller.decide.judge_proposals import Situation
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.build_tree import random_tree
 from regraft.overlay.tree.overlay_cost import overlay_cost

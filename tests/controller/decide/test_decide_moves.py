@@ -13,8 +13,8 @@ from regraft.controller.decide.find_planners import planner_of
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.decide.verify_gain import observed_gains_per_s, plan_undoing, verify_gain
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.state.plan_target import configuration_before

@@ -8,10 +8,10 @@ import pytest
 from regraft.controller.decide.choose_proposals import plan_of, recheck_plan
 from regraft.controller.decide.judge_congestion import judge_congestion, judge_waiting
 from regraft.controller.decide.judge_proposals import Situation
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import EVACUATION
 from regraft.controller.kinds.scot.scot_kind import ScotKind
 from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.hot_spots import HotSpots, hot_spots
 from regraft.schemas.plan import ClientMove, Proposal, Verdict

@@ -10,8 +10,8 @@ import pytest
 from regraft.controller.decide.gain_noise import MeanGain
 from regraft.controller.decide.judge_proposals import Situation, gain_shares, judge_change, transition_price_per_s
 from regraft.controller.decide.recent_changes import RecentChanges
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.overlay_configuration import Link
 from regraft.overlay.tree.tree_costs import LinkSwap

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from regraft.controller.decide.judge_proposals import Situation, frailty_price_per_s
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.swap_links_cost import SearchSettings, swap_links_cost
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree.tree_configuration import TreeConfiguration

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from regraft.controller.compose_loop import compose_loop
 from regraft.controller.decide.shadow_planners import ShadowPlanner
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.schemas.decision_times import DecisionTimes
 from regraft.schemas.event import EventKind, Severity

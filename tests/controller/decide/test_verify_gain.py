@@ -3,7 +3,7 @@
 import pytest
 
 from regraft.controller.decide.verify_gain import plan_undoing, verify_gain
-from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.schemas.plan import Plan, PlanPhase, Proposal
 from regraft.schemas.state import QueueState
 from tests.controller.scripted_windows import closed_window

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.overlay.inventory import Inventory
 from regraft.schemas.event import EventKind
 from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind

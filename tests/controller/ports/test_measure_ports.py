@@ -6,7 +6,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from regraft.controller.compose_loop import compose_loop
+from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.ports.measure_ports import PlanBinder, measured
 from regraft.controller.report.loop_metrics import LoopHealth, LoopMetrics
 from regraft.schemas.command import CommandPhase

@@ -11,9 +11,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from regraft.controller.compose_loop import compose_loop
-from regraft.controller.member_settings import MemberSettings
+from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.controller.settings.member_settings import MemberSettings
 from regraft.producers.nodes.links.run_links import Links
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import PlanPhase

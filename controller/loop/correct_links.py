@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from regraft.controller.control_ports import EventSink
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.loop_state import LoopState
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.measure_links import LinkMeter, counted_drift

@@ -8,9 +8,9 @@ from __future__ import annotations
 import structlog
 
 from regraft.controller.control_ports import EventSink, PlanStore
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.take_orders import OrderTaker
-from regraft.controller.loop_state import LoopState
-from regraft.controller.loop_steps.begin_shadows import ShadowStarter
+from regraft.controller.loop.begin_shadows import ShadowStarter
 from regraft.infra.process.stack_error import StackError
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.plan import Plan

@@ -9,33 +9,33 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from regraft.controller.control_loop import ControlLoop, LoopSteps
 from regraft.controller.control_ports import ControlPorts, EventSink
 from regraft.controller.controller_settings import TERM_FIRST, ControllerSettings
 from regraft.controller.decide.find_planners import planners_of
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.review_plans import PlanReviewer
 from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.execute.verify_plans import PlanVerifier
 from regraft.controller.execute.weigh_claims import PeerClaims
 from regraft.controller.kinds.find_kind import kind_of
-from regraft.controller.loop_state import LoopState
-from regraft.controller.loop_steps.advance_plan import AdvancePlan
-from regraft.controller.loop_steps.begin_shadows import ShadowStarter
-from regraft.controller.loop_steps.bound_cost import BoundCost
-from regraft.controller.loop_steps.correct_links import CorrectLinks
-from regraft.controller.loop_steps.decide_once import DecideOnce
-from regraft.controller.loop_steps.decision_timer import DecisionTimer
-from regraft.controller.loop_steps.find_situation import SituationFinder
-from regraft.controller.loop_steps.follow_members import FollowMembers
-from regraft.controller.loop_steps.follow_review import FollowReview
-from regraft.controller.loop_steps.repair_overlay import RepairOverlay
-from regraft.controller.loop_steps.run_shadows import RunShadows
-from regraft.controller.loop_steps.set_share import SetShare
-from regraft.controller.loop_steps.show_state import SettlePlans, ShowState
-from regraft.controller.loop_steps.start_loop import StartLoop
-from regraft.controller.loop_steps.take_windows import TakeWindows
-from regraft.controller.loop_steps.watch_changes import ChangeWatch
+from regraft.controller.loop.advance_plan import AdvancePlan
+from regraft.controller.loop.begin_shadows import ShadowStarter
+from regraft.controller.loop.bound_cost import BoundCost
+from regraft.controller.loop.control_loop import ControlLoop, LoopSteps
+from regraft.controller.loop.correct_links import CorrectLinks
+from regraft.controller.loop.decide_once import DecideOnce
+from regraft.controller.loop.decision_timer import DecisionTimer
+from regraft.controller.loop.find_situation import SituationFinder
+from regraft.controller.loop.follow_members import FollowMembers
+from regraft.controller.loop.follow_review import FollowReview
+from regraft.controller.loop.repair_overlay import RepairOverlay
+from regraft.controller.loop.run_shadows import RunShadows
+from regraft.controller.loop.set_share import SetShare
+from regraft.controller.loop.show_state import SettlePlans, ShowState
+from regraft.controller.loop.start_loop import StartLoop
+from regraft.controller.loop.take_windows import TakeWindows
+from regraft.controller.loop.watch_changes import ChangeWatch
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.note_effects import CommandNotes, NotedEvents
 from regraft.controller.report.report_refusals import RefusalEvents

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from regraft.controller.decision_settings import values_below
+from regraft.controller.settings.decision_settings import values_below
 from regraft.schemas.units import MINUTE_MS
 
 

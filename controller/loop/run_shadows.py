@@ -7,10 +7,10 @@ time. What they do belongs to :mod:`controller.decide.shadow_planners`.
 from __future__ import annotations
 
 from regraft.controller.control_ports import EventSink
-from regraft.controller.loop_state import LoopState
-from regraft.controller.loop_steps.begin_shadows import ShadowStarter
-from regraft.controller.loop_steps.decision_timer import SHADOW, DecisionTimer
-from regraft.controller.loop_steps.find_situation import SituationFinder
+from regraft.controller.decide.loop_state import LoopState
+from regraft.controller.loop.begin_shadows import ShadowStarter
+from regraft.controller.loop.decision_timer import SHADOW, DecisionTimer
+from regraft.controller.loop.find_situation import SituationFinder
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 
 

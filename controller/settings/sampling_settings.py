@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from regraft.controller.decision_settings import values_below
+from regraft.controller.settings.decision_settings import values_below
 from regraft.schemas.sampled_blocks import power_of, share_fault
 
 

@@ -2,7 +2,7 @@
 
 In: orders about members, announcements, closed windows, peers that brokers have lost, the plans in force. Out: the
 fleet, each change stored with its event; and the brokers that the plan under way cannot count on. Adding brokers to the
-overlay and removing them belongs to :mod:`controller.loop_steps.repair_overlay`.
+overlay and removing them belongs to :mod:`controller.loop.repair_overlay`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from regraft.controller.control_ports import AnnouncementSource, EventSink
 from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.find_lost import joining_plan, lost_brokers, lost_during
 from regraft.controller.execute.take_announcements import (
@@ -22,7 +23,6 @@ from regraft.controller.execute.take_announcements import (
 from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.execute.transition import EmitEvent, PersistMember
 from regraft.controller.execute.weigh_claims import MUTED_MS, Claim
-from regraft.controller.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.state.broker_activity import BrokerActivity
 from regraft.controller.state.closed_window import ClosedWindow

@@ -2,7 +2,7 @@
 
 Level-triggered: each step looks at what there is (windows, plans, answers) and does what is missing, so a restarted
 controller needs no special start. Time comes in as an argument and everything else through ports.
-:mod:`controller.compose_loop` puts the steps together.
+:mod:`controller.loop.compose_loop` puts the steps together.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.execute_plan import PlanRunner
-from regraft.controller.loop_state import LoopState
 
 Step = Callable[[LoopState, int], None]  # Takes the loop's state, which it may change, and the time in ms.
 

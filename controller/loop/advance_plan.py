@@ -5,10 +5,10 @@ In: orders, answers of brokers. Out: commands, stored plans, events.
 
 from __future__ import annotations
 
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.review_plans import PlanReviewer
 from regraft.controller.execute.take_orders import OrderTaker
-from regraft.controller.loop_state import LoopState
 
 
 class AdvancePlan:

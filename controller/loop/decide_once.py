@@ -14,11 +14,11 @@ from regraft.controller.control_ports import EventSink
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.decide_plan import Decision, decide_plan
 from regraft.controller.decide.judge_proposals import Situation, is_of_transition
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.review_plans import PlanReviewer
-from regraft.controller.loop_state import LoopState
-from regraft.controller.loop_steps.decision_timer import ACTING, DecisionTimer
-from regraft.controller.loop_steps.find_situation import SituationFinder
+from regraft.controller.loop.decision_timer import ACTING, DecisionTimer
+from regraft.controller.loop.find_situation import SituationFinder
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.report_refusals import RefusalEvents
 from regraft.controller.state.planner_interface import Planner

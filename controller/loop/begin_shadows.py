@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.find_planners import planners_of
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.kinds.overlay_kind import AnyKind
-from regraft.controller.loop_state import LoopState
 
 
 class ShadowStarter:

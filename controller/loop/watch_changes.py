@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from regraft.controller.control_ports import EventSink
 from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.kinds.overlay_kind import AnyKind
-from regraft.controller.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.detect_changes import ChangeFound

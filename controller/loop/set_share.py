@@ -14,7 +14,7 @@ import numpy as np
 from regraft.controller.control_ports import EventSink, PlanStore
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.choose_share import CALM_FACTOR_MAX, WindowLoad, choose_share
-from regraft.controller.loop_state import LoopState
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.schemas.event import ENDED, AdaptationEvent, EventKind, Severity
 from regraft.schemas.sample_request import SampleRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from regraft.controller.loop_state import LoopState
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
 
 ACTING, SHADOW = "acting", "shadow"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.review_plans import PlanReviewer
-from regraft.controller.loop_state import LoopState
-from regraft.controller.loop_steps.find_situation import SituationFinder
+from regraft.controller.loop.find_situation import SituationFinder
 
 
 class FollowReview:

@@ -10,7 +10,7 @@ from collections import Counter
 
 from regraft.controller.control_ports import EventSink
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.loop_state import LoopState
+from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.schemas.event import ENDED, AdaptationEvent, EventKind, Severity
 from regraft.schemas.write_figures import figure

@@ -1,0 +1,1 @@
+"""Settings of the controller by what they are about; controller_settings puts them together."""
