@@ -29,8 +29,9 @@ class NatsServer(ServerProcess):
             f'server_name: {name}\nlisten: "127.0.0.1:{self.client_port}"\n'
             f'{leaf or self._leaf}\nmax_payload: 4MB\nhttp: "127.0.0.1:{self.api_port}"\n{extra}\n'
         )
+        # The port of clients is the last one to be opened.
         command = str(find_nats()), "-c", str(self.file), "-l", str(directory / f"{name}.log")
-        super().__init__(command, self.leaf_port, directory / f"{name}.log")
+        super().__init__(command, self.client_port, directory / f"{name}.log")
 
     @property
     def _leaf(self) -> str:
