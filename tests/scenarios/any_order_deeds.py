@@ -48,7 +48,7 @@ class Deeds(ABC):
         self.overlay = overlay
         self.rng = rng
         self.features = frozenset(features)
-        self.kinds = overlay.known_kinds[: rng.randint(1, len(overlay.known_kinds))]  # The fewer, the denser.
+        self.kinds = overlay.kinds[: rng.randint(1, len(overlay.kinds))]  # The fewer, the denser.
         self.publishers_max = rng.randint(2, 8)
         self._planned: tuple[Any, Any] | None = None
         self._is_of_edge = bool({"living", "remote"} & self.features)

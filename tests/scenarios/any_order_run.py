@@ -296,7 +296,7 @@ def finish(driver: Driver) -> None:
         overlay.check_unsubscribed()
     overlay.controller.limits = PATIENT
     driver.do([("kill",), ("restart",)])
-    coming = [("advertise", f"new{kind}", rng.choice(overlay.names), kind) for kind in overlay.known_kinds]
+    coming = [("advertise", f"new{kind}", rng.choice(overlay.names), kind) for kind in overlay.kinds]
     driver.do(coming)  # Subscriptions also cover publishers that connect late.
     for _ in range(2):
         driver.settle()
