@@ -82,7 +82,7 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
     Raises ControllerSettingsError with all faults at once, InventoryError if the inventory cannot be read,
     MetricsPortError if the metrics port is in use, UnreadableRecordError if a plan or an order cannot be read,
     PlanLogBehindError if plans have been lost, SessionRefusedError if Kafka does not allow the session, and
-    NotATreeError, RingError or ValueError if the stored plans belong to another inventory. An unavailable Kafka or
+    LinkError, RingError or ValueError if the stored plans belong to another inventory. An unavailable Kafka or
     Valkey raises nothing.
     """
     _check(settings.faults() + planner_faults(settings) + own_faults(settings))

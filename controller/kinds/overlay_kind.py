@@ -78,7 +78,7 @@ class Reached(Protocol):
     def after(self, proposal: Proposal) -> Self:
         """Return the overlay after the proposal; this one stays unchanged.
 
-        Raises NotATreeError, KeyError, HomeError or RingIdError if the proposal does not fit the overlay.
+        Raises LinkError, KeyError, HomeError or RingIdError if the proposal does not fit the overlay.
         """
         ...
 

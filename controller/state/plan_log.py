@@ -46,7 +46,7 @@ class PlanLog:
     def record(self, plan: Plan) -> None:
         """Record a plan's newest version.
 
-        Raises NotATreeError, RingError or ValueError if its target is not an overlay over the inventory.
+        Raises LinkError, RingError or ValueError if its target is not an overlay over the inventory.
         """
         if plan.epoch_to not in self._targets:
             self._targets[plan.epoch_to] = self._bootstrap.target_of(plan)

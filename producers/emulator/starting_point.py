@@ -60,7 +60,7 @@ class StartingPoint:
 def starting_point(inventory: Inventory, plans: Iterable[Plan]) -> StartingPoint:
     """Return where the brokers of an inventory begin, given the newest version of each plan.
 
-    Raises NotATreeError, RingError or ValueError if the plans are about other brokers or another kind of overlay.
+    Raises LinkError, RingError or ValueError if the plans are about other brokers or another kind of overlay.
     """
     by_epoch = sorted(plans, key=lambda plan: plan.epoch_to)
     committed = [plan for plan in by_epoch if LIFE[plan.phase].is_committed]

@@ -15,8 +15,8 @@ from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.infra.process.stack_error import StackError
+from regraft.overlay.overlay_configuration import LinkError
 from regraft.overlay.tree.overlay_cost import overlay_cost
-from regraft.overlay.tree.tree_configuration import NotATreeError
 from regraft.overlay.tree.tree_costs import LinkSwap
 from regraft.schemas.command import CommandPhase, CommandResult, Outcome
 from regraft.schemas.event import EventKind
@@ -594,5 +594,5 @@ def test_a_stored_plan_whose_target_is_not_a_tree_stops_the_start() -> None:
     for links, fault in (((("b00", "b00"),), "a link joins two brokers"), ((), "tree")):
         overlay.ports.plans.stored[plan.plan] = msgspec.structs.replace(plan, links_target=links)
         overlay.new_loop()
-        with pytest.raises(NotATreeError, match=fault):
+        with pytest.raises(LinkError, match=fault):
             overlay.tick()

@@ -19,4 +19,4 @@ def test_layers_are_counted_from_the_lowest() -> None:
 
 def test_a_module_outside_the_subpackages_counts_as_one() -> None:
     """It starts the controller from the subpackages."""
-    assert {"decide", "execute", "windows"} <= module_graph("controller")["run_controller"]
+    assert {"decide", "execute", "report"} <= module_graph("controller")["run_controller"]

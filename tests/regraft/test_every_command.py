@@ -16,6 +16,7 @@ PRINT_ANYWAY = {
     "settings",
     "topics",
     "metrics",
+    "planners",
     "recording",
     "alerts rules",
     "backtest",
