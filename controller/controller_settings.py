@@ -91,7 +91,9 @@ class LinkSettings:
     # By what share the messages that brokers count, at measured delays, may cost more or less than the model predicts
     # before an event reports it. Default 0.15.
     drift_share_max: float = 0.15
-    estimate_unmeasured: Annotated[bool, "the inventory's costs are placeholders"] = False
+    estimate_unmeasured: Annotated[
+        bool, "the inventory's costs are placeholders: estimate the links that nobody measures"
+    ] = False
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
@@ -134,7 +136,8 @@ class ControllerSettings:
     horizon_lifetimes: Annotated[float, "how many mean lifetimes of a subscription a decision looks back"] = 4.0
     recent_lifetimes: Annotated[
         float,
-        "how many it looks back first; further only if it finds nothing to change there, and then what it finds must "
+        "how many lifetimes a decision looks back first; further only if it finds nothing to change there, and "
+        "then what it finds must "
         "save on the recent windows, too. Default 1: gradual changes of traffic are followed sooner, and what takes "
         "many windows to distinguish from luck is still found (docs/decisions.md); 0 considers all of them at once",
     ] = 1.0
@@ -155,7 +158,7 @@ class ControllerSettings:
     ] = 2_000.0
     degree_max: Annotated[
         int | None,
-        "caps the links of a broker, except on a ring; none takes the inventory's cap",
+        "most links of a broker, except on a ring; none takes the inventory's cap",
     ] = None
     # Proposals of one planner for one plan.
     proposals_max: int = 16
@@ -170,7 +173,7 @@ class ControllerSettings:
     verify_windows: int = 2
     verify_ms_max: Annotated[
         int,
-        "after this time without them the plan is closed unverified. Default 2 minutes",
+        "how long a plan waits for later windows that verify it before it is closed unverified. Default 2 minutes",
     ] = 2 * MINUTE_MS
     lookback_ms: Annotated[
         int,

@@ -40,7 +40,7 @@ class MemberSettings:
     retry_ms_max: int = 2 * MINUTE_MS
     admit_announced: Annotated[
         bool,
-        "a broker that its agent announces becomes a member without a person's order. Default false: it is reported "
+        "a broker that its agent announces becomes a member without an operator's order. Default false: it is reported "
         "and listed, and waits for `regraft members add`",
     ] = False
     # How many brokers of one agent may wait for that, and how many may be joining before another one is admitted

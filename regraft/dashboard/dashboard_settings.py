@@ -47,7 +47,7 @@ class DashboardSettings:
         str | None,
         "the key that signs tokens, at least 32 bytes; none makes the page read-only unless there is a secret_file",
     ] = field(default=None, repr=False)
-    secret_file: Annotated[Path | None, "a file that holds it instead"] = None
+    secret_file: Annotated[Path | None, "file with the key that signs tokens, instead of secret"] = None
     login_to_read: Annotated[
         bool,
         "whether reading also needs a token; metrics and health stay open. Default no: anyone who can reach the page "

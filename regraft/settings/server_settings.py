@@ -23,7 +23,7 @@ EXECUTOR_MEMORY_MB_MIN = 512  # Spark itself requires 450.
 class KafkaSettings:
     """The Kafka cluster; the demo starts its own instead."""
 
-    bootstrap: Annotated[str, "its servers as host:port, separated by commas"] = "127.0.0.1:9092"
+    bootstrap: Annotated[str, "Kafka's servers as host:port, separated by commas"] = "127.0.0.1:9092"
     namespace: Annotated[str, "prefix of all topic names"] = DEFAULT_NAMESPACE
     telemetry_partitions: Annotated[
         int,
