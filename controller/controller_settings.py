@@ -136,10 +136,10 @@ class ControllerSettings:
     horizon_lifetimes: Annotated[float, "how many mean lifetimes of a subscription a decision looks back"] = 4.0
     recent_lifetimes: Annotated[
         float,
-        "how many lifetimes a decision looks back first; further only if it finds nothing to change there, and "
-        "then what it finds must "
-        "save on the recent windows, too. Default 1: gradual changes of traffic are followed sooner, and what takes "
-        "many windows to distinguish from luck is still found (docs/decisions.md); 0 considers all of them at once",
+        "how many lifetimes a decision looks back first; further only if it finds nothing to change there, and then "
+        "what it finds must save on the recent windows, too. Default 1: gradual changes of traffic are followed "
+        "sooner, and what takes many windows to distinguish from luck is still found (docs/decisions.md); 0 "
+        "considers all of them at once",
     ] = 1.0
     subscription_lifetime_s: Annotated[
         float | None,

@@ -30,9 +30,8 @@ class DecisionSettings:
     ] = 300.0
     pay_back_lifetimes: Annotated[
         float,
-        "a change must also pay back within this many mean lifetimes of a subscription, if that is shorter. "
-        "Default 4: by then 2 % of what "
-        "subscriptions had in common with the present ones is left",
+        "a change must also pay back within this many mean lifetimes of a subscription, if that is shorter. Default "
+        "4: by then 2 % of what subscriptions had in common with the present ones is left",
     ] = 4.0
     # A link, ring ID or home that a plan changed less than this many mean lifetimes ago is changed again only for a
     # gain that exceeds luck by itself. Default 2.
@@ -44,9 +43,8 @@ class DecisionSettings:
     ] = 2.0
     change_noise_factor: Annotated[
         float,
-        "noise_factor for each change of a plan alone, as if it had not been selected for its gain. Default 1: "
-        "with 2, clearly "
-        "worthwhile changes had to wait for more windows (docs/decisions.md)",
+        "noise_factor for each change of a plan alone, as if it had not been selected for its gain. Default 1: with "
+        "2, clearly worthwhile changes had to wait for more windows (docs/decisions.md)",
     ] = 1.0
     gain_share_min: Annotated[
         float,

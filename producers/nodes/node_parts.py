@@ -194,8 +194,8 @@ def _connector_tls(settings: NodeSettings) -> ssl.SSLContext | None:
     except (OSError, ssl.SSLError) as error:
         raise ConnectorError(
             f"the certificates of the connector cannot be used ({error}): node.connector_ca_file, "
-            "node.connector_certificate_file and "
-            "node.connector_key_file must be PEM, and the last two belong together"
+            "node.connector_certificate_file and node.connector_key_file must be PEM, and the last two belong "
+            "together"
         ) from error
     return context
 

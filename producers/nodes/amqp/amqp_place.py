@@ -34,8 +34,7 @@ class AmqpPlace:
 
     CHANGES_ONLY: ClassVar[str] = (
         "bindings made before the node started, and those removed while it is away, are not known: give "
-        "node.connector_api, "
-        "the address of RabbitMQ's management plugin"
+        "node.connector_api, the address of RabbitMQ's management plugin"
     )
 
     exchange: str = "amq.topic"

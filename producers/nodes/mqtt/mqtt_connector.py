@@ -154,9 +154,8 @@ class MqttConnector(PlainConnector):
         except NoAnswerError as error:
             await self.close()
             raise ConnectorError(
-                f"{error}: node.connector_api is the address of EMQX's REST interface, node.connector_api_user "
-                "one of its API "
-                "keys and node.connector_api_password_file the file of that key's secret"
+                f"{error}: node.connector_api is the address of EMQX's REST interface, node.connector_api_user one of "
+                "its API keys and node.connector_api_password_file the file of that key's secret"
             ) from error
         except TimeoutError as error:
             await self.close()
@@ -223,9 +222,8 @@ class MqttConnector(PlainConnector):
             await self.close()
             fault = self._reports.file_fault or f"does not hold the subscription of {self._client_id}"
             raise ConnectorError(
-                f"{self._reports.file} {fault}: node.connector_log_file is the file of Mosquitto's `log_dest "
-                "file`, with "
-                "`log_type subscribe`, `log_type unsubscribe` and `log_type notice`, where the node may read it"
+                f"{self._reports.file} {fault}: node.connector_log_file is the file of Mosquitto's `log_dest file`, "
+                "with `log_type subscribe`, `log_type unsubscribe` and `log_type notice`, where the node may read it"
             )
 
     def _catch_up(self) -> bool:

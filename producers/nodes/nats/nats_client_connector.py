@@ -148,8 +148,7 @@ class NatsClientConnector:
             raise ConnectorError(
                 f"{self._api.url}/subsz does not report what clients want ({error}): start the server with "
                 "`http_port`, and give its address as node.connector_api, or name a leaf port as node.connector "
-                "without "
-                "node.connector_api"
+                "without node.connector_api"
             ) from error
 
     async def _connect(self) -> None:

@@ -86,9 +86,8 @@ def read_login(user: str, password: str, credentials_file: Path | None) -> NatsL
         return NatsLogin(key=_key_of(seed.strip()), jwt=jwt.strip())
     except (OSError, ValueError) as error:
         raise ConnectorError(
-            f"node.connector_credentials_file {credentials_file} holds no login ({error}): it must be a .creds "
-            "file with "
-            "JWT and seed of a user, or a file with the seed of a user's nkey (SU...)"
+            f"node.connector_credentials_file {credentials_file} holds no login ({error}): it must be a .creds file "
+            "with JWT and seed of a user, or a file with the seed of a user's nkey (SU...)"
         ) from error
 
 

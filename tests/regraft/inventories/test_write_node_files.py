@@ -64,12 +64,7 @@ def test_names_of_brokers_make_plain_folders(tmp_path: Path) -> None:
 
 def test_all_that_is_wrong_is_listed_with_its_line(tmp_path: Path) -> None:
     """Unknown, missing and repeated brokers, addresses, connectors and settings; nothing is returned."""
-    table = (
-        "broker,address,connector,sample_share\n"
-        "b00,10.0.0.1:7411,nats://127.0.0.1:7422,5\n"
-        "b00,10.0.0.1:7411,nats://127.0.0.1:7422,\n"
-        "b1,10.0.0.2,mqt://127.0.0.1:1883,\n"
-    )
+    table = "broker,address,connector,sample_share\nb00,10.0.0.1:7411,nats://127.0.0.1:7422,5\nb00,10.0.0.1:7411,nats://127.0.0.1:7422,\nb1,10.0.0.2,mqt://127.0.0.1:1883,\n"
     file = table_of(tmp_path, table)
     with pytest.raises(SourceError) as raised:
         node_files(replace(INVENTORY, clients_stay=False), read_nodes(file), {}, "/d")
